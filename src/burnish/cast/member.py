@@ -1,0 +1,76 @@
+"""A member of the cast: a model with a name, what it can do, and how its weights live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from burnish.cast import forward
+from burnish.cast.chat import Chat
+from burnish.cast.local import LocalEngine, Request, Sample
+from burnish.cast.roles import Role
+from burnish.nouns import Trace
+
+if TYPE_CHECKING:
+    from burnish.cast.optimiser import Optimiser
+
+
+@dataclass
+class Member:
+    """A loaded model. `version` counts the publishes that changed its weights; every sampled turn carries it."""
+
+    name: str
+    role: Role
+    model: nn.Module
+    chat: Chat
+    context: int
+    trainer: Optimiser | None = None
+    version: int = 0
+    engine: LocalEngine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = LocalEngine(self.model, self.chat, self.context)
+
+    @property
+    def optimiser(self) -> Optimiser:
+        assert self.trainer is not None, f"{self.name} is {self.role.liveness}, it has no optimiser"
+        return self.trainer
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def generate(self, requests: list[Request]) -> list[Sample]:
+        return self.engine.generate(requests)
+
+    def outputs(self, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0) -> dict[str, Tensor]:
+        """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
+        return forward.outputs(self.model, tokens, masks, want, temperature)
+
+    @torch.no_grad()
+    def streams(self, traces: list[Trace], masks: list[Tensor], want: set[str], budget: int, temperature: float = 1.0) -> list[dict[str, Tensor]]:
+        """The same without gradient, for many traces, as streams over whole traces (nan where nobody asked)."""
+        found: list[dict[str, Tensor]] = [{} for _ in traces]
+        order = sorted((i for i in range(len(traces)) if bool(masks[i].any())), key=lambda i: -len(traces[i]))
+        for batch in _by_budget(order, [len(trace) for trace in traces], budget):
+            out = self.outputs([traces[i].tokens for i in batch], [masks[i] for i in batch], want, temperature)
+            for name, values in out.items():
+                for i, mine in zip(batch, values.cpu().split([int(masks[i].sum()) for i in batch]), strict=True):
+                    stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
+                    stream[masks[i]] = mine
+                    found[i][name] = stream
+        return found
+
+
+def _by_budget(order: list[int], lengths: list[int], budget: int) -> list[list[int]]:
+    """Consecutive runs of `order` (longest first) whose padded size fits the budget."""
+    batches: list[list[int]] = []
+    for i in order:
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches

@@ -1,0 +1,63 @@
+"""Roles become members: weights are loaded, optimisers are made, followers follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from burnish.cast.load import context_length, load_chat, load_model
+from burnish.cast.lora import Lora, add_lora
+from burnish.cast.member import Member
+from burnish.cast.models import resolve
+from burnish.cast.optimiser import Optimiser
+from burnish.cast.ranks import Ranks
+from burnish.cast.roles import Role
+from burnish.step import Settings
+
+
+@dataclass
+class Cast:
+    """The members by name."""
+
+    members: dict[str, Member]
+    ranks: Ranks = field(default_factory=Ranks)
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def trained(self) -> list[Member]:
+        return [member for member in self if member.trainer is not None]
+
+
+def build(
+    roles: Mapping[str, Role], base: Path, settings: Settings, *, lora: Lora | None = None, device: str = "auto", weights: Path | None = None
+) -> Cast:
+    """Load every member. `base` is the model of the run; LoRA adapts the trained language models.
+
+    weights: a checkpoint, whose directories (one a member) take the place of the weights that a run starts with.
+    """
+    where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device)
+    members: dict[str, Member] = {}
+    for name, role in roles.items():
+        start = base if role.source == "base" else resolve(role.source)
+        stored = weights / name if weights is not None and role.liveness != "frozen" else None
+        adapted = lora if role.liveness == "trained" and not role.outputs else None
+        path = stored if stored is not None and adapted is None else start
+        model = load_model(path, role.outputs, where)
+        trainer = None
+        if role.liveness == "trained":
+            model = add_lora(model, adapted, stored) if adapted else model
+            if settings.checkpoint_activations:
+                model.gradient_checkpointing_enable()  # type: ignore[operator]
+                model.train()
+            trainer = Optimiser(model, settings, role.lr)
+        else:
+            model.requires_grad_(False)
+        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer)
+    return Cast(members)

@@ -1,0 +1,81 @@
+"""Token rewards, generalised advantage estimation, whitening: the credit of actor-critic methods."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from burnish.nouns import Group, Trace
+from burnish.parts import Part, per_trace, supplies
+from burnish.schedules import Schedule, at
+from burnish.step import Step
+
+
+def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+    """Generalised advantage estimation (Schulman et al., arXiv 1506.02438) for one sequence that ends.
+
+        delta_t = r_t + gamma V_{t+1} - V_t,   A_t = delta_t + gamma lambda A_{t+1},   R_t = A_t + V_t,   V_{T} = 0
+
+    rewards, values: [T]. lambda = 1 gives Monte-Carlo returns minus values; lambda = 0 the one-step TD error.
+    """
+    advantages = torch.zeros_like(rewards)
+    running, following = 0.0, 0.0
+    for t in range(len(rewards) - 1, -1, -1):
+        delta = float(rewards[t]) + gamma * following - float(values[t])
+        running = delta + gamma * lam * running
+        advantages[t] = running
+        following = float(values[t])
+    return advantages, advantages + values
+
+
+@supplies("stream:reward")
+def token_rewards(*, score: str = "reward", kl: Schedule = 0.0, author: str = "policy") -> Part:
+    """r_t = -kl (log pi_old - log pi_ref)(t), plus the trace's score at the author's last token, as stream "reward".
+
+    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        mask = trace.by(author)
+        penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
+        reward = torch.full((len(trace),), float("nan"))
+        reward[mask] = -at(kl, step.clock) * penalty
+        last = int(mask.nonzero()[-1])
+        reward[last] += trace.scores[score]
+        trace.streams["reward"] = reward
+        step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
+
+    return per_trace(
+        write, name="token_rewards", reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}), writes=frozenset({"stream:reward"})
+    )
+
+
+@supplies("stream:adv", "stream:returns")
+def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
+    """Advantages and returns over the author's tokens, from streams "reward" and "value"; other tokens are skipped."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        mask = trace.by(author)
+        adv, returns = advantages_and_returns(trace.streams["reward"][mask], trace.streams["value"][mask], gamma, lam)
+        for name, found in (("adv", adv), ("returns", returns)):
+            trace.streams[name] = torch.full((len(trace),), float("nan"))
+            trace.streams[name][mask] = found
+
+    return per_trace(
+        write, name="gae", reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}), writes=frozenset({"stream:adv", "stream:returns"})
+    )
+
+
+def whiten(stream: str = "adv", *, author: str = "policy") -> Part:
+    """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [(trace, trace.by(author)) for group in groups for trace in group.traces]
+        values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
+        mean, std = values.mean(), values.std(unbiased=False)
+        for trace, mask in traces:
+            trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8)
+        return groups
+
+    name = f"stream:{stream}"
+    return Part(name=f"whiten({stream})", call=call, reads=frozenset({name, f"tokens:{author}"}), updates=frozenset({name}))

@@ -1,0 +1,72 @@
+"""Per-token numbers from models: log-probs of the reference, of the policy before the update, values of the critic."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from burnish.nouns import Group, Trace
+from burnish.parts import Part, per_trace, supplies
+from burnish.step import Step
+
+
+@supplies("stream:*")
+def streams(who: str, *authors: str, at: str = "replies", temperature: float = 1.0, **outputs: str) -> Part:
+    """Outputs of a member as streams, without gradient: streams("policy", logp="old", entropy="entropy").
+
+    at "replies" means every token after the prompt (by the named authors, where any are named); "end" the last alone.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        masks = [_where(trace, authors, at) for trace in traces]
+        found = step.cast[who].streams(traces, masks, set(outputs), step.settings.token_budget, temperature)
+        for trace, mine in zip(traces, found, strict=True):
+            for output, name in outputs.items():
+                if output in mine:
+                    trace.streams[name] = mine[output]
+        return groups
+
+    return Part(
+        name=f"streams({who}: {', '.join(f'{o} as {n}' for o, n in outputs.items())})",
+        call=call,
+        reads=frozenset({f"cast:{who}.{output}" for output in outputs} | {f"tokens:{author}" for author in authors}),
+        writes=frozenset(f"stream:{name}" for name in outputs.values()),
+    )
+
+
+def _where(trace: Trace, authors: tuple[str, ...], at: str) -> Tensor:
+    if at == "end":
+        return torch.arange(len(trace)) == len(trace) - 1
+    mask = trace.by(*authors) if authors else torch.ones(len(trace), dtype=torch.bool)
+    mask[: len(trace.turns[0])] = False
+    return mask
+
+
+@supplies("stream:ref")
+def ref(who: str = "ref", *, temperature: float = 1.0) -> Part:
+    """The reference's log-probs of every reply token, as stream "ref"."""
+    return streams(who, logp="ref", temperature=temperature)
+
+
+@supplies("stream:old")
+def old(*, temperature: float = 1.0) -> Part:
+    """The policy's own log-probs before this walk's updates, computed again by the trainer, as stream "old".
+
+    The anchor to use where the sampler is not the trainer (another engine, other authors' tokens).
+    """
+    return streams("policy", logp="old", temperature=temperature)
+
+
+@supplies("stream:old")
+def behaviour(author: str = "policy") -> Part:
+    """The log-probs that the tokens had when they were sampled (mu, recorded at birth), as stream "old"."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        stream = torch.full((len(trace),), float("nan"))
+        for turn, start, end in trace.spans():
+            if turn.author == author and turn.logp is not None:
+                stream[start:end] = turn.logp
+        trace.streams["old"] = stream
+
+    return per_trace(write, name="behaviour", reads=frozenset({f"mu:{author}"}), writes=frozenset({"stream:old"}))

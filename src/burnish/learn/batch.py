@@ -1,0 +1,131 @@
+"""From groups to micro-batches: what a term counts, what stays together, what fits a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from burnish.learn.norms import Counts
+from burnish.learn.term import Term
+from burnish.nouns import Group, Trace
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trace in a batch, with the sizes of what each term claims in it and in its group."""
+
+    trace: Trace
+    group: int
+
+
+@dataclass(frozen=True)
+class Micro:
+    """Rows that one backward covers, with the pairs and lists among them (as row numbers)."""
+
+    rows: tuple[Row, ...]
+    pairs: tuple[tuple[int, int], ...] = ()
+    lists: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def padded(self) -> int:
+        return len(self.rows) * max(len(row.trace) for row in self.rows)
+
+
+def members(term: Term, trace: Trace) -> Tensor:
+    """[T] bool: the tokens of the trace that the term claims."""
+    try:
+        return trace.streams[f"member:{term.name}"]
+    except KeyError:
+        raise ValueError(
+            f"term {term.name!r} has no members: no part wrote 'member:{term.name}'; add member({term.name!r}, AUTHOR) to credit"
+        ) from None
+
+
+def stream(term: Term, trace: Trace, name: str) -> Tensor:
+    """A stream that a term reads; never assigned is not zero."""
+    if name not in trace.streams:
+        raise ValueError(f"term {term.name!r} reads stream {name!r}, which was never assigned on a trace by {', '.join(trace.authors())}")
+    return trace.streams[name]
+
+
+def count(term: Term, groups: Iterable[Group], longest: int) -> Counts:
+    """What the term claims over the whole batch."""
+    tokens = sequences = with_members = pairs = lists = 0
+    for group in groups:
+        sizes = [int(members(term, trace).sum()) for trace in group.traces]
+        tokens += sum(sizes)
+        sequences += sum(size > 0 for size in sizes)
+        with_members += any(sizes)
+        pairs += len(group.pairs or ())
+        lists += len(group.lists or ())
+    units = {"token": tokens, "sequence": sequences, "pair": pairs, "list": lists}[term.unit]
+    return Counts(tokens, sequences, with_members, units, longest)
+
+
+def atoms(groups: list[Group], terms: Iterable[Term]) -> Iterator[Micro]:
+    """The smallest things that must stay together: a group where a term compares traces, else a trace.
+
+    A trace that no term claims, and that no pair or list mentions, costs nothing: it is left out.
+    """
+    terms = tuple(terms)
+    compares = any(term.unit in ("pair", "list") for term in terms)
+    for g, group in enumerate(groups):
+        claimed = [i for i, trace in enumerate(group.traces) if any(bool(members(term, trace).any()) for term in terms)]
+        if not compares:
+            yield from (Micro((Row(group.traces[i], g),)) for i in claimed)
+        elif group.pairs or group.lists or claimed:
+            compared = [i for item in (*(group.pairs or ()), *(group.lists or ())) for i in item]
+            kept = sorted({*claimed, *compared})
+            place = {i: k for k, i in enumerate(kept)}
+            pairs = tuple((place[a], place[b]) for a, b in group.pairs or ())
+            lists = tuple(tuple(place[i] for i in ranking) for ranking in group.lists or ())
+            yield Micro(tuple(Row(group.traces[i], g) for i in kept), pairs, lists)
+
+
+def join(micros: Iterable[Micro]) -> Micro:
+    """Several micro-batches as one, their pairs and lists renumbered."""
+    rows: list[Row] = []
+    pairs: list[tuple[int, int]] = []
+    lists: list[tuple[int, ...]] = []
+    for micro in micros:
+        start = len(rows)
+        rows += micro.rows
+        pairs += [(a + start, b + start) for a, b in micro.pairs]
+        lists += [tuple(i + start for i in ranking) for ranking in micro.lists]
+    return Micro(tuple(rows), tuple(pairs), tuple(lists))
+
+
+def micro_batches(found: Iterable[Micro], budget: int) -> list[Micro]:
+    """Atoms joined up to `budget` padded tokens, longest first, so that memory runs out at once or never.
+
+    An atom larger than the budget is a micro-batch of its own; the learner then works on it in two passes.
+    """
+    batches: list[list[Micro]] = []
+    rows = longest = 0
+    for atom in sorted(found, key=lambda micro: -max(len(row.trace) for row in micro.rows)):
+        length = max(longest, max(len(row.trace) for row in atom.rows))
+        if batches and (rows + len(atom.rows)) * length <= budget:
+            batches[-1].append(atom)
+            rows, longest = rows + len(atom.rows), length
+        else:
+            batches.append([atom])
+            rows, longest = len(atom.rows), max(len(row.trace) for row in atom.rows)
+    return [join(batch) for batch in batches]
+
+
+def pieces(micro: Micro, budget: int) -> list[tuple[Row, ...]]:
+    """A micro-batch's rows in order, cut so that each piece fits the budget (one row at least)."""
+    cut: list[list[Row]] = [[]]
+    for row in micro.rows:
+        longest = max([len(row.trace), *(len(other.trace) for other in cut[-1])])
+        if cut[-1] and (len(cut[-1]) + 1) * longest > budget:
+            cut.append([])
+        cut[-1].append(row)
+    return [tuple(piece) for piece in cut]
+
+
+def flat(tensors: Iterable[Tensor], device: torch.device) -> Tensor:
+    return torch.cat(list(tensors)).to(device)

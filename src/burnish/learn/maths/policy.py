@@ -1,0 +1,37 @@
+"""Surrogates whose gradient is a policy gradient. Symbols: logp = log pi(y_t | .), live; old = log pi_old; adv = A_t."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def clipped_surrogate(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float, dual: float | None = None) -> Tensor:
+    """PPO's clipped surrogate (Schulman et al., arXiv 1707.06347), per token.
+
+        r = exp(logp - old)
+        L = -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A)
+        with `dual` c > 1 (arXiv 1912.09729), where A < 0:  L = -max(min(r A, clip(r) A), c A)
+
+    Shapes: all [N]. The gradient at r = 1 is -A grad logp.
+    eps_low = eps_high = 0.2: PPO, GRPO; eps_high > eps_low: clip-higher (DAPO, arXiv 2503.14476);
+    eps infinite: the plain importance-weighted policy gradient.
+    """
+    assert logp.shape == old.shape == adv.shape, (logp.shape, old.shape, adv.shape)
+    ratio = (logp - old).exp()
+    objective = torch.minimum(ratio * adv, ratio.clamp(1 - eps_low, 1 + eps_high) * adv)
+    if dual is not None:
+        objective = torch.where(adv < 0, torch.maximum(objective, dual * adv), objective)
+    return -objective
+
+
+def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float) -> Tensor:
+    """1 where the clip of `clipped_surrogate` takes the gradient away: r > 1 + eps_high with A > 0, r < 1 - eps_low with A < 0."""
+    ratio = (logp - old).exp()
+    return (((ratio > 1 + eps_high) & (adv > 0)) | ((ratio < 1 - eps_low) & (adv < 0))).to(logp.dtype)
+
+
+def reinforce(logp: Tensor, adv: Tensor) -> Tensor:
+    """-A log pi, per token (Williams 1992): the policy gradient without a ratio. Shapes: all [N]."""
+    assert logp.shape == adv.shape
+    return -adv * logp

@@ -1,0 +1,19 @@
+"""Terms that pull a student's whole distribution towards a teacher's."""
+
+from __future__ import annotations
+
+import torch
+
+from burnish.learn import maths
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Live, Term
+from burnish.schedules import Schedule
+
+
+def distil(beta: float, *, teacher: str = "teacher", norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "distil") -> Term:
+    """GKD's generalised Jensen-Shannon divergence between the teacher's and the student's next-token distributions."""
+
+    def loss(live: Live) -> torch.Tensor:
+        return maths.generalised_jsd(live.logits, live.outputs[f"{teacher}.logits"], beta)
+
+    return Term(name=name, unit="token", loss=loss, live=("logits", f"{teacher}.logits"), norm=norm, coef=coef)

@@ -1,0 +1,50 @@
+"""Policy-gradient terms, and the terms that hold the policy near something."""
+
+from __future__ import annotations
+
+import torch
+
+from burnish.learn import maths
+from burnish.learn.maths.policy import was_clipped
+from burnish.learn.norms import Norm, seq_mean, seq_sum_mean, token_mean
+from burnish.learn.term import Live, Term
+from burnish.schedules import Schedule
+
+
+def pg_clip(
+    eps_low: float, eps_high: float | None = None, *, norm: Norm = token_mean, dual: float | None = None, coef: Schedule = 1.0, name: str = "pg"
+) -> Term:
+    """PPO's clipped surrogate on stream "adv", anchored on stream "old"."""
+    high = eps_low if eps_high is None else eps_high
+
+    def loss(live: Live) -> torch.Tensor:
+        live.note("clipped", was_clipped(live.logp, live.old, live.adv, eps_low, high))
+        live.note("old_kl", maths.k3(live.logp, live.old))
+        live.note("entropy", live.entropy)
+        return maths.clipped_surrogate(live.logp, live.old, live.adv, eps_low, high, dual)
+
+    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm, coef=coef)
+
+
+def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """-A log pi on stream "adv"."""
+
+    def loss(live: Live) -> torch.Tensor:
+        live.note("entropy", live.entropy)
+        return maths.reinforce(live.logp, live.adv)
+
+    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv",), norm=norm, coef=coef)
+
+
+def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, name: str = "kl") -> Term:
+    """GRPO's KL to the reference (stream "ref"), estimated by k3 at the sampled tokens."""
+
+    def loss(live: Live) -> torch.Tensor:
+        return maths.k3(live.logp, live.ref)
+
+    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
+
+
+def entropy_bonus(*, coef: Schedule, norm: Norm = token_mean, name: str = "entropy") -> Term:
+    """-entropy: minimising it with a positive coefficient keeps the policy undecided."""
+    return Term(name=name, unit="token", loss=lambda live: -live.entropy, live=("entropy",), norm=norm, coef=coef)

@@ -1,0 +1,98 @@
+"""The loop. It walks the rooms, and knows no method."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from burnish.cast.stage import Cast
+from burnish.learn.learn import learn
+from burnish.method import Method, Phase
+from burnish.nouns import Clock, Group
+from burnish.publish.publish import publish
+from burnish.schedules import at
+from burnish.step import Notes, Settings, Step
+
+PATIENCE = 20  # empty steps in a row before the run stops and says why
+
+
+@dataclass
+class Report:
+    """What one step did: numbers that a rerun repeats exactly, seconds that it does not, and the groups of each phase."""
+
+    clock: Clock
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+    groups: dict[str, list[Group]] = field(default_factory=dict)
+
+
+def loop(method: Method, cast: Cast, settings: Settings, *, steps: int, seed: int = 0, start: int = 0) -> Iterator[Report]:
+    """Steps start, start + 1, ..., steps - 1 of a run, one report each. Stop asking and it stops."""
+    empty = 0
+    for number in range(start, steps):
+        clock = Clock(number, steps, seed)
+        notes, seconds, ended, trail = Notes(), {}, {}, []
+        for phase in method.phases:
+            for tick in range(round(at(phase.times, clock))):
+                step = Step(clock.at(tick=tick), cast, settings, notes)
+                ended[phase.name] = walk(phase, step, seconds, trail)
+        empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) else 0
+        if empty >= PATIENCE:
+            raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(trail)}")
+        yield Report(clock, {"step": number, **_of_groups(ended), **notes.means()}, seconds, ended)
+
+
+def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[str, int]]) -> list[Group]:
+    """draw -> rollout -> score -> select -> credit -> learn -> publish. `trail` records how many traces each room left."""
+    with _timed(seconds, "draw"):
+        tasks = phase.draw.call(step)
+    with _timed(seconds, "rollout"):
+        groups = phase.rollout.call(tasks, step) if tasks else []
+    for room in ("score", "select", "credit"):
+        for atom in getattr(phase, room):
+            with _timed(seconds, room):
+                groups = atom.call(groups, step)
+            trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
+    with _timed(seconds, "learn"):
+        learn(groups, phase.learn, step)
+    if phase.draw.saw is not None:
+        phase.draw.saw(groups, step)
+    with _timed(seconds, "publish"):
+        publish(step.cast, phase.learn.trainees, step.clock)
+    return groups
+
+
+def _of_groups(ended: dict[str, list[Group]]) -> dict[str, float]:
+    """The numbers every method has: what was scored, how long replies were, how many were cut."""
+    traces = [trace for groups in ended.values() for group in groups for trace in group.traces]
+    found: dict[str, float] = {"traces": len(traces)}
+    for name in ("reward", "correct"):
+        scores = [trace.scores[name] for trace in traces if name in trace.scores]
+        if scores:
+            found[name] = math.fsum(scores) / len(scores)
+    lengths = [len(turn) for trace in traces for turn in trace.turns if turn.author == "policy"]
+    if lengths:
+        found["length"] = sum(lengths) / len(lengths)
+        found["sampled_tokens"] = sum(lengths)
+        found["cut_off"] = sum(trace.note.get("stopped") == "length" for trace in traces) / len(traces)
+    return found
+
+
+def _where_lost(trail: list[tuple[str, int]]) -> str:
+    for (_, before), (name, after) in zip(trail, trail[1:], strict=False):
+        if before and not after:
+            return f"{name} removed all of the last {before} traces; loosen it, or choose tasks on which replies differ"
+    return "the draw brought no tasks or no term claims any token; check the task and its members"
+
+
+class _timed:  # noqa: N801 - reads as a word in a with statement
+    def __init__(self, seconds: dict[str, float], room: str) -> None:
+        self.seconds, self.room = seconds, room
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.room] = self.seconds.get(self.room, 0.0) + time.perf_counter() - self.start

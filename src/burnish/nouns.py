@@ -1,0 +1,132 @@
+"""The nouns every room shares: Task, Turn, Trace, Group, Clock, and what a verifier says.
+
+A trace is a path of turns. Every token belongs to a turn, every turn has one author, so every rule of who is trained
+on what is a rule about authors. Behaviour log-probs and weights versions are recorded when a turn is born and never
+recomputed. A stream is one number per token of a trace; a stream that nobody assigned is absent, which is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Message = Mapping[str, str]  # {"role": ..., "content": ...}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to answer.
+
+    kind    what sort of thing it is ("question", "demo", "pair", "game", "past"); rooms do not branch on it
+    prompt  chat messages, or plain text
+    given   what came with it: "answer", "demo", "chosen", "rejected", "env", any other column
+    key     its identity: two tasks with the same key are the same problem
+    """
+
+    kind: str
+    prompt: tuple[Message, ...] | str
+    given: Mapping[str, Any]
+    key: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verifier says of one reply: a score in [0, 1], whether it counts as correct, and why not."""
+
+    score: float
+    correct: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """Tokens written by one author, with the log-prob they had and the weights version that wrote them.
+
+    Authors: "task" wrote the prompt, "policy" the samples, "demo" demonstrations, "env" an environment's replies;
+    a guide, a past policy or a seat in a game are other names. `parent` is the turn before it: turns form trees.
+    """
+
+    tokens: Tensor  # [t] int64
+    author: str
+    logp: Tensor | None = None  # [t] float32, behaviour log-probs; None where the author's are not known
+    version: int = 0
+    parent: Turn | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(eq=False)
+class Trace:
+    """A path of turns, what it scored, and its per-token streams.
+
+    scores       name -> number, for the whole trace
+    turn_scores  name -> one number per turn (nan where the turn earned none)
+    streams      name -> tensor [T] over all tokens of the trace; entry t speaks of token t
+    tags, note   labels ("greedy", "hybrid") and facts (why generation stopped, what the verifier said)
+    """
+
+    turns: tuple[Turn, ...]
+    index: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    turn_scores: dict[str, list[float]] = field(default_factory=dict)
+    streams: dict[str, Tensor] = field(default_factory=dict)
+    tags: frozenset[str] = frozenset()
+    note: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(len(turn) for turn in self.turns)
+
+    @property
+    def tokens(self) -> Tensor:
+        return torch.cat([turn.tokens for turn in self.turns])
+
+    def spans(self) -> Iterator[tuple[Turn, int, int]]:
+        """Each turn with the half-open range of token positions it covers."""
+        start = 0
+        for turn in self.turns:
+            yield turn, start, start + len(turn)
+            start += len(turn)
+
+    def by(self, *authors: str) -> Tensor:
+        """[T] bool: the tokens these authors wrote."""
+        mask = torch.zeros(len(self), dtype=torch.bool)
+        for turn, start, end in self.spans():
+            if turn.author in authors:
+                mask[start:end] = True
+        return mask
+
+    def authors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(turn.author for turn in self.turns))
+
+
+@dataclass(eq=False)
+class Group:
+    """Traces that share a task, with the pairs (better, worse) and lists (best first) that `select` made of them."""
+
+    task: Task
+    traces: list[Trace]
+    pairs: list[tuple[int, int]] | None = None
+    lists: list[tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time and the root of all randomness: step `step` of `of`; `tick` counts repeats of a phase inside a step."""
+
+    step: int
+    of: int
+    seed: int = 0
+    tick: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """How much of the run lies behind: 0 at the first step, 1 at the last."""
+        return self.step / max(1, self.of - 1)
+
+    def at(self, *, tick: int) -> Clock:
+        return replace(self, tick=tick)

@@ -1,0 +1,44 @@
+"""A remembered transition, and what the policy would say now in the same state."""
+
+from __future__ import annotations
+
+from burnish.nouns import Group, Task, Trace, Turn
+from burnish.parts import Rollout, names, supplies
+from burnish.rollout.sample import continue_from
+from burnish.step import Step
+
+
+@supplies("tag:past", "tag:fresh")
+def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
+    """Two traces per drawn transition (s, u, s').
+
+    "past": the turns up to u, and the environment's answer to it (none where the episode ended with u); the reward of
+    u stands on its turn, and note["ended"] says whether there is no s'.
+    "fresh": the same state s with a new utterance sampled by the policy as it is now.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        past = [_past(task, k) for k, task in enumerate(tasks)]
+        starts = [(task, _before(task), k) for k, task in enumerate(tasks)]
+        fresh = continue_from(starts, who, step, tag="fresh", temperature=temperature)
+        return [Group(task, [old, new]) for task, old, new in zip(tasks, past, fresh, strict=True)]
+
+    return Rollout(
+        name="again",
+        call=call,
+        reads=names("given", ("trace", "turn")) | {f"cast:{who}.generate"},
+        writes=names("tokens", ("task", "env", who)) | names("mu", who) | frozenset({"turn_score:reward", "tag:past", "tag:fresh"}),
+    )
+
+
+def _before(task: Task) -> tuple[Turn, ...]:
+    return task.given["trace"].turns[: task.given["turn"]]
+
+
+def _past(task: Task, index: int) -> Trace:
+    whole: Trace = task.given["trace"]
+    end = task.given["turn"] + 1
+    ended = end >= len(whole.turns)
+    turns = whole.turns[: end if ended else end + 1]
+    rewards = {"reward": whole.turn_scores["reward"][: len(turns)]}
+    return Trace(turns, index, turn_scores=rewards, tags=frozenset({"past"}), note={"ended": ended, "turn": task.given["turn"]})

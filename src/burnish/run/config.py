@@ -1,0 +1,157 @@
+"""What a run is told: the options every method has, and the method's own, which are its signature."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnish.methods.table import Entry
+from burnish.step import Settings
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options that mean the same for every method."""
+
+    model: str = "tiny"
+    """A model's name (`burnish models`) or any Hugging Face causal LM directory with safetensors."""
+    task: str = "sort"
+    """A built-in task (`burnish tasks`; sort:3 is level 3), gym:NAME, or a dataset: a file, a folder, a hub name."""
+    steps: int = 60
+    """Steps: each draws `prompts` tasks and walks them through the rooms."""
+    seed: int = 0
+    """The root of all randomness: the same seed repeats the run."""
+    out: str | None = None
+    """The run folder; by default runs/METHOD-TASK-DATE."""
+    prompts: int = 16
+    """Tasks per step. The batch is prompts x samples per prompt; micro-batches follow from the token budget."""
+    max_new_tokens: int = 64
+    """The longest reply that is sampled, in tokens."""
+    lr: float | None = None
+    """The learning rate; by default chosen by the size of the model (printed at the start)."""
+    lr_schedule: str = "constant"
+    """constant, linear or cosine, after the warm-up."""
+    lr_warmup: int = 0
+    """Steps of linear learning-rate warm-up."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay, on matrices only."""
+    clip: float = 1.0
+    """The largest norm of the gradient; 0 turns clipping off."""
+    token_budget: int = 8192
+    """Padded tokens in one micro-batch: lower it when memory runs out. It cannot change the gradient."""
+    checkpoint_activations: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
+    lora: int | None = None
+    """Train LoRA adapters of this rank instead of all weights."""
+    merge: bool = False
+    """Save the final model with the LoRA adapters merged into the weights."""
+    reward: str | None = None
+    """A reward function path/to/file.py:function, f(completions, **columns) -> list[float], in place of the verifier."""
+    eval_tasks: int = 200
+    """Held-out tasks for the evaluations before and after; 0 turns them off."""
+    eval_every: int = 10
+    """Steps between the smaller held-out evaluations during the run; 0 turns them off."""
+    save_every: int = 20
+    """Steps between checkpoints; the end of the run and Ctrl-C always save one."""
+    keep: int = 2
+    """Checkpoints that are kept."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+
+    def settings(self, lr: float) -> Settings:
+        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name != "lr"}
+        return Settings(lr=lr, **shared)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A method's name, the run's options, and the method's own arguments."""
+
+    method: str
+    options: Options
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat mapping, as in config.yaml."""
+        return {"method": self.method, **dataclasses.asdict(self.options), **self.arguments}
+
+
+def method_fields(entry: Entry) -> dict[str, inspect.Parameter]:
+    """The method's own options: the keyword arguments of its function."""
+    parameters = list(inspect.signature(entry.build).parameters.values())[1:]
+    return {p.name: p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+
+
+def method_types(entry: Entry) -> dict[str, Any]:
+    return typing.get_type_hints(inspect.unwrap(entry.build))
+
+
+def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
+    """Sort given values into options and arguments; an unknown or ill-typed one is refused with its nearest neighbour."""
+    own = method_fields(entry)
+    shared = {f.name: f for f in dataclasses.fields(Options)}
+    clash = own.keys() & shared.keys()
+    if clash:
+        raise ValueError(f"method {name!r} has an argument {clash.pop()!r}, which is an option of every run; rename it")
+    option_types, own_types = typing.get_type_hints(Options), method_types(entry)
+    options: dict[str, Any] = {}
+    arguments = {key: p.default for key, p in own.items() if p.default is not p.empty}
+    for key, value in given.items():
+        key = key.replace("-", "_")
+        if key in shared:
+            options[key] = coerce(key, value, option_types[key])
+        elif key in own:
+            arguments[key] = coerce(key, value, own_types.get(key, Any))
+        else:
+            near = difflib.get_close_matches(key, [*shared, *own], 1, 0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name} has no option {key!r}{hint} (`burnish show {name}` lists them)")
+    for key, p in own.items():
+        if p.default is p.empty and key not in arguments:
+            raise ValueError(f"{name} needs --{key.replace('_', '-')}; for example: {entry.example or 'see burnish show ' + name}")
+    return Config(name, Options(**options), arguments)
+
+
+def coerce(key: str, value: Any, wanted: Any) -> Any:
+    """The value as the type that the signature asks for, or one sentence."""
+    choices = typing.get_args(wanted) if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union else (wanted,)
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        if type(None) in choices:
+            return None
+        raise ValueError(f"option {key!r} cannot be empty; it takes {_kind(wanted)}")
+    for kind in choices:
+        if kind in (Any, inspect.Parameter.empty) or (isinstance(value, kind) and not (kind in (int, float) and isinstance(value, bool))):
+            return value
+        converted = _convert(value, kind)
+        if converted is not None:
+            return converted
+    raise ValueError(f"option {key!r} takes {_kind(wanted)}, not {value!r}")
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false", "yes", "no", "1", "0"):
+        return value.lower() in ("true", "yes", "1")
+    if kind is int and isinstance(value, (str, float)):
+        number = _float(value)
+        return int(number) if number is not None and number.is_integer() else None
+    if kind is float and isinstance(value, (str, int)) and not isinstance(value, bool):
+        return _float(value)
+    return str(value) if kind is str and isinstance(value, (int, float)) else None
+
+
+def _float(value: Any) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _kind(wanted: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    kinds = typing.get_args(wanted) or (wanted,)
+    return " or ".join(words.get(kind, str(kind)) for kind in kinds)

@@ -1,0 +1,210 @@
+"""A whole run: build, evaluate, loop, checkpoint, evaluate again, save. What people see of it is the observer's."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from burnish.cast.lora import Lora
+from burnish.cast.models import resolve
+from burnish.cast.stage import Cast, build
+from burnish.loop import Report, loop
+from burnish.method import Method
+from burnish.methods.table import Entry, entry_of, find
+from burnish.run import checkpoint
+from burnish.run.config import Config, configure
+from burnish.run.folder import Folder
+from burnish.run.heldout import Outcome, held_out, held_out_once
+from burnish.step import Settings
+from burnish.tasks.resolve import resolve_task
+from burnish.tasks.source import Source
+
+
+class Observer:
+    """Hears what a run does. Every method may be left as it is; the command line draws with them."""
+
+    def started(self, run: Run) -> None: ...
+
+    def evaluated(self, when: str, outcome: Outcome) -> None: ...
+
+    def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None: ...
+
+    def saved(self, path: Path) -> None: ...
+
+    def finished(self, result: Result) -> None: ...
+
+
+@dataclass
+class Run:
+    """Everything a run is made of, before its first step."""
+
+    config: Config
+    method: Method
+    source: Source
+    cast: Cast
+    settings: Settings
+    folder: Folder
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: held-out outcomes before and after, where things are, and whether it was stopped early."""
+
+    folder: Path
+    model: Path | None
+    before: Outcome | None
+    after: Outcome | None
+    metrics: list[dict[str, Any]] = field(repr=False)
+    stopped: bool = False
+
+
+def train(method: str | Any = "grpo", *, observer: Observer | None = None, **given: Any) -> Result:
+    """Train: train("grpo", task="sort", steps=40, n=8). Options are those of `burnish show METHOD`.
+
+    `method` is a registered name, "path/to/file.py:function", or a function(task, *, ...) -> Method.
+    """
+    entry = entry_of(method) if callable(method) else find(method)
+    name = entry.name if callable(method) else method
+    return execute(prepare(entry, configure(entry, name, given)), observer or Observer())
+
+
+def resume(folder: str | Path, *, observer: Observer | None = None, **changed: Any) -> Result:
+    """Go on with a run from its newest whole checkpoint, as if it had never stopped. `changed` may say more steps."""
+    place, stored = Folder.open(Path(folder))
+    name = stored.pop("method")
+    entry = find(name)
+    config = configure(entry, name, {**stored, **changed})
+    return execute(prepare(entry, config, place), observer or Observer())
+
+
+def prepare(entry: Entry, config: Config, folder: Folder | None = None) -> Run:
+    """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind."""
+    options = config.options
+    _check(config)
+    base = resolve(options.model)
+    source = resolve_task(options.task, options.reward)
+    method = entry.build(source, **config.arguments)
+    if options.lora is not None and any(role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()):
+        raise ValueError(f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora")
+    at = checkpoint.newest(folder.path) if folder else None
+    lora = Lora(options.lora) if options.lora is not None else None
+    lr = options.lr if options.lr is not None else default_lr(base, lora)
+    settings = options.settings(lr)
+    cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
+    start = checkpoint.restore(at, method, cast) if at else 0
+    if folder is None:
+        folder = Folder.create(config)
+    else:
+        folder.cut(start)
+    return Run(config, method, source, cast, settings, folder, start)
+
+
+def default_lr(base: Path, lora: Lora | None) -> float:
+    """By size, on disk at two bytes a weight: 1e-3 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
+    size = sum(file.stat().st_size for file in base.glob("*.safetensors")) / 2
+    lr = 1e-3 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
+    return lr * 10 if lora and size >= 1e7 else lr
+
+
+def execute(run: Run, observer: Observer) -> Result:
+    """The run itself. Ctrl-C lets the step finish, saves, and says how to go on; a second one stops at once."""
+    options, folder = run.config.options, run.folder
+    observer.started(run)
+    before = _before(run, observer)
+    at = run.start
+    stopped = False
+    with _polite_interrupt() as asked:
+        for report in _timed(loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)):
+            at = report.clock.step + 1
+            heldout = _during(run, at)
+            folder.log(report, heldout)
+            folder.log_traces(report, run.cast[run.method.product].chat)
+            observer.stepped(report, heldout, report.seconds["step"])
+            stopped = bool(asked) and at < options.steps
+            if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
+                observer.saved(checkpoint.save(folder.path, at, run.method, run.cast, options.keep))
+            if stopped:
+                break
+    if stopped:
+        result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
+        observer.finished(result)
+        return result
+    after = held_out(run.method, run.cast, run.source, run.settings, options.eval_tasks, done=True) if options.eval_tasks else None
+    if after is not None:
+        observer.evaluated("after", after)
+        folder.save_json("evaluation.json", {"before": before and before.to_json(), "after": after.to_json()})
+    model = None
+    if any(phase.learn.terms for phase in run.method.phases):
+        model = folder.path / "model"
+        checkpoint.publish_model(run.cast[run.method.product], model, merge=options.merge)
+    result = Result(folder.path, model, before, after, folder.metrics())
+    observer.finished(result)
+    return result
+
+
+def _before(run: Run, observer: Observer) -> Outcome | None:
+    """The evaluation before training: made once, and read again by a resumed run."""
+    stored = run.folder.read_json("evaluation.json")
+    if stored and stored.get("before"):
+        return Outcome.from_json(stored["before"])
+    if not run.config.options.eval_tasks or run.start:
+        return None
+    before = held_out(run.method, run.cast, run.source, run.settings, run.config.options.eval_tasks)
+    run.folder.save_json("evaluation.json", {"before": before.to_json()})
+    observer.evaluated("before", before)
+    return before
+
+
+def _during(run: Run, at: int) -> dict[str, float]:
+    options = run.config.options
+    if not options.eval_tasks or not options.eval_every or at % options.eval_every or at == options.steps:
+        return {}
+    return held_out_once(run.method, run.cast, run.source, run.settings, max(1, options.eval_tasks // 2))
+
+
+def _check(config: Config) -> None:
+    options = config.options
+    for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
+    if options.merge and options.lora is None:
+        raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
+    if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
+        raise ValueError(f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch")
+
+
+def _timed(reports: Iterator[Report]) -> Iterator[Report]:
+    start = time.perf_counter()
+    for report in reports:
+        report.seconds["step"] = time.perf_counter() - start
+        yield report
+        start = time.perf_counter()
+
+
+@contextmanager
+def _polite_interrupt() -> Iterator[list[int]]:
+    """Inside, the first Ctrl-C is only noted; the second one interrupts as usual."""
+    asked: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        earlier = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread: signals are somebody else's
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, earlier)

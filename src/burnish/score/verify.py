@@ -1,0 +1,52 @@
+"""Scores from the task itself: its verifier, or the user's reward function."""
+
+from __future__ import annotations
+
+from burnish.cast.chat import Chat
+from burnish.nouns import Group, Task, Trace, Verdict
+from burnish.parts import Part, supplies
+from burnish.step import Step
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.source import Source
+
+
+@supplies("score:reward")
+def verify(source: Source, *, author: str = "policy", reader: str = "policy") -> Part:
+    """scores["reward"] and scores["correct"] for every trace, from what the author wrote (with a demonstrated prefix).
+
+    A verifier that raises is a fault of the task, not of the run: the trace scores 0 and its note says why.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        chat = step.cast[reader].chat
+        asked = [(group.task, trace) for group in groups for trace in group.traces]
+        verdicts = judge(source, [task for task, _ in asked], [reply_text(trace, chat) for _, trace in asked])
+        for (_, trace), verdict in zip(asked, verdicts, strict=True):
+            trace.scores["reward"] = verdict.score
+            trace.scores["correct"] = float(verdict.correct)
+            if verdict.reason:
+                trace.note["why"] = verdict.reason
+        return groups
+
+    return Part(name=f"verify({source.name})", call=call, reads=frozenset({f"tokens:{author}"}), writes=frozenset({"score:reward"}))
+
+
+def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+    """A verdict for each reply. A reward function judges a whole batch at once; a verifier one reply at a time."""
+    if isinstance(source, Rewarded):
+        return source.verdicts(tasks, replies)
+    return [_one(source, task, reply) for task, reply in zip(tasks, replies, strict=True)]
+
+
+def _one(source: Source, task: Task, reply: str) -> Verdict:
+    try:
+        return source.verify(task, reply)
+    except ValueError:
+        raise  # the user can mend this: a source without a verifier, a dataset without answers
+    except Exception as error:
+        return Verdict(0.0, False, f"the verifier of {source.name!r} raised {type(error).__name__}: {error}")
+
+
+def reply_text(trace: Trace, chat: Chat) -> str:
+    """All that was written after the prompt, by whichever author."""
+    return "".join(chat.text(turn.tokens) for turn in trace.turns[1:])

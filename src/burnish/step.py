@@ -1,0 +1,52 @@
+"""What a part may look at while it works: the clock, the cast, the settings of the run, and a place for notes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from burnish.nouns import Clock
+
+if TYPE_CHECKING:
+    from burnish.cast.stage import Cast
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of a run that are not the method's: batch, lengths, budgets, optimiser."""
+
+    prompts: int = 16  # tasks per step
+    max_new_tokens: int = 64  # longest sampled reply, in tokens
+    token_budget: int = 8192  # padded tokens in one micro-batch
+    lr: float = 1e-6
+    lr_schedule: str = "constant"  # constant, linear or cosine, after the warm-up
+    lr_warmup: int = 0  # steps of linear warm-up
+    weight_decay: float = 0.0
+    clip: float = 1.0  # largest norm of the gradient; 0 turns clipping off
+    checkpoint_activations: bool = False
+
+
+class Notes:
+    """Sums and weights of named numbers; a note's value is its weighted mean, whatever order or split they came in."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = defaultdict(float)
+        self._weights: dict[str, float] = defaultdict(float)
+
+    def add(self, name: str, total: float, weight: float = 1.0) -> None:
+        self._sums[name] += float(total)
+        self._weights[name] += float(weight)
+
+    def means(self) -> dict[str, float]:
+        return {name: self._sums[name] / self._weights[name] for name in self._sums if self._weights[name]}
+
+
+@dataclass
+class Step:
+    """One walk through the rooms."""
+
+    clock: Clock
+    cast: Cast
+    settings: Settings
+    notes: Notes = field(default_factory=Notes)

@@ -1,0 +1,79 @@
+"""A small reader of arithmetic expressions: numbers, + - * / and parentheses, exact, and nothing else.
+
+It never evaluates Python: a reply is text of an untrusted author.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+LONGEST = 80  # characters; bounds the depth of nesting too
+_PIECE = re.compile(r"\s*(\d{1,9}|[-+*/()])")
+
+
+def _pieces(text: str) -> list[str]:
+    """The text as numbers and signs; a ValueError names the first thing that is neither."""
+    if len(text) > LONGEST:
+        raise ValueError(f"the expression has {len(text)} characters; at most {LONGEST} are read")
+    pieces, at = [], 0
+    while at < len(text.rstrip()):
+        match = _PIECE.match(text, at)
+        if not match:
+            raise ValueError(f"{text[at : at + 10]!r} is not arithmetic; use whole numbers, + - * / and parentheses")
+        pieces.append(match.group(1))
+        at = match.end()
+    return pieces
+
+
+class _Reader:
+    """Recursive descent over the pieces: sums of products of atoms. Keeps the numbers it met."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        self.pieces, self.at, self.numbers = pieces, 0, []
+
+    def peek(self) -> str:
+        return self.pieces[self.at] if self.at < len(self.pieces) else ""
+
+    def take(self) -> str:
+        piece = self.peek()
+        self.at += 1
+        return piece
+
+    def sum(self) -> Fraction:
+        value = self.product()
+        while self.peek() in ("+", "-"):
+            value = value + self.product() if self.take() == "+" else value - self.product()
+        return value
+
+    def product(self) -> Fraction:
+        value = self.atom()
+        while self.peek() in ("*", "/"):
+            if self.take() == "*":
+                value *= self.atom()
+            elif divisor := self.atom():
+                value /= divisor
+            else:
+                raise ValueError("the expression divides by zero")
+        return value
+
+    def atom(self) -> Fraction:
+        piece = self.take()
+        if piece.isdigit():
+            self.numbers.append(int(piece))
+            return Fraction(int(piece))
+        if piece == "(":
+            value = self.sum()
+            if self.take() != ")":
+                raise ValueError("a parenthesis is not closed")
+            return value
+        raise ValueError(f"a number is missing before {piece!r}" if piece else "the expression ends too early")
+
+
+def read(text: str) -> tuple[Fraction, list[int]]:
+    """The value of an expression and the numbers in it, in order; ValueError for anything but arithmetic."""
+    reader = _Reader(_pieces(text))
+    value = reader.sum()
+    if reader.peek():
+        raise ValueError(f"{reader.peek()!r} is left over after the expression")
+    return value, reader.numbers

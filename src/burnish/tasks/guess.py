@@ -1,0 +1,130 @@
+"""`guess`: find a hidden number from the replies "higher" and "lower". A game of several turns."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from burnish.nouns import Message, Task, Verdict
+from burnish.randomness import rng
+from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
+
+_SHAPE = {1: (6, 7, 3), 2: (12, 15, 4), 3: (24, 31, 5), 4: (48, 63, 6)}  # least and most numbers, guesses
+_FIRST = 60  # the largest number a range may start at
+_NUMBER = re.compile(r"(?<![\d.-])\d{1,4}(?![\d.]*\d)")
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """One game: a number hidden in low..high, to be found in so many guesses. Halving always finds it."""
+
+    low: int
+    high: int
+    number: int
+    guesses: int
+
+    @property
+    def opening(self) -> str:
+        return f"Guess my number, {self.low} to {self.high}. {self.guesses} guesses."
+
+
+class Game:
+    """The environment of one `Hidden` game: each step is one guess; reward 1 at the winning guess, 0 before."""
+
+    def __init__(self, hidden: Hidden) -> None:
+        self.hidden, self.made, self.over = hidden, 0, False
+
+    def reset(self) -> str:
+        self.made, self.over = 0, False
+        return self.hidden.opening
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        """One guess: the last whole number in the action. Text without one costs a guess too."""
+        if self.over:
+            raise ValueError("the game is over; call reset() to play it again")
+        self.made += 1
+        numbers = _NUMBER.findall(action[-LONGEST_REPLY:])
+        said = int(numbers[-1]) if numbers else None
+        self.over = said == self.hidden.number or self.made >= self.hidden.guesses
+        if said == self.hidden.number:
+            return "correct", 1.0, True
+        if said is None:
+            return "say a number", 0.0, self.over
+        return ("higher" if said < self.hidden.number else "lower"), 0.0, self.over
+
+    def state_dict(self) -> dict[str, object]:
+        return {"made": self.made, "over": self.over}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self.made, self.over = int(str(state["made"])), bool(state["over"])
+
+
+class Guess:
+    """6-7, 12-15, 24-31 or 48-63 numbers by level, with just enough guesses for one who halves the range."""
+
+    name: ClassVar[str] = "guess"
+    summary: ClassVar[str] = "find a hidden number from 'higher' and 'lower' (several turns)"
+    gives: ClassVar[frozenset[str]] = frozenset({"env", "answer"})
+    levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
+
+    def __init__(self, level: int = 2, seed: int = 0) -> None:
+        self.level = check_level(self.name, level, self.levels)
+        self.seed = seed
+
+    def size(self, split: str) -> int | None:
+        return None
+
+    def problem(self, split: str, index: int) -> Hidden:
+        """The game at an index: drawn again until one falls in the split."""
+        least, most, guesses = _SHAPE[self.level]
+        attempt = 0
+        while True:
+            dice = rng(self.seed, self.name, self.level, index, attempt)
+            low, many = dice.randint(1, _FIRST), dice.randint(least, most)
+            hidden = Hidden(low, low + many - 1, low + dice.randrange(many), guesses)
+            if in_split(split, self.key(hidden)):
+                return hidden
+            attempt += 1
+
+    def key(self, hidden: Hidden) -> str:
+        return f"{self.name} {hidden.number} in {hidden.low}-{hidden.high} by {hidden.guesses}"
+
+    def task(self, split: str, index: int) -> Task:
+        hidden = self.problem(split, index)
+        given = {"env": partial(Game, hidden), "answer": str(hidden.number)}
+        return Task("game", ({"role": "user", "content": hidden.opening},), given, self.key(hidden))
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        """Replays a transcript: each line of the reply is one guess. To have a model play, step given["env"]()."""
+        game = task.given["env"]()
+        game.reset()
+        for line in reply[-LONGEST_REPLY:].splitlines():
+            _, reward, over = game.step(line)
+            if reward:
+                return Verdict(1.0, True)
+            if over:
+                return Verdict(0.0, False, f"not found in {game.made} guesses")
+        return Verdict(0.0, False, f"not found: {game.made} guesses made (one a line)")
+
+    def transcript(self, hidden: Hidden, dice: random.Random, care: float) -> list[Message]:
+        """A whole game by a writer who halves the range with probability `care` at each guess.
+
+        A careless guess is any number of the whole range, or, one time in four, of the range still open.
+        """
+        game, low, high = Game(hidden), hidden.low, hidden.high
+        messages: list[Message] = [{"role": "user", "content": game.reset()}]
+        while True:
+            if dice.random() < care:
+                said = (low + high + dice.randrange(2)) // 2
+            elif dice.random() < 0.25:
+                said = dice.randint(low, high)
+            else:
+                said = dice.randint(hidden.low, hidden.high)
+            text, _, over = game.step(str(said))
+            messages += [{"role": "assistant", "content": str(said)}, {"role": "user", "content": text}]
+            if over:
+                return messages[:-1]
+            low, high = (max(low, said + 1), high) if text == "higher" else (low, min(high, said - 1))

@@ -1,0 +1,31 @@
+"""The one place that turns what a user calls a task into a source."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from burnish.tasks.dataset import Dataset
+from burnish.tasks.gym import ReasoningGym
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.rewards import load_function
+from burnish.tasks.source import Source
+from burnish.tasks.table import BUILTIN, source
+
+
+def resolve_task(name: str, reward: str | None = None) -> Source:
+    """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset."""
+    found = _named(name)
+    return Rewarded(found, load_function(reward)) if reward else found
+
+
+def _named(name: str) -> Source:
+    if name.startswith("gym:"):
+        return ReasoningGym(name.removeprefix("gym:"))
+    if name.partition(":")[0] in BUILTIN:
+        return source(name)
+    if Path(name).exists() or "/" in name or Path(name).suffix:
+        return Dataset(name)
+    near = difflib.get_close_matches(name, BUILTIN, 3, 0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(BUILTIN)}"
+    raise ValueError(f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME")

@@ -1,0 +1,30 @@
+"""A source whose replies are scored by the user's function instead of its own verifier."""
+
+from __future__ import annotations
+
+from burnish.nouns import Task, Verdict
+from burnish.tasks.rewards import RewardFunction, call_reward
+from burnish.tasks.source import Source
+
+
+class Rewarded:
+    """The tasks of a source, the scores of f(completions, **columns) -> list[float]. A score above 0.5 counts as correct."""
+
+    def __init__(self, source: Source, function: RewardFunction) -> None:
+        self.source, self.function = source, function
+        self.name, self.summary, self.gives = source.name, source.summary, source.gives
+
+    def size(self, split: str) -> int | None:
+        return self.source.size(split)
+
+    def task(self, split: str, index: int) -> Task:
+        return self.source.task(split, index)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.verdicts([task], [reply])[0]
+
+    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        """The whole batch in one call, as the function expects it."""
+        columns = {name: [task.given.get(name) for task in tasks] for name in sorted({key for task in tasks for key in task.given})}
+        prompts = [task.prompt if isinstance(task.prompt, str) else list(task.prompt) for task in tasks]
+        return [Verdict(score, score > 0.5) for score in call_reward(self.function, prompts, replies, columns)]

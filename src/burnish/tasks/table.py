@@ -1,0 +1,41 @@
+"""The table of built-in sources, and the one place that turns a name such as "sort" or "sort:3" into a source."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from burnish.tasks.add import Add
+from burnish.tasks.countdown import Countdown
+from burnish.tasks.edit import Edit
+from burnish.tasks.guess import Guess
+from burnish.tasks.logic import Logic
+from burnish.tasks.multiply import Multiply
+from burnish.tasks.path import Path
+from burnish.tasks.reverse import Reverse
+from burnish.tasks.sort import Sort
+from burnish.tasks.source import Source
+
+BUILTIN: dict[str, type] = {
+    kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
+}
+
+
+def nearest(name: str, known: dict[str, type]) -> str:
+    """The known names closest to a misspelt one, best first, as a phrase."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
+
+
+def source(name: str, **options: Any) -> Source:
+    """The built-in source of this name; "sort:3" is `sort` at level 3. Options go to its constructor."""
+    base, _, level = name.partition(":")
+    if base not in BUILTIN:
+        raise ValueError(f"no built-in task is called {base!r}; {nearest(base, BUILTIN)}")
+    if level:
+        if not level.isdigit():
+            raise ValueError(f"task {name!r}: {level!r} is not a level; write for instance {base}:2")
+        if "level" in options:
+            raise ValueError(f"task {name!r} already names a level; leave out level={options['level']!r}")
+        options["level"] = int(level)
+    return BUILTIN[base](**options)
