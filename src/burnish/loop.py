@@ -28,12 +28,17 @@ class Report:
     groups: dict[str, list[Group]] = field(default_factory=dict)
 
 
-def loop(method: Method, cast: Cast, settings: Settings, *, steps: int, seed: int = 0, start: int = 0) -> Iterator[Report]:
+def loop(
+    method: Method, cast: Cast, settings: Settings, *, steps: int, seed: int = 0, start: int = 0
+) -> Iterator[Report]:
     """Steps start, start + 1, ..., steps - 1 of a run, one report each. Stop asking and it stops."""
     empty = 0
     for number in range(start, steps):
         clock = Clock(number, steps, seed)
-        notes, seconds, ended, trail = Notes(), {}, {}, []
+        notes = Notes()
+        seconds: dict[str, float] = {}
+        ended: dict[str, list[Group]] = {}
+        trail: list[tuple[str, int]] = []
         for phase in method.phases:
             for tick in range(round(at(phase.times, clock))):
                 step = Step(clock.at(tick=tick), cast, settings, notes)
@@ -66,8 +71,9 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
 
 def _of_groups(ended: dict[str, list[Group]]) -> dict[str, float]:
     """The numbers every method has: what was scored, how long replies were, how many were cut."""
-    traces = [trace for groups in ended.values() for group in groups for trace in group.traces]
-    found: dict[str, float] = {"traces": len(traces)}
+    everyone = [trace for groups in ended.values() for group in groups for trace in group.traces]
+    found: dict[str, float] = {"traces": len(everyone)}
+    traces = [trace for trace in everyone if "policy" in trace.authors()]
     for name in ("reward", "correct"):
         scores = [trace.scores[name] for trace in traces if name in trace.scores]
         if scores:

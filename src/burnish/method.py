@@ -47,7 +47,13 @@ class Method:
         if self.product not in self.cast:
             raise ValueError(f"{self.name}: its product {self.product!r} is not in its cast ({', '.join(self.cast)})")
         _check_roles(self)
-        stores = {name for phase in self.phases for room in phase.rooms() for name in room.part.writes if name.startswith("store:")}
+        stores = {
+            name
+            for phase in self.phases
+            for room in phase.rooms()
+            for name in room.part.writes
+            if name.startswith("store:")
+        }
         for phase in self.phases:
             _check_phase(self, phase, stores)
 
@@ -58,7 +64,9 @@ class Method:
             for room in phase.rooms():
                 for item in room.part.state:
                     if found.setdefault(item.name, item) is not item:
-                        raise ValueError(f"{self.name}: two parts with memory are both called {item.name!r}; name one of them otherwise")
+                        raise ValueError(
+                            f"{self.name}: two parts with memory are both called {item.name!r}; name one of them otherwise"
+                        )
         return found
 
 
@@ -90,20 +98,28 @@ def _check_phase(method: Method, phase: Phase, stores: set[str]) -> None:
                 raise ValueError(f"{where}: {room} reads {name!r}, which nothing before it writes; {_who(name)}")
         for name in sorted(room.part.writes):
             if name in wrote and name not in room.part.updates and not name.startswith("store:"):
-                raise ValueError(f"{where}: {room} writes {name!r}, which {wrote[name]} wrote already; rename one or drop one")
+                raise ValueError(
+                    f"{where}: {room} writes {name!r}, which {wrote[name]} wrote already; rename one or drop one"
+                )
             wrote[name] = room
         read |= room.part.reads
         have |= room.part.writes
     for term in phase.learn.terms:
         for name in sorted(term.reads):
             if name not in have:
-                raise ValueError(f"{where}: term {term.name!r} reads {name!r}, which nothing in credit or the cast supplies; {_who(name)}")
+                raise ValueError(
+                    f"{where}: term {term.name!r} reads {name!r}, which nothing in credit or the cast supplies; {_who(name)}"
+                )
         read |= term.reads
         if method.cast[term.trainee].liveness != "trained":
-            raise ValueError(f"{where}: term {term.name!r} trains {term.trainee!r}, which is {method.cast[term.trainee].liveness}, not trained")
+            raise ValueError(
+                f"{where}: term {term.name!r} trains {term.trainee!r}, which is {method.cast[term.trainee].liveness}, not trained"
+            )
     for name, room in wrote.items():
         if name.startswith(_MUST_BE_READ) and name not in read:
-            raise ValueError(f"{where}: {room} writes {name!r}, but nothing after it reads it; add the part or term that does, or drop {room.part.name}")
+            raise ValueError(
+                f"{where}: {room} writes {name!r}, but nothing after it reads it; add the part or term that does, or drop {room.part.name}"
+            )
 
 
 def _who(name: str) -> str:
@@ -112,6 +128,8 @@ def _who(name: str) -> str:
         return f"add {member}=... with the capability {can!r} to the cast, e.g. cast=stage({member}=frozen('policy'))"
     if name.startswith("given:"):
         column = name.removeprefix("given:")
-        return f"the task gives no {column!r}: choose a task or dataset that has it (a column {column!r}, for a dataset)"
+        return (
+            f"the task gives no {column!r}: choose a task or dataset that has it (a column {column!r}, for a dataset)"
+        )
     found = suppliers(name)
     return f"it could come from {', '.join(found)}" if found else "no part of burnish supplies it"

@@ -13,10 +13,10 @@ The names that parts read and write:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from burnish.nouns import Group, Task
+from burnish.nouns import Group, Task, Trace
 
 if TYPE_CHECKING:
     from burnish.step import Step
@@ -130,7 +130,12 @@ def supplies(*names: str) -> Callable[[_Factory], _Factory]:
 def suppliers(name: str) -> list[str]:
     """The factories that could write a name, the specific before the general."""
     exact = _SUPPLIERS.get(name, [])
-    general = [s for pattern, found in _SUPPLIERS.items() if pattern.endswith("*") and name.startswith(pattern[:-1]) for s in found]
+    general = [
+        s
+        for pattern, found in _SUPPLIERS.items()
+        if pattern.endswith("*") and name.startswith(pattern[:-1])
+        for s in found
+    ]
     return list(dict.fromkeys([*exact, *general]))
 
 
@@ -139,7 +144,9 @@ def names(kind: str, items: str | Iterable[str]) -> frozenset[str]:
     return frozenset(f"{kind}:{item}" for item in ([items] if isinstance(items, str) else items))
 
 
-def per_trace(function: Callable[..., None], *, name: str, **wired: frozenset[str]) -> Part:
+def per_trace(
+    function: Callable[[Trace, Group, Step], None], *, name: str, reads: frozenset[str], writes: frozenset[str]
+) -> Part:
     """A part that treats each trace alone: function(trace, group, step) writes on the trace."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -148,11 +155,7 @@ def per_trace(function: Callable[..., None], *, name: str, **wired: frozenset[st
                 function(trace, group, step)
         return groups
 
-    return Part(name=name, call=call, **wired)
-
-
-def renamed(part: Part, name: str) -> Part:
-    return replace(part, name=name)
+    return Part(name=name, call=call, reads=reads, writes=writes)
 
 
 def flatten(mapping: Mapping[str, Wired | None]) -> list[Room]:

@@ -4,7 +4,7 @@ Conventions, for token t of a trace with hidden states h:
   logp[t], entropy[t], logits[t]   from h[t-1]: what the model thought of token t before reading it (t >= 1)
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
-Rows are padded on the right: with causal attention a real token never looks at padding, so no mask is needed.
+Rows are padded on the right (with causal attention a real token never looks at padding, so no mask is needed) or packed.
 """
 
 from __future__ import annotations
@@ -14,48 +14,72 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once
-AFTER = {"score"}  # outputs read after the token; all others are read before it
 FROM_LOGITS = {"logp", "entropy", "logits"}
 
 
-def outputs(model: nn.Module, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0) -> dict[str, Tensor]:
+def outputs(
+    model: nn.Module,
+    tokens: list[Tensor],
+    masks: list[Tensor],
+    want: set[str],
+    temperature: float = 1.0,
+    packed: bool = False,
+) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
     tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
+    packed  rows laid end to end, attention kept inside each, instead of padded to one width
     """
     device = next(model.parameters()).device
-    hidden = _hidden(model, tokens, device)
-    lengths = [len(row) for row in tokens]
+    states, starts = (_packed if packed else _padded)(model, tokens, device)
+    places = [_places(mask) + start for mask, start in zip(masks, starts, strict=True)]
+    at = torch.cat(places).to(device)
     found: dict[str, Tensor] = {}
-    before = torch.cat([_flat(mask, row, hidden.shape[1], shift=1) for row, mask in enumerate(masks)]).to(device)
-    states = hidden.reshape(-1, hidden.shape[-1])
-    assert max(lengths) <= hidden.shape[1]
     if want & FROM_LOGITS:
         chosen = torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]).to(device)
-        found |= _from_logits(model, states[before], chosen, want & FROM_LOGITS, temperature)
+        found |= _from_logits(model, states[at - 1], chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
-        found["value"] = _head(model, states[before])
+        found["value"] = _head(model, states[at - 1])
     if "score" in want:
-        at = torch.cat([_flat(mask, row, hidden.shape[1], shift=0) for row, mask in enumerate(masks)]).to(device)
         found["score"] = _head(model, states[at])
     return found
 
 
-def _flat(mask: Tensor, row: int, width: int, shift: int) -> Tensor:
-    where = mask.nonzero()[:, 0] - shift
-    if len(where) and int(where[0]) < 0:
-        raise ValueError("the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members")
-    return where + row * width
+def _places(mask: Tensor) -> Tensor:
+    if bool(mask[0]):
+        raise ValueError(
+            "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
+        )
+    return mask.nonzero()[:, 0]
 
 
-def _hidden(model: nn.Module, tokens: list[Tensor], device: torch.device) -> Tensor:
-    """[B, T, H]: the last hidden states of right-padded rows, from the decoder under the head."""
+def _padded(model: nn.Module, tokens: list[Tensor], device: torch.device) -> tuple[Tensor, list[int]]:
+    """[B x T, H] hidden states of right-padded rows, and where each row starts."""
     width = max(len(row) for row in tokens)
     ids = torch.zeros(len(tokens), width, dtype=torch.long)
     for i, row in enumerate(tokens):
         ids[i, : len(row)] = row
+    hidden = _hidden(model, device, input_ids=ids.to(device))
+    return hidden.reshape(-1, hidden.shape[-1]), [i * width for i in range(len(tokens))]
+
+
+def _packed(model: nn.Module, tokens: list[Tensor], device: torch.device) -> tuple[Tensor, list[int]]:
+    """[sum T, H] hidden states of rows laid end to end: positions that start over tell transformers where one ends."""
+    ids = torch.cat(tokens)[None].to(device)
+    positions = torch.cat([torch.arange(len(row)) for row in tokens])[None].to(device)
+    starts = torch.tensor([0, *(len(row) for row in tokens[:-1])]).cumsum(0).tolist()
+    return _hidden(model, device, input_ids=ids, position_ids=positions)[0], starts
+
+
+def _hidden(model: nn.Module, device: torch.device, **inputs: Tensor) -> Tensor:
+    """The last hidden states, in at least fp32, from the decoder under the head."""
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        return decoder(model)(input_ids=ids.to(device), use_cache=False).last_hidden_state.float()
+        return wide(decoder(model)(**inputs, use_cache=False).last_hidden_state)
+
+
+def wide(x: Tensor) -> Tensor:
+    """At least fp32: sums over tokens and softmaxes are never taken in half precision."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def decoder(model: nn.Module) -> nn.Module:
@@ -68,7 +92,7 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
     """Logits from hidden states, with the scalings that some architectures apply after the matrix."""
     inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
     config = inner.config
-    logits = inner.get_output_embeddings()(states).float()  # type: ignore[operator]
+    logits = wide(inner.get_output_embeddings()(states))  # type: ignore[operator]
     if scaling := getattr(config, "logits_scaling", None):  # Granite
         logits = logits / scaling
     if scale := getattr(config, "logit_scale", None):  # Cohere
@@ -81,15 +105,17 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
 def _head(model: nn.Module, states: Tensor) -> Tensor:
     """[N, k], or [N] for a single output."""
     inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
-    return inner.score(states).float().squeeze(-1)  # type: ignore[operator, union-attr]
+    return wide(inner.score(states)).squeeze(-1)  # type: ignore[operator, union-attr]
 
 
-def _from_logits(model: nn.Module, states: Tensor, chosen: Tensor, want: set[str], temperature: float) -> dict[str, Tensor]:
+def _from_logits(
+    model: nn.Module, states: Tensor, chosen: Tensor, want: set[str], temperature: float
+) -> dict[str, Tensor]:
     """Log-prob, entropy, logits in chunks of tokens, so that the whole [N, V] matrix never exists at once."""
     if "logits" in want:
         logits = head(model, states) / temperature
         return {"logits": logits, **_reduce(logits, chosen, want - {"logits"})}
-    vocabulary = model.config.vocab_size  # type: ignore[union-attr]
+    vocabulary: int = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
     size = max(1, CHUNK // vocabulary)
 
     def part(some: Tensor, ids: Tensor) -> tuple[Tensor, ...]:

@@ -20,9 +20,12 @@ class RoomyLayer(DynamicLayer):
         self.values = value_states.new_empty(*value_states.shape[:2], self.capacity, value_states.shape[-1])
         self.is_initialized = True
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
         end = self.filled + key_states.shape[-2]
         self.keys[:, :, self.filled : end] = key_states
         self.values[:, :, self.filled : end] = value_states

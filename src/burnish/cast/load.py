@@ -16,7 +16,9 @@ def load_chat(path: Path) -> Chat:
 
     tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.eos_token_id is None:
-        raise ValueError(f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its tokenizer_config.json")
+        raise ValueError(
+            f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its tokenizer_config.json"
+        )
     return Chat(tokenizer)
 
 
@@ -34,7 +36,9 @@ def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
     if outputs:
         stored = _stored_outputs(path)
         model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=stored or outputs, **options)
-        if not stored:  # a fresh head says almost 0 of everything; drawn the same every time, so that a run can be repeated
+        if (
+            not stored
+        ):  # a fresh head says almost 0 of everything; drawn the same every time, so that a run can be repeated
             model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
     else:
         model = AutoModelForCausalLM.from_pretrained(path, **options)

@@ -82,7 +82,9 @@ class LocalEngine:
                 hidden = self._forward(state.last[:, None], state.mask(), state.positions[:, None], cache)
 
     def _forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: object) -> Tensor:
-        out = decoder(self.model)(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)
+        out = decoder(self.model)(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+        )
         return out.last_hidden_state
 
 
@@ -92,7 +94,9 @@ class _Wave:
     def __init__(self, requests: list[Request], context: int, stops: tuple[int, ...], device: torch.device) -> None:
         self.device = device
         unique: dict[tuple[int, ...], int] = {}
-        self.which = torch.tensor([unique.setdefault(tuple(r.prompt.tolist()), len(unique)) for r in requests], device=device)
+        self.which = torch.tensor(
+            [unique.setdefault(tuple(r.prompt.tolist()), len(unique)) for r in requests], device=device
+        )
         self.width = max(len(p) for p in unique)
         self.prompts = torch.zeros(len(unique), self.width, dtype=torch.long)
         pad = torch.zeros(len(unique), self.width, dtype=torch.long)
@@ -132,7 +136,7 @@ class _Wave:
         """Sample one token for every living row. Returns which rows go on, once enough have ended to let them go."""
         self.positions = self.positions + 1
         greedy = self.temperature == 0
-        logits = logits / torch.where(greedy, 1.0, self.temperature)[:, None]
+        logits = logits.float() / torch.where(greedy, 1.0, self.temperature)[:, None]
         logp = torch.log_softmax(logits, -1)
         u = uniform(self.keys, self.positions)
         weights = self._filter(logp).exp() if self.filtered else logp.exp()

@@ -15,7 +15,7 @@ class Lora:
     """Low-rank adapters on every linear layer of the decoder. alpha defaults to twice the rank."""
 
     rank: int = 16
-    alpha: float | None = None
+    alpha: int | None = None
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -31,7 +31,11 @@ def add_lora(model: nn.Module, lora: Lora, stored: Path | None = None) -> nn.Mod
     if stored is not None:
         return PeftModel.from_pretrained(model, stored, is_trainable=True).eval()  # type: ignore[arg-type]
     config = LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha or 2 * lora.rank, target_modules="all-linear", lora_dropout=0.0, task_type="CAUSAL_LM"
+        r=lora.rank,
+        lora_alpha=lora.alpha or 2 * lora.rank,
+        target_modules="all-linear",
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
     )
     torch.manual_seed(0)  # peft draws the adapters from the global generator; the same ones every time
     return get_peft_model(model, config).eval()  # type: ignore[arg-type]

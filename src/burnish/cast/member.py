@@ -28,6 +28,7 @@ class Member:
     chat: Chat
     context: int
     trainer: Optimiser | None = None
+    packed: bool = False
     version: int = 0
     engine: LocalEngine = field(init=False)
 
@@ -46,19 +47,23 @@ class Member:
     def generate(self, requests: list[Request]) -> list[Sample]:
         return self.engine.generate(requests)
 
-    def outputs(self, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0) -> dict[str, Tensor]:
+    def outputs(
+        self, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0
+    ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
-        return forward.outputs(self.model, tokens, masks, want, temperature)
+        return forward.outputs(self.model, tokens, masks, want, temperature, self.packed)
 
     @torch.no_grad()
-    def streams(self, traces: list[Trace], masks: list[Tensor], want: set[str], budget: int, temperature: float = 1.0) -> list[dict[str, Tensor]]:
+    def streams(
+        self, traces: list[Trace], masks: list[Tensor], want: set[str], budget: int, temperature: float = 1.0
+    ) -> list[dict[str, Tensor]]:
         """The same without gradient, for many traces, as streams over whole traces (nan where nobody asked)."""
         found: list[dict[str, Tensor]] = [{} for _ in traces]
         order = sorted((i for i in range(len(traces)) if bool(masks[i].any())), key=lambda i: -len(traces[i]))
         for batch in _by_budget(order, [len(trace) for trace in traces], budget):
             out = self.outputs([traces[i].tokens for i in batch], [masks[i] for i in batch], want, temperature)
             for name, values in out.items():
-                for i, mine in zip(batch, values.cpu().split([int(masks[i].sum()) for i in batch]), strict=True):
+                for i, mine in zip(batch, values.cpu().float().split([int(masks[i].sum()) for i in batch]), strict=True):
                     stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
                     stream[masks[i]] = mine
                     found[i][name] = stream

@@ -20,7 +20,9 @@ class Optimiser:
         decayed = [p for p in self.named.values() if p.ndim >= 2]
         plain = [p for p in self.named.values() if p.ndim < 2]
         groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        self.adamw = torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.lr, betas=(0.9, 0.999), fused=True)
+        self.adamw = torch.optim.AdamW(
+            [g for g in groups if g["params"]], lr=settings.lr, betas=(0.9, 0.999), fused=True
+        )
 
     def zero(self) -> None:
         self.adamw.zero_grad(set_to_none=True)
@@ -33,7 +35,9 @@ class Optimiser:
         limit = self.settings.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.named.values(), limit))
         if not torch.isfinite(torch.tensor(norm)):
-            raise FloatingPointError(f"the gradient's norm is {norm} at step {clock.step}: the update was refused and the weights are unchanged")
+            raise FloatingPointError(
+                f"the gradient's norm is {norm} at step {clock.step}: the update was refused and the weights are unchanged"
+            )
         for group in self.adamw.param_groups:
             group["lr"] = self.lr(clock)
         self.adamw.step()
@@ -44,7 +48,9 @@ class Optimiser:
         found = {}
         for name, p in self.named.items():
             for key, value in self.adamw.state.get(p, {}).items():
-                found[f"{key}/{name}"] = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.tensor(value)
+                found[f"{key}/{name}"] = (
+                    value.detach().cpu().clone() if isinstance(value, Tensor) else torch.tensor(value)
+                )
         return found
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:

@@ -59,6 +59,6 @@ def snapshot(follows: str, every: int = 1, *, outputs: int = 0) -> Role:
     return Role("snapshot", "base", follows=follows, outputs=outputs, every=every)
 
 
-def stage(product: str = "policy", **roles: Role) -> dict[str, Role]:
+def stage(product: str = "policy", /, **roles: Role) -> dict[str, Role]:
     """The cast of a method: the product is trained from the run's model unless a role says otherwise."""
     return {product: roles.pop(product, trained()), **roles}

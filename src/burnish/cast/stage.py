@@ -36,13 +36,21 @@ class Cast:
 
 
 def build(
-    roles: Mapping[str, Role], base: Path, settings: Settings, *, lora: Lora | None = None, device: str = "auto", weights: Path | None = None
+    roles: Mapping[str, Role],
+    base: Path,
+    settings: Settings,
+    *,
+    lora: Lora | None = None,
+    device: str = "auto",
+    weights: Path | None = None,
 ) -> Cast:
     """Load every member. `base` is the model of the run; LoRA adapts the trained language models.
 
     weights: a checkpoint, whose directories (one a member) take the place of the weights that a run starts with.
     """
-    where = torch.device("cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device)
+    where = torch.device(
+        "cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device
+    )
     members: dict[str, Member] = {}
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
@@ -59,5 +67,5 @@ def build(
             trainer = Optimiser(model, settings, role.lr)
         else:
             model.requires_grad_(False)
-        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer)
+        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer, settings.packed)
     return Cast(members)

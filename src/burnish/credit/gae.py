@@ -46,7 +46,10 @@ def token_rewards(*, score: str = "reward", kl: Schedule = 0.0, author: str = "p
         step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
 
     return per_trace(
-        write, name="token_rewards", reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}), writes=frozenset({"stream:reward"})
+        write,
+        name="token_rewards",
+        reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}),
+        writes=frozenset({"stream:reward"}),
     )
 
 
@@ -62,7 +65,10 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Par
             trace.streams[name][mask] = found
 
     return per_trace(
-        write, name="gae", reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}), writes=frozenset({"stream:adv", "stream:returns"})
+        write,
+        name="gae",
+        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
+        writes=frozenset({"stream:adv", "stream:returns"}),
     )
 
 
@@ -78,4 +84,6 @@ def whiten(stream: str = "adv", *, author: str = "policy") -> Part:
         return groups
 
     name = f"stream:{stream}"
-    return Part(name=f"whiten({stream})", call=call, reads=frozenset({name, f"tokens:{author}"}), updates=frozenset({name}))
+    return Part(
+        name=f"whiten({stream})", call=call, reads=frozenset({name, f"tokens:{author}"}), updates=frozenset({name})
+    )

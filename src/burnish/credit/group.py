@@ -37,7 +37,12 @@ def group_relative(*, std: bool = True, eps: float = 1e-6, score: str = "reward"
         step.notes.add("zero_variance_groups", flat, len(groups))
         return groups
 
-    return Part(name=f"group_relative({'std' if std else 'mean only'})", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"stream:adv"}))
+    return Part(
+        name=f"group_relative({'std' if std else 'mean only'})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"stream:adv"}),
+    )
 
 
 def _parties(group: Group, peers: Peers | None) -> list[list[Trace]]:

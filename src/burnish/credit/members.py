@@ -11,7 +11,9 @@ from burnish.step import Step
 
 
 @supplies("member:*")
-def member(term: str, *authors: str, tag: str | None = None, at: str = "all", top: tuple[str, float] | None = None) -> Part:
+def member(
+    term: str, *authors: str, tag: str | None = None, at: str = "all", top: tuple[str, float] | None = None
+) -> Part:
     """The term claims the tokens that these authors wrote.
 
     tag  only on traces with that tag
@@ -25,7 +27,11 @@ def member(term: str, *authors: str, tag: str | None = None, at: str = "all", to
         for group in groups:
             seen: set[int] = set()
             for trace in group.traces:
-                mask = _claim(trace, authors, at, seen) if tag is None or tag in trace.tags else torch.zeros(len(trace), dtype=torch.bool)
+                mask = (
+                    _claim(trace, authors, at, seen)
+                    if tag is None or tag in trace.tags
+                    else torch.zeros(len(trace), dtype=torch.bool)
+                )
                 claims.append((trace, mask))
         if top is not None:
             _keep_top(claims, *top)
@@ -35,8 +41,18 @@ def member(term: str, *authors: str, tag: str | None = None, at: str = "all", to
         return groups
 
     name = f"member:{term}"
-    reads = {f"tokens:{author}" for author in authors} | ({f"tag:{tag}"} if tag else set()) | ({f"stream:{top[0]}"} if top else set())
-    return Part(name=f"member({term}, {', '.join(authors)})", call=call, reads=frozenset(reads), writes=frozenset({name}), updates=frozenset({name}))
+    reads = (
+        {f"tokens:{author}" for author in authors}
+        | ({f"tag:{tag}"} if tag else set())
+        | ({f"stream:{top[0]}"} if top else set())
+    )
+    return Part(
+        name=f"member({term}, {', '.join(authors)})",
+        call=call,
+        reads=frozenset(reads),
+        writes=frozenset({name}),
+        updates=frozenset({name}),
+    )
 
 
 def _claim(trace: Trace, authors: tuple[str, ...], at: str, seen: set[int]) -> Tensor:
@@ -44,7 +60,12 @@ def _claim(trace: Trace, authors: tuple[str, ...], at: str, seen: set[int]) -> T
     for turn, start, end in trace.spans():
         if turn.author in authors and id(turn) not in seen and end > start:
             seen.add(id(turn))
-            where = {"all": slice(start, end), "first": slice(start, start + 1), "last": slice(end - 1, end), "end": slice(len(trace) - 1, len(trace))}
+            where = {
+                "all": slice(start, end),
+                "first": slice(start, start + 1),
+                "last": slice(end - 1, end),
+                "end": slice(len(trace) - 1, len(trace)),
+            }
             mask[where[at]] = True
     return mask
 

@@ -60,7 +60,12 @@ def utterance_advantage(author: str = "policy") -> Part:
                 step.notes.add("advantage", float(q - v))
         return groups
 
-    return Part(name="utterance_advantage", call=call, reads=frozenset({"stream:q", "stream:v", "tag:fresh"}), writes=frozenset({"stream:adv"}))
+    return Part(
+        name="utterance_advantage",
+        call=call,
+        reads=frozenset({"stream:q", "stream:v", "tag:fresh"}),
+        writes=frozenset({"stream:adv"}),
+    )
 
 
 @supplies("member:*")
@@ -77,7 +82,12 @@ def at_utterance(term: str, where: str) -> Part:
                 trace.streams[f"member:{term}"] = mask
         return groups
 
-    return Part(name=f"at_utterance({term}, {where})", call=call, reads=frozenset({"tag:past"}), writes=frozenset({f"member:{term}"}))
+    return Part(
+        name=f"at_utterance({term}, {where})",
+        call=call,
+        reads=frozenset({"tag:past"}),
+        writes=frozenset({f"member:{term}"}),
+    )
 
 
 @supplies("member:*")
@@ -93,7 +103,12 @@ def last_turn(term: str, tag: str) -> Part:
                 trace.streams[f"member:{term}"] = mask
         return groups
 
-    return Part(name=f"last_turn({term}, {tag})", call=call, reads=frozenset({f"tag:{tag}"}), writes=frozenset({f"member:{term}"}))
+    return Part(
+        name=f"last_turn({term}, {tag})",
+        call=call,
+        reads=frozenset({f"tag:{tag}"}),
+        writes=frozenset({f"member:{term}"}),
+    )
 
 
 def _tagged(group: Group, tag: str) -> Trace:

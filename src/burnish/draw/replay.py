@@ -21,7 +21,9 @@ def transitions(store: Store, n: int, author: str = "policy") -> Draw:
             group = rng.choice(store.groups)
             trace = rng.choice(group.traces)
             turn = rng.choice([i for i, turn in enumerate(trace.turns) if turn.author == author])
-            found.append(Task("past", group.task.prompt, {**group.task.given, "trace": trace, "turn": turn}, group.task.key))
+            found.append(
+                Task("past", group.task.prompt, {**group.task.given, "trace": trace, "turn": turn}, group.task.key)
+            )
         return found
 
     return Draw(

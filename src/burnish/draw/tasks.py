@@ -34,7 +34,10 @@ def pairs(source: Source) -> Draw:
 
     def of(split: str, step: Step) -> list[Task]:
         found = tasks_at(source, split, step, "pairs")
-        return [Task("pair", t.prompt, {**t.given, "chosen": t.given["demo"], "rejected": t.given["mistake"]}, t.key) for t in found]
+        return [
+            Task("pair", t.prompt, {**t.given, "chosen": t.given["demo"], "rejected": t.given["mistake"]}, t.key)
+            for t in found
+        ]
 
     return Draw(
         name="pairs",

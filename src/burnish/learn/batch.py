@@ -47,7 +47,9 @@ def members(term: Term, trace: Trace) -> Tensor:
 def stream(term: Term, trace: Trace, name: str) -> Tensor:
     """A stream that a term reads; never assigned is not zero."""
     if name not in trace.streams:
-        raise ValueError(f"term {term.name!r} reads stream {name!r}, which was never assigned on a trace by {', '.join(trace.authors())}")
+        raise ValueError(
+            f"term {term.name!r} reads stream {name!r}, which was never assigned on a trace by {', '.join(trace.authors())}"
+        )
     return trace.streams[name]
 
 

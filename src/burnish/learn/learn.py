@@ -39,10 +39,11 @@ class Learn:
         twice = {t.name for t in terms if sum(t.name == other.name for other in terms) > 1}
         if twice:
             raise ValueError(f"two terms are both called {twice.pop()!r}; name one of them otherwise")
-        for name, value in (("epochs", epochs), ("minibatches", minibatches)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
-        for name, value in (("terms", terms), ("epochs", epochs), ("minibatches", minibatches), ("temperature", temperature)):
+        for name, count_ in (("epochs", epochs), ("minibatches", minibatches)):
+            if count_ < 1:
+                raise ValueError(f"{name} is {count_}; it must be at least 1")
+        set_once = {"terms": terms, "epochs": epochs, "minibatches": minibatches, "temperature": temperature}
+        for name, value in set_once.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -109,10 +110,16 @@ def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
 
 
 def _group_tokens(groups: list[Group], terms: Iterable[Term]) -> dict[tuple[str, int], int]:
-    return {(term.name, g): sum(int(members(term, trace).sum()) for trace in group.traces) for term in terms for g, group in enumerate(groups)}
+    return {
+        (term.name, g): sum(int(members(term, trace).sum()) for trace in group.traces)
+        for term in terms
+        for g, group in enumerate(groups)
+    }
 
 
-def _backward(micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, step: Step, temperature: float) -> None:
+def _backward(
+    micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, step: Step, temperature: float
+) -> None:
     """One micro-batch's share of the gradient.
 
     A micro-batch that exceeds the token budget (one group too large for memory) takes two passes: outputs without
@@ -144,7 +151,9 @@ def _slice(grad: Tensor | None, like: Tensor, begin: int, end: int) -> Tensor:
     return torch.zeros_like(like[begin:end]) if grad is None else grad[begin:end]
 
 
-def _outputs(member: Member, rows: tuple[Row, ...], masks: list[Tensor], want: set[str], temperature: float) -> dict[str, Tensor]:
+def _outputs(
+    member: Member, rows: tuple[Row, ...], masks: list[Tensor], want: set[str], temperature: float
+) -> dict[str, Tensor]:
     return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
 
 
@@ -159,7 +168,12 @@ def _total(micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, ou
         inside = torch.cat([own[all_] for own, all_ in zip(mine, claimed, strict=True)]).to(device)
         live = Live(
             outputs={name: out[inside] for name, out in {**outputs, **others}.items() if name in term.live},
-            streams={s: torch.cat([stream(term, row.trace, s)[own] for row, own in zip(micro.rows, mine, strict=True)]).to(device) for s in term.streams},
+            streams={
+                s: torch.cat([stream(term, row.trace, s)[own] for row, own in zip(micro.rows, mine, strict=True)]).to(
+                    device
+                )
+                for s in term.streams
+            },
             row=torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])).to(device),
             rows=len(micro.rows),
             pairs=torch.tensor(micro.pairs, dtype=torch.long, device=device).reshape(-1, 2),
@@ -168,7 +182,9 @@ def _total(micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, ou
         )
         losses = term.loss(live)
         weights = _weights(term, micro, mine, group_tokens, live).to(losses.dtype)
-        assert losses.shape == weights.shape, f"term {term.name!r} gave {tuple(losses.shape)} numbers for {tuple(weights.shape)} units"
+        assert losses.shape == weights.shape, (
+            f"term {term.name!r} gave {tuple(losses.shape)} numbers for {tuple(weights.shape)} units"
+        )
         coef = at(term.coef, step.clock)
         total = total + coef * (weights * losses).sum() / sizes[term.name]
         live.note("loss", losses)
@@ -182,12 +198,17 @@ def _weights(term: Term, micro: Micro, mine: list[Tensor], group_tokens: dict, l
     if term.unit == "list":
         return torch.ones(len(live.lists), device=live.row.device)
     tokens = [int(m.sum()) for m in mine]
-    weight = [term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0 for n, row in zip(tokens, micro.rows, strict=True)]
+    weight = [
+        term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0
+        for n, row in zip(tokens, micro.rows, strict=True)
+    ]
     by_row = torch.tensor(weight, device=live.row.device)
     return by_row[live.row] if term.unit == "token" else by_row
 
 
-def _others(micro: Micro, terms: list[Term], claimed: list[Tensor], step: Step, temperature: float) -> dict[str, Tensor]:
+def _others(
+    micro: Micro, terms: list[Term], claimed: list[Tensor], step: Step, temperature: float
+) -> dict[str, Tensor]:
     """Live outputs of members that are not trained here ("teacher.logits"), without gradient."""
     wanted: dict[str, set[str]] = defaultdict(set)
     for term in terms:
@@ -195,7 +216,7 @@ def _others(micro: Micro, terms: list[Term], claimed: list[Tensor], step: Step, 
             if "." in name:
                 member, output = name.split(".")
                 wanted[member].add(output)
-    found = {}
+    found: dict[str, Tensor] = {}
     for member, want in wanted.items():
         with torch.no_grad():
             outputs = _outputs(step.cast[member], micro.rows, claimed, want, temperature)

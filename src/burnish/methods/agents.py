@@ -55,7 +55,12 @@ def archer(
         times=critic_updates,
         draw=transitions(replay, batch),
         rollout=again(temperature=temperature),
-        credit=chain(streams("target", at="end", score="target_score"), td_targets(gamma=gamma), at_utterance("q", "last"), at_utterance("v", "first")),
+        credit=chain(
+            streams("target", at="end", score="target_score"),
+            td_targets(gamma=gamma),
+            at_utterance("q", "last"),
+            at_utterance("v", "first"),
+        ),
         learn=Learn(value_mse("score", Q, "q_target", name="q"), value_mse("value", V, "v_target", name="v")),
     )
     actor = Phase(

@@ -17,7 +17,13 @@ from burnish.tasks.source import Source
 _NOTE = "Learning to summarize from human feedback"
 
 
-@register(family="decoding", catalogue=("best-of-n",), title=_NOTE, arxiv="2009.01325", summary="Sample n replies and keep the best-scored: no training.")
+@register(
+    family="decoding",
+    catalogue=("best-of-n",),
+    title=_NOTE,
+    arxiv="2009.01325",
+    summary="Sample n replies and keep the best-scored: no training.",
+)
 def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None) -> Method:
     """Best-of-n decoding: y = argmax over n samples of the score (the task's verifier, or the reward model in a directory).
 
@@ -34,8 +40,16 @@ def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_mod
     )
 
 
-@register(family="decoding", catalogue=("best-of-n",), title=_NOTE, arxiv="2009.01325", summary="Imitate the best of n samples.")
-def best_of_n_distill(task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None) -> Method:
+@register(
+    family="decoding",
+    catalogue=("best-of-n",),
+    title=_NOTE,
+    arxiv="2009.01325",
+    summary="Imitate the best of n samples.",
+)
+def best_of_n_distill(
+    task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None
+) -> Method:
     """Best-of-n distillation: SFT on the best-scored of n fresh samples (rejection-sampling fine-tuning, one best reply a prompt).
 
     L = -(1/N) sum over the N tokens of the chosen replies of log pi

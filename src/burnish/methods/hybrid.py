@@ -26,8 +26,24 @@ from burnish.tasks.source import Source
 _CHORD = "On-Policy RL Meets Off-Policy Experts: Harmonizing SFT and RL via Dynamic Weighting"
 
 
-@register(family="hybrid", catalogue=("chord",), title=_CHORD, arxiv="2508.11408", summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.")
-def chord(task: Source, *, n: int = 8, peak: float = 0.9, valley: float = 0.05, mu_warmup: int = 0, mu_decay: int = 200, eps: float = 0.2, temperature: float = 1.0) -> Method:
+@register(
+    family="hybrid",
+    catalogue=("chord",),
+    title=_CHORD,
+    arxiv="2508.11408",
+    summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.",
+)
+def chord(
+    task: Source,
+    *,
+    n: int = 8,
+    peak: float = 0.9,
+    valley: float = 0.05,
+    mu_warmup: int = 0,
+    mu_decay: int = 200,
+    eps: float = 0.2,
+    temperature: float = 1.0,
+) -> Method:
     """CHORD-mu: a scheduled sum of GRPO on samples and SFT on demonstrations.
 
     L = (1 - mu) L_GRPO + mu L_SFT
@@ -42,7 +58,13 @@ def chord(task: Source, *, n: int = 8, peak: float = 0.9, valley: float = 0.05, 
     return _chord(task, n, _mu(peak, valley, mu_warmup, mu_decay), None, eps, temperature)
 
 
-@register(family="hybrid", catalogue=("chord",), title=_CHORD, arxiv="2508.11408", summary="CHORD with a fixed weight and each expert token weighed by p(1-p).")
+@register(
+    family="hybrid",
+    catalogue=("chord",),
+    title=_CHORD,
+    arxiv="2508.11408",
+    summary="CHORD with a fixed weight and each expert token weighed by p(1-p).",
+)
 def chord_phi(task: Source, *, n: int = 8, mu: float = 0.1, eps: float = 0.2, temperature: float = 1.0) -> Method:
     """CHORD-phi: GRPO plus SFT whose tokens count by how undecided the policy is about them.
 
@@ -58,15 +80,24 @@ def _chord(task: Source, n: int, mu: Schedule, weight: Callable | None, eps: flo
         draw=demos(task),
         rollout=join(sample(n, temperature=temperature), given("demo")),
         score=verify(task),
-        credit=chain(group_relative(peers=lambda trace, group: "demo" in trace.tags), behaviour(), member("pg", "policy"), member("sft", "demo")),
-        learn=Learn(pg_clip(eps, coef=lambda clock: 1 - at(mu, clock)), imitate(weight=weight, coef=mu), temperature=temperature),
+        credit=chain(
+            group_relative(peers=lambda trace, group: "demo" in trace.tags),
+            behaviour(),
+            member("pg", "policy"),
+            member("sft", "demo"),
+        ),
+        learn=Learn(
+            pg_clip(eps, coef=lambda clock: 1 - at(mu, clock)), imitate(weight=weight, coef=mu), temperature=temperature
+        ),
         cast=stage(),
     )
 
 
 def _mu(peak: float, valley: float, warmup: int, decay: int) -> Callable[[Clock], float]:
     fall = cosine(peak, valley, over=decay)
-    return lambda clock: peak * clock.step / warmup if clock.step < warmup else fall(Clock(clock.step - warmup, clock.of))
+    return lambda clock: (
+        peak * clock.step / warmup if clock.step < warmup else fall(Clock(clock.step - warmup, clock.of))
+    )
 
 
 @register(

@@ -13,7 +13,12 @@ from burnish.rollout.given import given
 from burnish.tasks.source import Source
 
 
-@register(family="imitation", catalogue=("sft",), title="Supervised fine-tuning", summary="Raise the likelihood of demonstrated replies.")
+@register(
+    family="imitation",
+    catalogue=("sft",),
+    title="Supervised fine-tuning",
+    summary="Raise the likelihood of demonstrated replies.",
+)
 def sft(task: Source, *, epochs: int = 1) -> Method:
     """Supervised fine-tuning on demonstrations.
 

@@ -26,7 +26,16 @@ from burnish.tasks.source import Source
     arxiv="2402.03300",
     summary="Each reply's advantage is its score relative to its group's; no critic.",
 )
-def grpo(task: Source, *, n: int = 8, eps: float = 0.2, beta: float = 0.04, temperature: float = 1.0, updates: int = 1, reward_model: str | None = None) -> Method:
+def grpo(
+    task: Source,
+    *,
+    n: int = 8,
+    eps: float = 0.2,
+    beta: float = 0.04,
+    temperature: float = 1.0,
+    updates: int = 1,
+    reward_model: str | None = None,
+) -> Method:
     """Group relative policy optimisation.
 
     A_i = (r_i - mean r) / std r over the n replies to one prompt, for all tokens of reply i
@@ -41,8 +50,12 @@ def grpo(task: Source, *, n: int = 8, eps: float = 0.2, beta: float = 0.04, temp
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
-        credit=chain(group_relative(), behaviour(), ref(temperature=temperature), member("pg", "policy"), member("kl", "policy")),
-        learn=Learn(pg_clip(eps, norm=seq_mean), kl_k3(coef=beta, norm=seq_mean), epochs=updates, temperature=temperature),
+        credit=chain(
+            group_relative(), behaviour(), ref(temperature=temperature), member("pg", "policy"), member("kl", "policy")
+        ),
+        learn=Learn(
+            pg_clip(eps, norm=seq_mean), kl_k3(coef=beta, norm=seq_mean), epochs=updates, temperature=temperature
+        ),
         cast=stage(ref=frozen("policy"), **rm_role(reward_model)),
     )
 

@@ -52,7 +52,9 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
     arxiv="2402.04792",
     summary="DPO on fresh samples of the policy, ranked as they come.",
 )
-def online_dpo(task: Source, *, n: int = 2, beta: float = 0.1, temperature: float = 1.0, reward_model: str | None = None) -> Method:
+def online_dpo(
+    task: Source, *, n: int = 2, beta: float = 0.1, temperature: float = 1.0, reward_model: str | None = None
+) -> Method:
     """Online DPO (OAIF): n replies are sampled per prompt, ranked by the scorer, and the best is preferred to the worst.
 
     L = -log sigmoid( beta [ log pi(y_w|x)/ref(y_w|x) - log pi(y_l|x)/ref(y_l|x) ] ),  mean over pairs

@@ -35,13 +35,21 @@ class Entry:
 METHODS: dict[str, Entry] = {}
 
 
-def register(*, family: str, summary: str, title: str = "", arxiv: str = "", catalogue: tuple[str, ...] = (), example: str = "") -> Callable[[_R], _R]:
+def register(
+    *, family: str, summary: str, title: str = "", arxiv: str = "", catalogue: tuple[str, ...] = (), example: str = ""
+) -> Callable[[_R], _R]:
     """Puts a function(task, *, ...) -> Method into the table under its own name."""
 
     def mark(function: _R) -> _R:
         entry = entry_of(function)
         METHODS[entry.name] = replace(
-            entry, family=family, catalogue=catalogue, title=title, arxiv=arxiv, summary=summary, example=example or f"burnish train {entry.name}"
+            entry,
+            family=family,
+            catalogue=catalogue,
+            title=title,
+            arxiv=arxiv,
+            summary=summary,
+            example=example or f"burnish train {entry.name}",
         )
         return function
 
@@ -75,7 +83,9 @@ def find(name: str) -> Entry:
             return entry_of(point.load())
     near = difflib.get_close_matches(name, METHODS, 3, 0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"there is no method {name!r}{hint} (`burnish methods` lists them; your own is path/to/file.py:function)")
+    raise ValueError(
+        f"there is no method {name!r}{hint} (`burnish methods` lists them; your own is path/to/file.py:function)"
+    )
 
 
 def load_all() -> None:
@@ -95,5 +105,7 @@ def _from_file(spec: str) -> Recipe:
     loader.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
-        raise ValueError(f"{path} has no function {name!r}; it has {', '.join(k for k in vars(module) if not k.startswith('_')) or 'nothing'}")
+        raise ValueError(
+            f"{path} has no function {name!r}; it has {', '.join(k for k in vars(module) if not k.startswith('_')) or 'nothing'}"
+        )
     return function

@@ -33,5 +33,7 @@ def _mix(mine: torch.nn.Module, theirs: torch.nn.Module, keep: float) -> None:
     source = dict(theirs.named_parameters())
     for name, p in mine.named_parameters():
         if name not in source:
-            raise ValueError(f"a follower has the parameter {name!r} and the member it follows has not: followers need full fine-tuning, not LoRA")
+            raise ValueError(
+                f"a follower has the parameter {name!r} and the member it follows has not: followers need full fine-tuning, not LoRA"
+            )
         p.lerp_(source[name].to(p.dtype), 1 - keep)

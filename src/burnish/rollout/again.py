@@ -27,7 +27,9 @@ def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
         name="again",
         call=call,
         reads=names("given", ("trace", "turn")) | {f"cast:{who}.generate"},
-        writes=names("tokens", ("task", "env", who)) | names("mu", who) | frozenset({"turn_score:reward", "tag:past", "tag:fresh"}),
+        writes=names("tokens", ("task", "env", who))
+        | names("mu", who)
+        | frozenset({"turn_score:reward", "tag:past", "tag:fresh"}),
     )
 
 
@@ -41,4 +43,6 @@ def _past(task: Task, index: int) -> Trace:
     ended = end >= len(whole.turns)
     turns = whole.turns[: end if ended else end + 1]
     rewards = {"reward": whole.turn_scores["reward"][: len(turns)]}
-    return Trace(turns, index, turn_scores=rewards, tags=frozenset({"past"}), note={"ended": ended, "turn": task.given["turn"]})
+    return Trace(
+        turns, index, turn_scores=rewards, tags=frozenset({"past"}), note={"ended": ended, "turn": task.given["turn"]}
+    )

@@ -17,7 +17,16 @@ def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollou
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chat = step.cast[reader].chat
-        return [Group(task, [given_trace(task, column, author, chat, step.cast[reader].context, i) for i, column in enumerate(columns)]) for task in tasks]
+        return [
+            Group(
+                task,
+                [
+                    given_trace(task, column, author, chat, step.cast[reader].context, i)
+                    for i, column in enumerate(columns)
+                ],
+            )
+            for task in tasks
+        ]
 
     return Rollout(
         name=f"given({', '.join(columns)})",

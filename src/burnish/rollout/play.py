@@ -29,13 +29,17 @@ def play(n: int = 1, *, turns: int = 16, temperature: float = 1.0, who: str = "p
             traces = continue_from(starts, who, step, tag="play", temperature=temperature)
             for episode, trace in zip(running, traces, strict=True):
                 episode.reply(trace)
-        return [Group(task, [episode.trace() for episode in episodes[k * n : (k + 1) * n]]) for k, task in enumerate(tasks)]
+        return [
+            Group(task, [episode.trace() for episode in episodes[k * n : (k + 1) * n]]) for k, task in enumerate(tasks)
+        ]
 
     return Rollout(
         name=f"play({n})",
         call=call,
         reads=frozenset({"task:prompt", "given:env", f"cast:{who}.generate"}),
-        writes=names("tokens", ("task", "env", who)) | names("mu", who) | frozenset({"turn_score:reward", "score:reward", "tag:play"}),
+        writes=names("tokens", ("task", "env", who))
+        | names("mu", who)
+        | frozenset({"turn_score:reward", "score:reward", "tag:play"}),
     )
 
 
@@ -70,7 +74,14 @@ class _Episode:
 
     def trace(self) -> Trace:
         earned = sum(reward for reward in self.rewards if not math.isnan(reward))
-        turns, rewards = (self.turns, self.rewards) if self.turns[-1].author != "env" else (self.turns[:-1], self.rewards[:-1])
+        turns, rewards = (
+            (self.turns, self.rewards) if self.turns[-1].author != "env" else (self.turns[:-1], self.rewards[:-1])
+        )
         return Trace(
-            tuple(turns), self.index, {"reward": earned}, {"reward": rewards}, tags=frozenset({"play"}), note={"stopped": self.why, "done": self.why == "done"}
+            tuple(turns),
+            self.index,
+            {"reward": earned},
+            {"reward": rewards},
+            tags=frozenset({"play"}),
+            note={"stopped": self.why, "done": self.why == "done"},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from burnish import randomness
 from burnish.cast.local import Request
@@ -13,7 +14,9 @@ from burnish.step import Step
 
 
 @supplies("tokens:*", "mu:*")
-def sample(n: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, who: str = "policy", tag: str = "sample") -> Rollout:
+def sample(
+    n: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, who: str = "policy", tag: str = "sample"
+) -> Rollout:
     """n replies per task, sampled by `who`, which is also their author."""
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
@@ -38,7 +41,9 @@ def greedy(*, who: str = "policy") -> Rollout:
 
 
 @supplies("tokens:demo")
-def prefixed(keep_low: Schedule, keep_high: Schedule, *, column: str = "demo", temperature: float = 1.0, who: str = "policy") -> Rollout:
+def prefixed(
+    keep_low: Schedule, keep_high: Schedule, *, column: str = "demo", temperature: float = 1.0, who: str = "policy"
+) -> Rollout:
     """One hybrid reply per task: the first L tokens of a demonstration, then the policy goes on.
 
     L = floor(l |y*|) with l ~ U(keep_low, keep_high), at least 1 and at most |y*| - 1, so that the policy always
@@ -55,7 +60,12 @@ def prefixed(keep_low: Schedule, keep_high: Schedule, *, column: str = "demo", t
             share = randomness.rng(clock.seed, "prefix", clock.step, task.key).uniform(low, high)
             length = max(1, min(math.floor(share * len(demo)), len(demo) - 1))
             starts.append((task, (prompt, Turn(demo[:length], "demo", parent=prompt)), 0))
-        return [Group(task, [trace]) for task, trace in zip(tasks, continue_from(starts, who, step, tag="hybrid", temperature=temperature), strict=True)]
+        return [
+            Group(task, [trace])
+            for task, trace in zip(
+                tasks, continue_from(starts, who, step, tag="hybrid", temperature=temperature), strict=True
+            )
+        ]
 
     return Rollout(
         name="prefixed",
@@ -107,7 +117,14 @@ def either(chance: float, first: Rollout, second: Rollout) -> Rollout:
 
 
 def continue_from(
-    starts: list[tuple[Task, tuple[Turn, ...], int]], who: str, step: Step, *, tag: str = "sample", temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+    starts: Sequence[tuple[Task, tuple[Turn, ...], int]],
+    who: str,
+    step: Step,
+    *,
+    tag: str = "sample",
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
     member, clock = step.cast[who], step.clock

@@ -117,7 +117,9 @@ def _aside(final: Path) -> Iterator[Path]:
         yield aside
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise ValueError(f"could not save {final}: {error.strerror or error}; nothing saved earlier was touched. Free some disk space and use --resume") from None
+        raise ValueError(
+            f"could not save {final}: {error.strerror or error}; nothing saved earlier was touched. Free some disk space and use --resume"
+        ) from None
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)

@@ -44,6 +44,8 @@ class Options:
     """The largest norm of the gradient; 0 turns clipping off."""
     token_budget: int = 8192
     """Padded tokens in one micro-batch: lower it when memory runs out. It cannot change the gradient."""
+    packed: bool = False
+    """Lay the rows of a micro-batch end to end instead of padding them. It cannot change the gradient."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lora: int | None = None
@@ -113,19 +115,27 @@ def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
             raise ValueError(f"{name} has no option {key!r}{hint} (`burnish show {name}` lists them)")
     for key, p in own.items():
         if p.default is p.empty and key not in arguments:
-            raise ValueError(f"{name} needs --{key.replace('_', '-')}; for example: {entry.example or 'see burnish show ' + name}")
+            raise ValueError(
+                f"{name} needs --{key.replace('_', '-')}; for example: {entry.example or 'see burnish show ' + name}"
+            )
     return Config(name, Options(**options), arguments)
 
 
 def coerce(key: str, value: Any, wanted: Any) -> Any:
     """The value as the type that the signature asks for, or one sentence."""
-    choices = typing.get_args(wanted) if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union else (wanted,)
+    choices = (
+        typing.get_args(wanted)
+        if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union
+        else (wanted,)
+    )
     if value is None or (isinstance(value, str) and value.lower() == "none"):
         if type(None) in choices:
             return None
         raise ValueError(f"option {key!r} cannot be empty; it takes {_kind(wanted)}")
     for kind in choices:
-        if kind in (Any, inspect.Parameter.empty) or (isinstance(value, kind) and not (kind in (int, float) and isinstance(value, bool))):
+        if kind in (Any, inspect.Parameter.empty) or (
+            isinstance(value, kind) and not (kind in (int, float) and isinstance(value, bool))
+        ):
             return value
         converted = _convert(value, kind)
         if converted is not None:

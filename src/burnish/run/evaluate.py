@@ -57,25 +57,47 @@ class Evaluation:
 
     def majority_at(self, k: int) -> Interval:
         """The share of tasks whose most common answer among the first k replies is right (ties: the earliest)."""
-        return interval([_majority_right(answers[:k], correct[:k]) for answers, correct in zip(self.answers, self.correct, strict=True)])
+        return interval(
+            [
+                _majority_right(answers[:k], correct[:k])
+                for answers, correct in zip(self.answers, self.correct, strict=True)
+            ]
+        )
 
     def reward(self) -> Interval:
         return interval([statistics.fmean(row) for row in self.rewards])
 
 
-def evaluate(cast: Cast, source: Source, settings: Settings, *, tasks: int, k: int = 1, seed: int = 0, temperature: float = 1.0, who: str = "policy") -> Evaluation:
+def evaluate(
+    cast: Cast,
+    source: Source,
+    settings: Settings,
+    *,
+    tasks: int,
+    k: int = 1,
+    seed: int = 0,
+    temperature: float = 1.0,
+    who: str = "policy",
+) -> Evaluation:
     """Sample k replies to each of the first held-out tasks and judge them. The same seed asks and samples the same."""
     size = source.size("heldout")
     asked = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
     if not asked:
         raise ValueError(f"task {source.name!r} has no held-out rows to evaluate on; give it more rows")
     step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), cast, settings)
-    rollout = play(k, temperature=temperature) if "env" in source.gives else sample(k, temperature=temperature, tag="evaluate")
+    rollout = (
+        play(k, temperature=temperature)
+        if "env" in source.gives
+        else sample(k, temperature=temperature, tag="evaluate")
+    )
     groups = rollout.call(asked, step)
     chat = cast[who].chat
     replies = [[reply_text(trace, chat) for trace in group.traces] for group in groups]
     rewards, correct = _judged(source, groups, replies)
-    shown = [Shown(_prompt(group.task), texts[0], right[0]) for group, texts, right in zip(groups[:64], replies, correct, strict=False)]
+    shown = [
+        Shown(_prompt(group.task), texts[0], right[0])
+        for group, texts, right in zip(groups[:64], replies, correct, strict=False)
+    ]
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
     answers = tuple(tuple(final_answer(text) for text in texts) for texts in replies)
     return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths))
@@ -103,7 +125,11 @@ def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tu
     if "env" in source.gives:
         rewards = tuple(tuple(trace.scores["reward"] for trace in group.traces) for group in groups)
         return rewards, tuple(tuple(r > 0.5 for r in row) for row in rewards)
-    flat = judge(source, [group.task for group, texts in zip(groups, replies, strict=True) for _ in texts], [t for texts in replies for t in texts])
+    flat = judge(
+        source,
+        [group.task for group, texts in zip(groups, replies, strict=True) for _ in texts],
+        [t for texts in replies for t in texts],
+    )
     found = iter(flat)
     rows = [[next(found) for _ in texts] for texts in replies]
     return tuple(tuple(v.score for v in row) for row in rows), tuple(tuple(v.correct for v in row) for row in rows)

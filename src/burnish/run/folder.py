@@ -30,7 +30,9 @@ class Folder:
         method = "".join(c if c.isalnum() or c == "_" else "-" for c in config.method.split(":")[-1])
         path = Path(config.options.out or f"runs/{method}-{task}-{datetime.now():%Y%m%d-%H%M%S}")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ValueError(f"the run folder {path} exists already; go on with it by --resume {path}, or choose another --out")
+            raise ValueError(
+                f"the run folder {path} exists already; go on with it by --resume {path}, or choose another --out"
+            )
         path.mkdir(parents=True, exist_ok=True)
         (path / "config.yaml").write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
         return cls(path)
@@ -40,20 +42,38 @@ class Folder:
         """An existing folder and its configuration."""
         file = path / "config.yaml"
         if not file.is_file():
-            raise ValueError(f"{path} is not a run folder: it has no config.yaml; pass the folder that `burnish train` wrote")
+            raise ValueError(
+                f"{path} is not a run folder: it has no config.yaml; pass the folder that `burnish train` wrote"
+            )
         return cls(path), yaml.safe_load(file.read_text())
 
     def log(self, report: Report, extra: dict[str, float]) -> None:
         self._append("metrics.jsonl", {name: _finite(value) for name, value in {**report.metrics, **extra}.items()})
-        self._append("timings.jsonl", {"step": report.clock.step, **{name: round(s, 4) for name, s in report.seconds.items()}})
+        self._append(
+            "timings.jsonl", {"step": report.clock.step, **{name: round(s, 4) for name, s in report.seconds.items()}}
+        )
 
     def log_traces(self, report: Report, chat: Chat) -> None:
         """A few traces of the step, as people would read them."""
         for phase, groups in report.groups.items():
             for group in groups[:TRACES_PER_STEP]:
                 for trace in group.traces[:TRACES_PER_STEP]:
-                    turns = [{"author": turn.author, "text": chat.tokenizer.decode(turn.tokens.tolist()), "version": turn.version} for turn in trace.turns]
-                    row = {"step": report.clock.step, "phase": phase, "task": group.task.key, "scores": trace.scores, "turns": turns, "note": trace.note}
+                    turns = [
+                        {
+                            "author": turn.author,
+                            "text": chat.tokenizer.decode(turn.tokens.tolist()),
+                            "version": turn.version,
+                        }
+                        for turn in trace.turns
+                    ]
+                    row = {
+                        "step": report.clock.step,
+                        "phase": phase,
+                        "task": group.task.key,
+                        "scores": trace.scores,
+                        "turns": turns,
+                        "note": trace.note,
+                    }
                     self._append("traces.jsonl", row)
 
     def cut(self, step: int) -> None:
@@ -80,7 +100,9 @@ class Folder:
             with (self.path / name).open("a") as file:
                 file.write(json.dumps(row, default=str) + "\n")
         except OSError as error:
-            raise ValueError(f"could not write {self.path / name}: {error.strerror}; free some disk space and use --resume {self.path}") from None
+            raise ValueError(
+                f"could not write {self.path / name}: {error.strerror}; free some disk space and use --resume {self.path}"
+            ) from None
 
 
 def _finite(value: float) -> float | None:

@@ -35,7 +35,9 @@ class Outcome:
         return cls(stored["name"], Interval(**stored["value"]), tuple(Shown(**shown) for shown in stored["shown"]))
 
 
-def held_out(method: Method, cast: Cast, source: Source, settings: Settings, tasks: int, *, done: bool = False) -> Outcome:
+def held_out(
+    method: Method, cast: Cast, source: Source, settings: Settings, tasks: int, *, done: bool = False
+) -> Outcome:
     """The outcome on `tasks` held-out tasks; `done` asks what the method itself would answer, once it has run."""
     if method.product == "policy" and can_evaluate(source):
         if done and not any(phase.learn.terms for phase in method.phases):
@@ -60,9 +62,14 @@ def _chosen(phase: Phase, cast: Cast, settings: Settings, tasks: int) -> Outcome
     """What is left after selection, judged."""
     groups = _walk(phase, cast, settings, tasks, ("score", "select"))
     score = "correct" if all("correct" in trace.scores for group in groups for trace in group.traces) else "reward"
-    per_task = [sum(trace.scores[score] for trace in group.traces) / len(group.traces) for group in groups if group.traces]
+    per_task = [
+        sum(trace.scores[score] for trace in group.traces) / len(group.traces) for group in groups if group.traces
+    ]
     chat = cast["policy"].chat
-    shown = tuple(Shown(_asked(group), reply_text(group.traces[0], chat), bool(group.traces[0].scores[score] > 0.5)) for group in groups[:8])
+    shown = tuple(
+        Shown(_asked(group), reply_text(group.traces[0], chat), bool(group.traces[0].scores[score] > 0.5))
+        for group in groups[:8]
+    )
     return Outcome("accuracy" if score == "correct" else "reward", interval(per_task), shown)
 
 

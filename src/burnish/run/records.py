@@ -15,7 +15,12 @@ _PLAIN = (str, int, float, bool, type(None))
 def group_to_record(group: Group) -> dict[str, Any]:
     """Task, turns, scores and comparisons. Streams are left out: credit writes them anew on every walk."""
     return {
-        "task": {"kind": group.task.kind, "prompt": _plain(group.task.prompt), "given": _plain(group.task.given), "key": group.task.key},
+        "task": {
+            "kind": group.task.kind,
+            "prompt": _plain(group.task.prompt),
+            "given": _plain(group.task.given),
+            "key": group.task.key,
+        },
         "traces": [_trace_to_record(trace) for trace in group.traces],
         "pairs": group.pairs,
         "lists": group.lists,
@@ -35,20 +40,50 @@ def group_from_record(record: dict[str, Any]) -> Group:
 
 def _trace_to_record(trace: Trace) -> dict[str, Any]:
     turns = [
-        {"author": t.author, "tokens": t.tokens.tolist(), "logp": None if t.logp is None else t.logp.tolist(), "version": t.version}
+        {
+            "author": t.author,
+            "tokens": t.tokens.tolist(),
+            "logp": None if t.logp is None else t.logp.tolist(),
+            "version": t.version,
+        }
         for t in trace.turns
     ]
     scores = {name: [None if math.isnan(x) else x for x in values] for name, values in trace.turn_scores.items()}
-    return {"turns": turns, "index": trace.index, "scores": trace.scores, "turn_scores": scores, "tags": sorted(trace.tags), "note": _plain(trace.note)}
+    return {
+        "turns": turns,
+        "index": trace.index,
+        "scores": trace.scores,
+        "turn_scores": scores,
+        "tags": sorted(trace.tags),
+        "note": _plain(trace.note),
+    }
 
 
 def _trace_from_record(record: dict[str, Any]) -> Trace:
     turns: list[Turn] = []
     for t in record["turns"]:
         logp = None if t["logp"] is None else torch.tensor(t["logp"], dtype=torch.float32)
-        turns.append(Turn(torch.tensor(t["tokens"], dtype=torch.long), t["author"], logp, t["version"], turns[-1] if turns else None))
-    turn_scores = {name: [math.nan if x is None else x for x in values] for name, values in record["turn_scores"].items()}
-    return Trace(tuple(turns), record["index"], dict(record["scores"]), turn_scores, {}, frozenset(record["tags"]), dict(record["note"]))
+        turns.append(
+            Turn(
+                torch.tensor(t["tokens"], dtype=torch.long),
+                t["author"],
+                logp,
+                t["version"],
+                turns[-1] if turns else None,
+            )
+        )
+    turn_scores = {
+        name: [math.nan if x is None else x for x in values] for name, values in record["turn_scores"].items()
+    }
+    return Trace(
+        tuple(turns),
+        record["index"],
+        dict(record["scores"]),
+        turn_scores,
+        {},
+        frozenset(record["tags"]),
+        dict(record["note"]),
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -58,5 +93,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(key): _plain(item) for key, item in value.items() if not callable(item) and not isinstance(item, (torch.Tensor, Trace))}
+        return {
+            str(key): _plain(item)
+            for key, item in value.items()
+            if not callable(item) and not isinstance(item, (torch.Tensor, Trace))
+        }
     return str(value)

@@ -92,8 +92,12 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None) -> Run:
     base = resolve(options.model)
     source = resolve_task(options.task, options.reward)
     method = entry.build(source, **config.arguments)
-    if options.lora is not None and any(role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()):
-        raise ValueError(f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora")
+    if options.lora is not None and any(
+        role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
+    ):
+        raise ValueError(
+            f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora"
+        )
     at = checkpoint.newest(folder.path) if folder else None
     lora = Lora(options.lora) if options.lora is not None else None
     lr = options.lr if options.lr is not None else default_lr(base, lora)
@@ -122,7 +126,9 @@ def execute(run: Run, observer: Observer) -> Result:
     at = run.start
     stopped = False
     with _polite_interrupt() as asked:
-        for report in _timed(loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)):
+        for report in _timed(
+            loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
+        ):
             at = report.clock.step + 1
             heldout = _during(run, at)
             folder.log(report, heldout)
@@ -137,7 +143,11 @@ def execute(run: Run, observer: Observer) -> Result:
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
         observer.finished(result)
         return result
-    after = held_out(run.method, run.cast, run.source, run.settings, options.eval_tasks, done=True) if options.eval_tasks else None
+    after = (
+        held_out(run.method, run.cast, run.source, run.settings, options.eval_tasks, done=True)
+        if options.eval_tasks
+        else None
+    )
     if after is not None:
         observer.evaluated("after", after)
         folder.save_json("evaluation.json", {"before": before and before.to_json(), "after": after.to_json()})
@@ -178,7 +188,9 @@ def _check(config: Config) -> None:
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
-        raise ValueError(f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch")
+        raise ValueError(
+            f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch"
+        )
 
 
 def _timed(reports: Iterator[Report]) -> Iterator[Report]:

@@ -18,4 +18,9 @@ def given_order(*tags: str) -> Part:
                 trace.scores["reward"] = float(len(tags) - 1 - rank)
         return groups
 
-    return Part(name=f"given_order({', '.join(tags)})", call=call, reads=frozenset(f"tag:{tag}" for tag in tags), writes=frozenset({"score:reward"}))
+    return Part(
+        name=f"given_order({', '.join(tags)})",
+        call=call,
+        reads=frozenset(f"tag:{tag}" for tag in tags),
+        writes=frozenset({"score:reward"}),
+    )

@@ -19,12 +19,17 @@ def reward_model(member: str = "rm", *, author: str = "policy") -> Part:
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        for trace, found in zip(traces, step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget), strict=True):
+        for trace, found in zip(
+            traces, step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget), strict=True
+        ):
             trace.scores["reward"] = float(found["score"][-1])
         return groups
 
     return Part(
-        name=f"reward_model({member})", call=call, reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}), writes=frozenset({"score:reward"})
+        name=f"reward_model({member})",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}),
+        writes=frozenset({"score:reward"}),
     )
 
 

@@ -28,7 +28,12 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
                 trace.note["why"] = verdict.reason
         return groups
 
-    return Part(name=f"verify({source.name})", call=call, reads=frozenset({f"tokens:{author}"}), writes=frozenset({"score:reward"}))
+    return Part(
+        name=f"verify({source.name})",
+        call=call,
+        reads=frozenset({f"tokens:{author}"}),
+        writes=frozenset({"score:reward"}),
+    )
 
 
 def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict]:

@@ -30,13 +30,17 @@ def keep_best(k: int = 1, score: str = "reward") -> Part:
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
-            step.notes.add("score/before_selection", sum(trace.scores[score] for trace in group.traces), len(group.traces))
+            step.notes.add(
+                "score/before_selection", sum(trace.scores[score] for trace in group.traces), len(group.traces)
+            )
             ranked = sorted(range(len(group.traces)), key=lambda i: (-group.traces[i].scores[score], i))
             group.traces = [group.traces[i] for i in ranked[:k]]
             step.notes.add("score/selected", sum(trace.scores[score] for trace in group.traces), len(group.traces))
         return groups
 
-    return Part(name=f"keep_best({k})", call=call, reads=frozenset({f"score:{score}"}), updates=frozenset({"tokens:policy"}))
+    return Part(
+        name=f"keep_best({k})", call=call, reads=frozenset({f"score:{score}"}), updates=frozenset({"tokens:policy"})
+    )
 
 
 def above(threshold: float, score: str = "reward") -> Part:
@@ -49,4 +53,9 @@ def above(threshold: float, score: str = "reward") -> Part:
             group.traces = kept
         return [group for group in groups if group.traces]
 
-    return Part(name=f"above({threshold:g})", call=call, reads=frozenset({f"score:{score}"}), updates=frozenset({"tokens:policy"}))
+    return Part(
+        name=f"above({threshold:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        updates=frozenset({"tokens:policy"}),
+    )

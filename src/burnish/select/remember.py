@@ -38,4 +38,10 @@ def remember(store: Store, *reads: str) -> Part:
         store.add(groups)
         return groups
 
-    return Part(name=f"remember({store.name})", call=call, reads=frozenset(reads), writes=frozenset({f"store:{store.name}"}), state=(store,))
+    return Part(
+        name=f"remember({store.name})",
+        call=call,
+        reads=frozenset(reads),
+        writes=frozenset({f"store:{store.name}"}),
+        state=(store,),
+    )

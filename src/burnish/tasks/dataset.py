@@ -326,11 +326,11 @@ class Dataset:
         return [to_task(row, self.columns, f"{within}, row {number}") for number, row in enumerate(rows, 1)]
 
     def _divide(self, tasks: list[Task]) -> dict[str, list[Task]]:
-        """Hold out by the hash of the key, and from two different prompts on leave neither split without one."""
+        """Hold out by the hash of the key, with at least one prompt held out and one left to train on, train first."""
         rank = {task.key: key_of("heldout", task.key) % 2**32 / 2**32 for task in tasks}
         order = sorted(rank, key=lambda key: (rank[key], key))
         held = {key for key in order if rank[key] < self.heldout}
-        if self.heldout and len(order) > 1:
+        if self.heldout:
             held = (held | {order[0]}) - {order[-1]}
         return {
             "train": [task for task in tasks if task.key not in held],

@@ -7,8 +7,10 @@ without drawing all tasks before it, and no question is ever in both splits.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
+import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from types import ModuleType
@@ -17,7 +19,7 @@ from typing import Any
 from burnish.nouns import Task, Verdict
 from burnish.randomness import key_of
 from burnish.tasks.family import in_split, spoken
-from burnish.tasks.rewards import final_answer
+from burnish.tasks.rewards import final_answer, small_powers
 from burnish.tasks.source import SPLITS
 
 PREFIX = "gym:"
@@ -26,6 +28,37 @@ DRAWS = 128  # problems in one dataset of reasoning-gym; some generators make th
 ROUNDS = 8  # datasets tried before a split counts as empty
 CORRECT = 0.99
 ASK = "Finish with a line `answer: ...`."
+
+# Some of reasoning-gym's scorers evaluate the reply as Python, where a reply can do anything. They are only shown
+# replies of the form they ask for: a literal, or an arithmetic expression of these names.
+_EVALUATED = ("string_insertion", "spiral_matrix", "binary_matrix", "n_queens")
+_PARSED = ("simple_integration", "intermediate_integration", "polynomial_multiplication", "puzzle24", "countdown")
+_FUNCTIONS = {"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln", "sqrt", "pi"}
+
+
+def _literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text[:5000])
+    except Exception:  # noqa: BLE001 - odd text raises many things (syntax, memory, recursion): it is no literal
+        return False
+    return True
+
+
+def _expression(text: str) -> bool:
+    """Numbers, operators, brackets, single letters and known functions: nothing that names or calls anything else."""
+    words = re.findall(r"[A-Za-z_]\w*", text)
+    plain = re.fullmatch(r"[0-9A-Za-z+\-*/^().\s]{1,500}", text) and not re.search(r"[A-Za-z)]\s*\.", text)
+    return bool(plain) and small_powers(text) and all(len(word) == 1 or word in _FUNCTIONS for word in words)
+
+
+def _harmless(said: str, problem: dict[str, Any]) -> bool:
+    """Whether this problem's scorer may be shown the answer `said`."""
+    dataset = problem["metadata"].get("source_dataset")
+    if said == problem["answer"]:
+        return True
+    if dataset in _EVALUATED:
+        return _literal(said)
+    return dataset not in _PARSED or _expression(said)
 
 
 def _library() -> ModuleType:
@@ -84,16 +117,18 @@ class ReasoningGym:
         """The dataset's own score, of the reply or of the answer it ends on, whichever is better."""
         problem, text = dict(task.given["problem"]), reply.strip()
         after = text[text.lower().rfind("answer:") + len("answer:") :].strip() if "answer:" in text.lower() else text
-        try:
-            said = dict.fromkeys((text, final_answer(text, str(problem["answer"] or "")), after))
-            score = max(float(self._scorer.score_answer(candidate, problem)) for candidate in said)
-        except Exception as error:  # noqa: BLE001 - a scorer that fails on a reply is a verdict, not a halt
-            return Verdict(0.0, False, f"{self.name}: its scorer raised {type(error).__name__}: {error}")
-        score = min(1.0, max(0.0, score))
+        said = dict.fromkeys((text, final_answer(text, str(problem["answer"] or "")), after))
+        score, failure = 0.0, ""
+        for answer in said:
+            if _harmless(answer, problem):
+                try:
+                    score = max(score, min(1.0, float(self._scorer.score_answer(answer, problem))))
+                except Exception as error:  # noqa: BLE001 - a scorer that fails on a reply is a verdict, not a halt
+                    failure = f"; the scorer raised {type(error).__name__}: {error}"
         if score >= CORRECT:
             return Verdict(score, True)
-        right = f"the answer is {str(problem['answer'])[:40]!r}" if problem["answer"] is not None else "the scorer"
-        return Verdict(score, False, f"{right}; the reply scores {score:.2f}")
+        right = "" if problem["answer"] is None else f"; the answer is {problem['answer'][:40]!r}"
+        return Verdict(score, False, f"the reply scores {score:.2f}{right}{failure}")
 
     def _dataset(self, *what: object) -> Any:
         seed = key_of(self.seed, self.base, *what) % 2**31

@@ -28,4 +28,6 @@ def _named(name: str) -> Source:
         return Dataset(name)
     near = difflib.get_close_matches(name, BUILTIN, 3, 0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(BUILTIN)}"
-    raise ValueError(f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME")
+    raise ValueError(
+        f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME"
+    )

@@ -25,6 +25,9 @@ class Rewarded:
 
     def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
         """The whole batch in one call, as the function expects it."""
-        columns = {name: [task.given.get(name) for task in tasks] for name in sorted({key for task in tasks for key in task.given})}
+        columns = {
+            name: [task.given.get(name) for task in tasks]
+            for name in sorted({key for task in tasks for key in task.given})
+        }
         prompts = [task.prompt if isinstance(task.prompt, str) else list(task.prompt) for task in tasks]
         return [Verdict(score, score > 0.5) for score in call_reward(self.function, prompts, replies, columns)]

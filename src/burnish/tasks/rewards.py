@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]{1,2})?(?:/
 _FRACTION = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 _ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)
 _EXPONENT = re.compile(
-    r"(?:\^|\*\*)\s*(?:\{\s*-?([0-9A-Za-z]{1,3})(?:/[0-9]{1,3})?\s*\}|([0-9A-Za-z]))(?!\s*(?:\^|\*\*))"
+    r"(?:\^|\*\*)\s*(?:\{\s*-?([0-9A-Za-z]{1,3})(?:/[0-9]{1,3})?\s*\}|([0-9A-Za-z]{1,3})(?![0-9A-Za-z.]))(?!\s*(?:\^|\*\*))"
 )
 
 
@@ -111,13 +111,16 @@ def same_answer(said: str, right: str) -> bool:
     return bool(mathematical) and _same_mathematics(said, right)
 
 
-def _tame(text: str) -> bool:
-    """Whether it is safe to let a computer algebra system evaluate a text without a time limit: no towers of powers."""
+def small_powers(text: str) -> bool:
+    """Whether evaluating a text is quick as far as its powers go: plain exponents, no towers, no large products."""
     exponents = [int(a or b) for a, b in _EXPONENT.findall(text) if (a or b).isdigit()]
-    rest = _EXPONENT.sub("", text)
-    big = re.search(r"\^|\*\*|!|[0-9]{30}|\\(?:sum|prod|int|lim|binom)", rest)
     limit = 20 if re.search(r"[)}]\s*(?:\^|\*\*)", text) else 1000  # the power of a sum is multiplied out
-    return len(text) <= 200 and not big and math.prod(exponents) <= limit
+    return not re.search(r"\^|\*\*", _EXPONENT.sub("", text)) and math.prod(exponents) <= limit
+
+
+def _tame(text: str) -> bool:
+    """Whether it is safe to let a computer algebra system work on a text without a time limit."""
+    return len(text) <= 200 and small_powers(text) and not re.search(r"!|[0-9]{30}|\\(?:sum|prod|int|lim|binom)", text)
 
 
 def _same_mathematics(said: str, right: str) -> bool:

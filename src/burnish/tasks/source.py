@@ -17,9 +17,14 @@ class Source(Protocol):
            "chosen"/"rejected" (a preference), "env" (a factory of environments), or any column of a dataset
     """
 
-    name: str
-    summary: str
-    gives: frozenset[str]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def gives(self) -> frozenset[str]: ...
 
     def size(self, split: str) -> int | None:
         """How many tasks the split has; None when it has no end."""

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 
-def clipped_surrogate(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float, dual: float | None = None) -> Tensor:
+def clipped_surrogate(
+    logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float, dual: float | None = None
+) -> Tensor:
     """PPO's clipped surrogate (Schulman et al., arXiv 1707.06347), per token.
 
         r = exp(logp - old)

@@ -6,4 +6,15 @@ from burnish.learn.terms.policy import entropy_bonus, kl_k3, pg_clip, pg_reinfor
 from burnish.learn.terms.preference import dpo, score_pairs
 from burnish.learn.terms.value import value_clip, value_mse
 
-__all__ = ["distil", "dpo", "entropy_bonus", "imitate", "kl_k3", "pg_clip", "pg_reinforce", "score_pairs", "value_clip", "value_mse"]
+__all__ = [
+    "distil",
+    "dpo",
+    "entropy_bonus",
+    "imitate",
+    "kl_k3",
+    "pg_clip",
+    "pg_reinforce",
+    "score_pairs",
+    "value_clip",
+    "value_mse",
+]

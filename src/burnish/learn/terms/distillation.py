@@ -10,7 +10,9 @@ from burnish.learn.term import Live, Term
 from burnish.schedules import Schedule
 
 
-def distil(beta: float, *, teacher: str = "teacher", norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "distil") -> Term:
+def distil(
+    beta: float, *, teacher: str = "teacher", norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "distil"
+) -> Term:
     """GKD's generalised Jensen-Shannon divergence between the teacher's and the student's next-token distributions."""
 
     def loss(live: Live) -> torch.Tensor:

@@ -13,7 +13,13 @@ from burnish.learn.term import Live, Term
 from burnish.schedules import Schedule
 
 
-def imitate(*, weight: Callable[[Tensor], Tensor] | None = None, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "sft") -> Term:
+def imitate(
+    *,
+    weight: Callable[[Tensor], Tensor] | None = None,
+    norm: Norm = token_mean,
+    coef: Schedule = 1.0,
+    name: str = "sft",
+) -> Term:
     """-log pi of demonstrated tokens, each times weight(log pi), held constant, where a weight is given."""
 
     def loss(live: Live) -> torch.Tensor:

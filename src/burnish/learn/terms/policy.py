@@ -12,7 +12,13 @@ from burnish.schedules import Schedule
 
 
 def pg_clip(
-    eps_low: float, eps_high: float | None = None, *, norm: Norm = token_mean, dual: float | None = None, coef: Schedule = 1.0, name: str = "pg"
+    eps_low: float,
+    eps_high: float | None = None,
+    *,
+    norm: Norm = token_mean,
+    dual: float | None = None,
+    coef: Schedule = 1.0,
+    name: str = "pg",
 ) -> Term:
     """PPO's clipped surrogate on stream "adv", anchored on stream "old"."""
     high = eps_low if eps_high is None else eps_high
@@ -23,7 +29,9 @@ def pg_clip(
         live.note("entropy", live.entropy)
         return maths.clipped_surrogate(live.logp, live.old, live.adv, eps_low, high, dual)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm, coef=coef)
+    return Term(
+        name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm, coef=coef
+    )
 
 
 def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:

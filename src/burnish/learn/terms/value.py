@@ -10,7 +10,9 @@ from burnish.learn.term import Live, Term
 from burnish.schedules import Schedule
 
 
-def value_clip(eps: float, *, coef: Schedule = 1.0, norm: Norm = token_mean, trainee: str = "critic", name: str = "value") -> Term:
+def value_clip(
+    eps: float, *, coef: Schedule = 1.0, norm: Norm = token_mean, trainee: str = "critic", name: str = "value"
+) -> Term:
     """PPO's clipped value loss against stream "returns", anchored on stream "value"."""
 
     def loss(live: Live) -> torch.Tensor:
@@ -18,10 +20,21 @@ def value_clip(eps: float, *, coef: Schedule = 1.0, norm: Norm = token_mean, tra
         live.note("error", (value - live.returns).abs())
         return maths.clipped_squared_error(value, live.streams["value"], live.returns, eps)
 
-    return Term(name=name, unit="token", loss=loss, live=("value",), streams=("value", "returns"), norm=norm, trainee=trainee, coef=coef)
+    return Term(
+        name=name,
+        unit="token",
+        loss=loss,
+        live=("value",),
+        streams=("value", "returns"),
+        norm=norm,
+        trainee=trainee,
+        coef=coef,
+    )
 
 
-def value_mse(output: str, columns: slice, target: str, *, coef: Schedule = 1.0, trainee: str = "critic", name: str = "value") -> Term:
+def value_mse(
+    output: str, columns: slice, target: str, *, coef: Schedule = 1.0, trainee: str = "critic", name: str = "value"
+) -> Term:
     """Squared error of some of the critic's columns against a stream of targets, summed over the columns."""
 
     def loss(live: Live) -> torch.Tensor:
@@ -29,4 +42,13 @@ def value_mse(output: str, columns: slice, target: str, *, coef: Schedule = 1.0,
         live.note("estimate", live.outputs[output][:, columns].mean(-1))
         return found
 
-    return Term(name=name, unit="token", loss=loss, live=(output,), streams=(target,), norm=token_mean, trainee=trainee, coef=coef)
+    return Term(
+        name=name,
+        unit="token",
+        loss=loss,
+        live=(output,),
+        streams=(target,),
+        norm=token_mean,
+        trainee=trainee,
+        coef=coef,
+    )

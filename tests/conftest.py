@@ -1,0 +1,121 @@
+"""What tests share: a small random model, small settings, and a table of every registered method with a task it works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from burnish.cast.stage import Cast, build
+from burnish.learn.learn import Learn
+from burnish.loop import walk
+from burnish.method import Method, Phase
+from burnish.methods.table import METHODS, load_all
+from burnish.nouns import Clock, Group
+from burnish.randomness import key_of
+from burnish.step import Settings, Step
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.source import Source
+from burnish.tasks.table import source
+
+load_all()
+torch.set_num_threads(1)
+
+CHAT = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SMALL = Settings(prompts=3, max_new_tokens=10, token_budget=4096, lr=1e-3)
+
+
+def make_model(path: Path, seed: int = 0, **changed: Any) -> Path:
+    """A random Llama of 60k weights with a byte tokenizer and a chat template, in a directory like any other."""
+    from tokenizers import Tokenizer, decoders, models
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    specials = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>"]
+    vocabulary = {token: i for i, token in enumerate([*specials, *sorted(ByteLevel.alphabet())])}
+    inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    inner.pre_tokenizer, inner.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<|pad|>", eos_token="<|end|>", additional_special_tokens=specials[2:]
+    )
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(path)
+    shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(
+        vocab_size=len(vocabulary), max_position_embeddings=256, tie_word_embeddings=True, bos_token_id=None,
+        eos_token_id=vocabulary["<|end|>"], pad_token_id=vocabulary["<|pad|>"], initializer_range=0.2, **{**shape, **changed},
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Different weights, the same tokenizer: a teacher."""
+    return make_model(tmp_path_factory.mktemp("other"), seed=1)
+
+
+def coin(completions: list[str]) -> list[float]:
+    """A reward that differs between replies of a random model: a fair coin, tossed by the text itself."""
+    return [float(key_of(text) % 2) for text in completions]
+
+
+def task_for(name: str) -> Source:
+    return source("guess") if name == "archer" else Rewarded(source("sort"), coin)
+
+
+def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
+    return {
+        "gkd": {"teacher": str(teacher), "lam": 1.0},
+        "archer": {"batch": 4, "critic_warmup": 0, "critic_updates": 1, "actor_updates": 1},
+        "best_of_n": {"n": 4},
+        "best_of_n_distill": {"n": 4},
+        "online_dpo": {"n": 4},
+        "ppo": {"n": 2, "epochs": 1},
+    }.get(name, {"n": 4} if name in ("grpo", "chord", "chord_phi", "prefix_rft") else {})
+
+
+def build_method(name: str, teacher: Path) -> Method:
+    return METHODS[name].build(task_for(name), **arguments_for(name, teacher))
+
+
+def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Cast:
+    return build(method.cast, base, settings, device="cpu")
+
+
+def doubled(cast: Cast) -> Cast:
+    """The same members in fp64, for comparing gradients beyond rounding."""
+    for member in cast:
+        member.model.double()
+    return cast
+
+
+def credited(
+    method: Method, cast: Cast, settings: Settings = SMALL, step: int = 0
+) -> Iterator[tuple[Phase, list[Group], Step]]:
+    """The groups that each phase with terms would learn from, its rooms walked up to credit."""
+    for phase in method.phases:
+        now = Step(Clock(step, 10), cast, settings)
+        groups = walk(replace(phase, learn=Learn()), now, {}, [])
+        if phase.learn.terms:
+            yield phase, groups, now
+
+
+@pytest.fixture(params=sorted(METHODS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Every registered method in turn."""
+    return request.param
