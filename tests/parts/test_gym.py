@@ -70,6 +70,13 @@ def test_one_form_of_the_reply_may_fail_where_another_is_right() -> None:
     assert source.verify(task, task.given["demo"]).correct
 
 
+def test_a_scorer_that_takes_anything_is_not_believed() -> None:
+    source = ReasoningGym("gym:game_of_life_halting")
+    task = source.task("train", 0)
+    assert source.verify(task, task.given["demo"]).correct
+    assert not source.verify(task, "answer: perhaps").correct
+
+
 def test_a_dataset_without_an_answer_gives_none() -> None:
     source = ReasoningGym("gym:propositional_logic")
     assert source.gives == {"problem"}

@@ -38,6 +38,9 @@ class Observer:
 
     def saved(self, path: Path) -> None: ...
 
+    def stopping(self) -> None:
+        """Ctrl-C was heard; the step under way is finished first. Called from a signal handler: do little."""
+
     def finished(self, result: Result) -> None: ...
 
 
@@ -125,7 +128,7 @@ def execute(run: Run, observer: Observer) -> Result:
     before = _before(run, observer)
     at = run.start
     stopped = False
-    with _polite_interrupt() as asked:
+    with _polite_interrupt(observer) as asked:
         for report in _timed(
             loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
         ):
@@ -202,7 +205,7 @@ def _timed(reports: Iterator[Report]) -> Iterator[Report]:
 
 
 @contextmanager
-def _polite_interrupt() -> Iterator[list[int]]:
+def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
     """Inside, the first Ctrl-C is only noted; the second one interrupts as usual."""
     asked: list[int] = []
 
@@ -210,6 +213,7 @@ def _polite_interrupt() -> Iterator[list[int]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
+        observer.stopping()
 
     try:
         earlier = signal.signal(signal.SIGINT, note)

@@ -60,7 +60,7 @@ def _parquet(path: Path) -> list[Row]:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise ValueError(f"reading {path} needs pyarrow; install it with: pip install 'burnish[datasets]'") from None
+        raise ValueError(f"reading {path} needs pyarrow; install it with: pip install 'burnish[data]'") from None
     try:
         return pyarrow.parquet.ParquetFile(path).read().to_pylist()
     except pyarrow.ArrowException as error:
@@ -106,7 +106,7 @@ def _hugging_face(name: str, *, on_disk: bool) -> dict[str, list[Row]]:
     try:
         import datasets
     except ImportError:
-        raise ValueError(f"loading {name!r} needs datasets; install it with: pip install 'burnish[datasets]'") from None
+        raise ValueError(f"loading {name!r} needs datasets; install it with: pip install 'burnish[data]'") from None
     base, _, config = name.partition(":")
     try:
         loaded = datasets.load_from_disk(name) if on_disk else datasets.load_dataset(base, config or None)

@@ -19,7 +19,7 @@ from typing import Any
 from burnish.nouns import Task, Verdict
 from burnish.randomness import key_of
 from burnish.tasks.family import in_split, spoken
-from burnish.tasks.rewards import final_answer, small_powers
+from burnish.tasks.rewards import final_answer, same_answer, small_powers
 from burnish.tasks.source import SPLITS
 
 PREFIX = "gym:"
@@ -27,6 +27,7 @@ BLOCK = 8  # tasks of one split that share a seed
 DRAWS = 128  # problems in one dataset of reasoning-gym; some generators make them all at once
 ROUNDS = 8  # datasets tried before a split counts as empty
 CORRECT = 0.99
+NONSENSE = "colourless green ideas sleep furiously"
 ASK = "Finish with a line `answer: ...`."
 
 # Some of reasoning-gym's scorers evaluate the reply as Python, where a reply can do anything. They are only shown
@@ -95,6 +96,7 @@ class ReasoningGym:
         self.name = PREFIX + base
         self.summary = f"reasoning-gym's {base.replace('_', ' ')} problems"
         self._block = lru_cache(maxsize=256)(self._new_block)
+        self._fooled: bool | None = None  # not known before the first reply
         self._scorer = self._dataset("scorer")  # also refuses bad options here and now
 
     @cached_property
@@ -120,15 +122,30 @@ class ReasoningGym:
         said = dict.fromkeys((text, final_answer(text, str(problem["answer"] or "")), after))
         score, failure = 0.0, ""
         for answer in said:
-            if _harmless(answer, problem):
-                try:
-                    score = max(score, min(1.0, float(self._scorer.score_answer(answer, problem))))
-                except Exception as error:  # noqa: BLE001 - a scorer that fails on a reply is a verdict, not a halt
-                    failure = f"; the scorer raised {type(error).__name__}: {error}"
+            try:
+                score = max(score, self._score(answer, problem))
+            except Exception as error:  # noqa: BLE001 - a scorer that fails on a reply is a verdict, not a halt
+                failure = f"; the scorer raised {type(error).__name__}: {error}"
         if score >= CORRECT:
             return Verdict(score, True)
         right = "" if problem["answer"] is None else f"; the answer is {problem['answer'][:40]!r}"
         return Verdict(score, False, f"the reply scores {score:.2f}{right}{failure}")
+
+    def _score(self, said: str, problem: dict[str, Any]) -> float:
+        if not _harmless(said, problem):
+            return 0.0
+        if self._fooled is None:
+            self._fooled = self._takes_nonsense(problem)
+        if self._fooled:
+            return float(same_answer(said, str(problem["answer"])))
+        return min(1.0, float(self._scorer.score_answer(said, problem)))
+
+    def _takes_nonsense(self, problem: dict[str, Any]) -> bool:
+        """Whether the scorer calls nonsense right, as game_of_life_halting's does; then answers are compared."""
+        try:
+            return _harmless(NONSENSE, problem) and float(self._scorer.score_answer(NONSENSE, problem)) >= CORRECT
+        except Exception:  # noqa: BLE001 - a scorer that raises on nonsense is not fooled by it
+            return False
 
     def _dataset(self, *what: object) -> Any:
         seed = key_of(self.seed, self.base, *what) % 2**31

@@ -1,0 +1,72 @@
+"""Stop at step k and go on: the result equals the run that never stopped, bit for bit, for every method."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from conftest import arguments_for
+from safetensors.torch import load_file
+
+import burnish
+from burnish.run.train import resume
+
+
+def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -> None:
+    options = {
+        "model": str(model),
+        "task": "guess" if name == "archer" else "sort",
+        "steps": 4,
+        "prompts": 2,
+        "max_new_tokens": 8,
+    }
+    options |= {
+        "eval_tasks": 4,
+        "eval_every": 2,
+        "save_every": 2,
+        "lr": 1e-3,
+        "lr_schedule": "cosine",
+        "lr_warmup": 1,
+        "device": "cpu",
+    }
+    burnish.train(name, out=str(out), **options, **arguments_for(name, teacher), **more)
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    """Every tensor of the last checkpoint, as bytes."""
+    last = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    return {
+        f"{file.relative_to(last)}/{name}": tensor.numpy().tobytes()
+        for file in sorted(last.rglob("*.safetensors"))
+        for name, tensor in load_file(file).items()
+    }
+
+
+def test_stop_and_resume_equals_straight_through(
+    name: str, small_model: Path, other_model: Path, tmp_path: Path
+) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text(
+        "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in completions]\n"
+    )
+    more = {} if name == "archer" else {"reward": f"{reward}:coin"}
+    straight, halted = tmp_path / "straight", tmp_path / "halted"
+    run_once(name, small_model, other_model, straight, **more)
+    shutil.copytree(straight, halted)
+    shutil.rmtree(halted / "checkpoints" / "step-000004")
+    shutil.rmtree(halted / "model", ignore_errors=True)
+    resume(halted)
+    assert weights(straight) == weights(halted)
+    assert (straight / "metrics.jsonl").read_text() == (halted / "metrics.jsonl").read_text()
+    assert (straight / "traces.jsonl").read_text() == (halted / "traces.jsonl").read_text()
+    assert (straight / "evaluation.json").read_text() == (halted / "evaluation.json").read_text()
+
+
+def test_the_same_seed_repeats_a_run_and_another_does_not(small_model: Path, other_model: Path, tmp_path: Path) -> None:
+    for out, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run_once("sft", small_model, other_model, tmp_path / out, seed=seed)
+    a, b, c = ((tmp_path / out / "metrics.jsonl").read_text() for out in "abc")
+    assert a == b
+    assert a != c
+    assert [json.loads(line)["step"] for line in a.splitlines()] == [0, 1, 2, 3]
