@@ -9,7 +9,9 @@ import sys
 
 from burnish import __version__
 
-COMMANDS: dict[str, tuple[str, str]] = {  # word -> (module of burnish.commands with a function `main(words)`, what it does)
+COMMANDS: dict[
+    str, tuple[str, str]
+] = {  # word -> (module of burnish.commands with a function `main(words)`, what it does)
     "train": ("train", "train a model; measure it on held-out tasks before and after"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),

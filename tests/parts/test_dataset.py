@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -305,12 +306,12 @@ def test_errors_of_place_and_arguments(tmp_path: Path, monkeypatch: pytest.Monke
         Dataset(path, heldout=1.5)
     with pytest.raises(ValueError, match="split 'test' is unknown; the splits are train, heldout"):
         Dataset(path).task("test", 0)
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(
         ValueError, match=r"loading 'owner/name' needs datasets; install it with: pip install 'burnish\["
     ):
         Dataset("owner/name").size("train")
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(ValueError, match="needs pyarrow; install it with: pip install"):
         Dataset(tmp_path / "a.parquet").size("train")

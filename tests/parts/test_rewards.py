@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from burnish.tasks.rewards import call_reward, final_answer, load_function, same_answer
+from burnish.tasks.rewards import call_reward, final_answer, load_function, same_answer, small_powers
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_mathematics_by_math_verify_and_without_it(monkeypatch: pytest.MonkeyPat
     assert same_answer(r"2\sqrt{2}", r"\sqrt{8}")
     assert same_answer("1+x", "$x+1$")
     assert not same_answer("x+2", "x+1")
-    monkeypatch.setitem(__import__("sys").modules, "math_verify", None)
+    monkeypatch.setitem(sys.modules, "math_verify", None)
     assert not same_answer("1+x", "x+1")
     assert same_answer("x + 1", "X + 1.")
 
@@ -101,6 +102,17 @@ def test_replies_made_to_hang_a_computer_algebra_system_do_not(said: str) -> Non
     start = time.monotonic()
     assert not same_answer(said, r"\sqrt{2}")
     assert time.monotonic() - start < 1.0
+
+
+def test_ordinary_powers_are_small() -> None:
+    for text in (
+        "-63*x**10/9 + 2*x**9 - x**4",
+        "4*(-4*x - 5)**(3/2)/3 + C",
+        r"2^{10} \cdot 3^{20}",
+        r"\frac{x^2}{3^n}",
+        "7",
+    ):
+        assert small_powers(text), text
 
 
 FILE = """

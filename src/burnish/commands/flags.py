@@ -102,12 +102,16 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
         print_help(kind, command)
         return None
     if len(said) > plain:
-        raise ValueError(f"`burnish {command}` does not know what to do with {said[plain]!r}; see burnish {command} --help")
+        raise ValueError(
+            f"`burnish {command}` does not know what to do with {said[plain]!r}; see burnish {command} --help"
+        )
     for name in flags:
         if name not in kinds:
             near = difflib.get_close_matches(name, kinds, 1, 0.5)
             hint = f"; did you mean --{dashed(near[0])}?" if near else ""
-            raise ValueError(f"`burnish {command}` has no flag --{dashed(name)}{hint} (burnish {command} --help lists them)")
+            raise ValueError(
+                f"`burnish {command}` has no flag --{dashed(name)}{hint} (burnish {command} --help lists them)"
+            )
     values = {name: coerce(name, value, kinds[name]) for name, value in valued(flags, kinds).items()}
     return said, kind(**values)
 
@@ -131,8 +135,7 @@ def flags_of(kind: Any) -> list[Flag]:
     """The flags that the fields of a dataclass make."""
     kinds, docs = typing.get_type_hints(kind), field_docs(kind)
     return [
-        Flag(f.name, spoken(kinds[f.name]), _default(f.default), docs.get(f.name, ""))
-        for f in dataclasses.fields(kind)
+        Flag(f.name, spoken(kinds[f.name]), _default(f.default), docs.get(f.name, "")) for f in dataclasses.fields(kind)
     ]
 
 
@@ -199,5 +202,16 @@ def _argument_help(name: str, doc: str) -> str:
     said = re.search(rf"(?<![\w,] ){name}: (.+?)(?:[.;] |[.;]?$)", prose)
     if said:
         return said[1][0].upper() + said[1][1:].rstrip(".") + "."
-    lines = [line.strip() for line in doc.splitlines()[1:] if re.search(rf"(?<!\w){name}(?!\w)", line)]
-    return _COMMON.get(name) or (f"in: {lines[0]}" if lines else "")
+    return _COMMON.get(name) or _around(name, doc)
+
+
+def _around(name: str, doc: str) -> str:
+    """The words around the first use of a name after the headline, on one line."""
+    for line in doc.splitlines()[1:]:
+        found = re.search(rf"(?<!\w){name}(?!\w)", line)
+        if found:
+            start = line.rfind(" ", 0, max(1, found.start() - 30)) + 1 if found.start() > 30 else 0
+            end = line.find(" ", found.end() + 30)
+            left, right = "... " if start else "", " ..." if end > 0 else ""
+            return f"{left}{line[start : end if end > 0 else None].strip()}{right}"
+    return ""

@@ -15,7 +15,7 @@ from burnish.methods.table import Entry, find
 from burnish.run.config import Options, configure, method_fields, method_types
 
 _OURS = {"help", "quiet"}  # flags of the command itself, not of the run
-_RESUMABLE = ("steps", "device", "token_budget", "checkpoint_activations", "save_every", "keep", "eval_every")
+_RESUMABLE = ("steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "eval_every")
 
 USAGE = """\
 [bold]burnish train[/] [METHOD | run.yaml | path/file.py:function] [--flag value ...]
@@ -23,7 +23,7 @@ USAGE = """\
 
   burnish train                              GRPO on the tiny model, with everything by default
   burnish train dpo --task add --steps 100
-  burnish train run.yaml --lr 3e-5           flags come on top of the file, which has `method: NAME` and flat keys
+  burnish train run.yaml --lr 3e-5           flags come on top of the file (method: NAME, n: 8, ...)
   burnish train my_method.py:mine            a function(task, *, ...) -> Method of your own
 """
 
@@ -111,5 +111,7 @@ def print_help(entry: Entry, name: str) -> None:
     console.print("\n[bold]Flags of every run[/]")
     console.print(table(flags_of(Options)))
     console.print("\n[bold]Flags of the command[/]")
-    console.print("  [cyan]--resume RUN[/]  go on with a run from its newest checkpoint\n  [cyan]--quiet[/]       plain lines only")
+    console.print(
+        "  [cyan]--resume RUN[/]  go on with a run from its newest checkpoint\n  [cyan]--quiet[/]       plain lines only"
+    )
     console.print(f"\nAn example: [cyan]{entry.example or 'burnish train ' + name}[/]")

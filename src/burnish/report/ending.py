@@ -27,8 +27,14 @@ def verdict(result: Result, tasks: int) -> list[str]:
     gain = after.value.mean - before.value.mean
     points = f"{100 * gain:+.1f} points" if name.endswith("accuracy") else f"{gain:+.3f}"
     lines = [f"held-out {name}: {estimate(before)} -> {estimate(after)}, {points}"]
-    if after.value.low < after.value.high and after.value.low <= before.value.high and before.value.low <= after.value.high:
-        lines.append(f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or --eval-tasks will tell.")
+    if (
+        after.value.low < after.value.high
+        and after.value.low <= before.value.high
+        and before.value.low <= after.value.high
+    ):
+        lines.append(
+            f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or --eval-tasks will tell."
+        )
     elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")
     return lines
@@ -87,7 +93,10 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         return []
     model = shlex.quote(str(result.model))
     if run.method.product != "policy":
-        return [(f"burnish train grpo --task {shlex.quote(options.task)} --reward-model {model}", "train with it"), more]
+        return [
+            (f"burnish train grpo --task {shlex.quote(options.task)} --reward-model {model}", "train with it"),
+            more,
+        ]
     return [
         (f"burnish chat {model}", "talk to it"),
         (f"burnish eval {model} --task {shlex.quote(options.task)}", "pass@k and majority@k"),
@@ -99,5 +108,3 @@ def _stored_steps(run: Run) -> int:
     import yaml
 
     return int(yaml.safe_load((Path(run.folder.path) / "config.yaml").read_text())["steps"])
-
-

@@ -64,25 +64,38 @@ def better_is_lower(name: str) -> bool:
     return name.endswith(("nll", "loss"))
 
 
-def worries(history: Sequence[Metrics], max_new_tokens: int) -> list[str]:
-    """What the last steps give reason to say, in words."""
-    found = []
-    flat, cut = _recent(history, "zero_variance_groups"), _recent(history, "cut_off")
-    dropped = _recent(history, "dropped/no_preference")
-    if flat > 0.8:
-        reward = _recent(history, "reward")
-        way = "an easier task or level" if reward < 0.5 else "a harder task or level"
-        found.append(
-            f"in {flat:.0%} of the groups all replies score the same, so they teach nothing: "
-            f"try {way}, a larger --n or a higher --temperature"
-        )
+def worries(history: Sequence[Metrics], max_new_tokens: int) -> dict[str, str]:
+    """What the last steps give reason to say, in words, by kind; nothing before there are enough steps to tell."""
+    found: dict[str, str] = {}
+    if len(history) < RECENT:
+        return found
+    flat, cut, dropped = (
+        _recent(history, name) for name in ("zero_variance_groups", "cut_off", "dropped/no_preference")
+    )
+    best, reward = _best(history, "reward"), _recent(history, "reward")
+    same = f"in {flat:.0%} of the groups all replies score the same"
+    if best > 0.2 and reward < best / 4:
+        found["collapse"] = f"the reward has collapsed, from {best:.2f} to {reward:.2f}: start again with a lower --lr"
+    elif flat > 0.8 and reward > 0.9:
+        found["solved"] = f"the task is almost solved ({same}): a harder level teaches more"
+    elif flat > 0.8:
+        found["flat"] = f"{same}, so they teach nothing: try an easier level, a larger --n or a higher --temperature"
     if dropped > 0.8:
-        found.append(f"{dropped:.0%} of the prompts give no preference: their replies all score the same; raise --n")
+        found["dropped"] = (
+            f"{dropped:.0%} of the prompts give no preference: all their replies score the same; raise --n"
+        )
     if cut > 0.5:
-        found.append(f"{cut:.0%} of the replies are cut off at {max_new_tokens} tokens: raise --max-new-tokens")
-    if history and any(not math.isfinite(value) for value in history[-1].values()):
-        found.append("a number of this step is not finite: lower --lr")
+        found["cut"] = f"{cut:.0%} of the replies are cut off at {max_new_tokens} tokens: raise --max-new-tokens"
+    if any(not math.isfinite(value) for value in history[-1].values()):
+        found["infinite"] = "a number of this step is not finite: lower --lr"
     return found
+
+
+def _best(history: Sequence[Metrics], name: str) -> float:
+    """The highest mean of RECENT steps in a row, or the first step's number while there are fewer."""
+    values = [metrics[name] for metrics in history if name in metrics]
+    sums = [sum(values[i : i + RECENT]) / RECENT for i in range(len(values) - RECENT + 1)]
+    return max([*sums, *values[:1]], default=0.0)
 
 
 def _recent(history: Sequence[Metrics], name: str) -> float:

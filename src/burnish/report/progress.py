@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -43,12 +45,17 @@ class Watch(Observer):
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Whatever was drawn stays; nothing more is."""
 
     def started(self, run: Run) -> None:
         self.run, self.done = run, run.start
         options = run.config.options
+        stored = run.folder.read_json("evaluation.json")
+        if stored and stored.get("before"):
+            self._measured(Outcome.from_json(stored["before"]))
         for metrics in run.folder.metrics():
             self._remember(metrics)
         if options.eval_tasks and not run.start:
@@ -58,8 +65,7 @@ class Watch(Observer):
 
     def evaluated(self, when: str, outcome: Outcome) -> None:
         if when == "before":
-            self.heldout_name = outcome.name.removeprefix("held-out ")
-            self.heldout.append((0, outcome.value.mean))
+            self._measured(outcome)
             self.begin()
         else:
             self.doing = "saving the model"
@@ -87,8 +93,12 @@ class Watch(Observer):
             return None
         return (time.monotonic() - self.began) / fresh * (self.steps - self.done)
 
-    def worries(self) -> list[str]:
+    def worries(self) -> dict[str, str]:
         return numbers.worries(self.history, self.run.settings.max_new_tokens)
+
+    def _measured(self, before: Outcome) -> None:
+        self.heldout_name = before.name.removeprefix("held-out ")
+        self.heldout.append((0, before.value.mean))
 
     def _remember(self, metrics: numbers.Metrics) -> None:
         metrics = {name: value for name, value in metrics.items() if value is not None}
@@ -126,9 +136,9 @@ class Lines(Watch):
             left = self.left()
             said += [f"{_clock(left)} left"] if left and self.done < self.steps else []
             self.line(f"step {self.done}/{self.steps}: {', '.join(said)}")
-        for worry in self.worries():
-            if worry[:20] not in self.said and len(self.history) >= numbers.RECENT:
-                self.said.add(worry[:20])
+        for kind, worry in self.worries().items():
+            if kind not in self.said:
+                self.said.add(kind)
                 self.line(f"note: {worry}")
 
     def stopping(self) -> None:
@@ -153,29 +163,35 @@ class Screen(Watch):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self.live = Live(console=console, get_renderable=self.draw, refresh_per_second=8, vertical_overflow="crop")
+        self.ready, self.over, self.doing = False, False, "loading"
+        self.keys = ExitStack()
         self.spinner = Spinner("dots", style="cyan")
-        self.run = None  # type: ignore[assignment]  # until the run has been prepared
-        self.over = False
-        self.doing = "loading"
+        self.live = Live(console=console, get_renderable=self.draw, refresh_per_second=8)
 
     def __enter__(self) -> Screen:
+        self.keys.enter_context(_no_echo())
         self.live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.over, self.doing = True, ""
         self.live.stop()
+        self.keys.close()
 
-    def saved(self, path: Path) -> None:
-        self.live.refresh()
+    def started(self, run: Run) -> None:
+        super().started(run)
+        self.ready = True
 
     def finished(self, result: Result) -> None:
         self.__exit__(None, None, None)
         out = self.console.print
         out()
         if result.stopped:
-            out(f"[bold yellow]Stopped after step {self.done} of {self.steps}.[/] Everything is saved.", highlight=False)
+            out(
+                f"[bold yellow]Stopped after step {self.done} of {self.steps}.[/] Everything is saved.", highlight=False
+            )
         for i, sentence in enumerate(ending.verdict(result, self.run.config.options.eval_tasks)):
             out(Text(sentence[0].upper() + sentence[1:], style="bold green" if i == 0 else "yellow"))
         table = ending.answers(result.before, result.after)
@@ -183,27 +199,24 @@ class Screen(Watch):
             out(table)
         grid = _grid()
         for name, text in ending.places(result):
-            grid.add_row(Text(name, "dim"), Text(text), "")
+            grid.add_row(Text(f"{name:<5}", "dim"), Text(text))
         out(grid)
         steps = ending.next_steps(self.run, result)
-        if steps:
-            out("[bold]Next[/]")
-        for command, what in steps:
-            out(Text.assemble(("  " + command, "cyan"), (f"   {what}", "dim")), soft_wrap=True)
+        longest = max((len(command) for command, _ in steps), default=0)
+        for i, (command, what) in enumerate(steps):
+            words = ("next   " if i == 0 else "       ", "dim"), (f"{command:<{longest}}", "cyan"), (f"  {what}", "dim")
+            out(Text.assemble(*words), soft_wrap=True)
 
     def draw(self) -> RenderableType:
-        if self.run is None:
+        if not self.ready:
             return Group() if self.over else self._status()
         parts: list[RenderableType] = [self._header(), self._bar()]
         if self.history:
             parts += [self._numbers(), self._plots()]
-            parts += [Padding(Text(f"! {worry}", style="yellow"), (0, 1)) for worry in self._ripe_worries()]
+            parts += [Padding(Text(f"! {worry}", style="yellow"), (0, 1)) for worry in self.worries().values()]
         if self.doing:
             parts.append(self._status())
         return Group(*parts)
-
-    def _ripe_worries(self) -> list[str]:
-        return self.worries() if len(self.history) >= numbers.RECENT else []
 
     def _status(self) -> RenderableType:
         self.spinner.update(text=Text(f" {self.doing}", style="dim"))
@@ -223,7 +236,9 @@ class Screen(Watch):
         left = self.left()
         when = "" if left is None else "done" if self.done == self.steps else f"{_clock(left)} left"
         pace = f"{self.seconds:.2g} s a step   " if self.seconds else ""
-        bar = ProgressBar(total=self.steps, completed=self.done, style="grey35", complete_style="cyan", finished_style="green")
+        bar = ProgressBar(
+            total=self.steps, completed=self.done, style="grey35", complete_style="cyan", finished_style="green"
+        )
         grid.add_row(Text(f" step {self.done}/{self.steps}", "bold"), bar, f"{pace}{when} ")
         return grid
 
@@ -233,7 +248,7 @@ class Screen(Watch):
             found.insert(1, ("held-out", numbers.written(self.heldout_name, self.heldout[-1][1])))
         grid = Table.grid(padding=(0, 3))
         grid.add_row(*(Text.assemble((label + " ", "dim"), (text, "bold")) for label, text in found))
-        return Padding(grid, (0, 1))
+        return Padding(grid, (1, 1))
 
     def _plots(self) -> RenderableType:
         grid = Table.grid(padding=(0, 1), expand=True)
@@ -258,11 +273,18 @@ def derived(run: Run) -> list[tuple[str, str]]:
     n = run.config.arguments.get("n")
     batch = f"{settings.prompts} prompts x {n} samples" if isinstance(n, int) else f"{settings.prompts} tasks"
     model = f"{options.model}, {_count(weights)} weights{part}, {member.device}, {precision}"
-    rate = f"{settings.lr:g} {settings.lr_schedule}" if any(phase.learn.terms for phase in run.method.phases) else "nothing is trained"
+    rate = (
+        f"{settings.lr:g} {settings.lr_schedule}"
+        if any(phase.learn.terms for phase in run.method.phases)
+        else "nothing is trained"
+    )
     return [
         ("model", model),
         ("task", f"{options.task}: {run.source.summary}"),
-        ("batch", f"{batch}, replies up to {settings.max_new_tokens} tokens, micro-batches of {settings.token_budget:,} tokens"),
+        (
+            "batch",
+            f"{batch}, replies up to {settings.max_new_tokens} tokens, micro-batches of {settings.token_budget:,} tokens",
+        ),
         ("lr", f"{rate}, {options.steps} steps" + (f", going on after step {run.start}" if run.start else "")),
         ("run", str(run.folder.path)),
     ]
@@ -271,14 +293,35 @@ def derived(run: Run) -> list[tuple[str, str]]:
 def _chart(title: str, points: list[Point], steps: int, width: int, colour: str) -> RenderableType:
     values = [y for _, y in points]
     low, high = min(values), max(values)
-    if low >= 0 and high - low < 0.2:  # a flat start should look flat
-        low, high = max(0.0, low - 0.1), high + 0.1
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    if high - low < 0.2:  # what is almost flat should look flat
+        share = low >= 0 and high <= 1  # rewards and accuracies stay between 0 and 1
+        low, high = (max(0.0, low - 0.1), min(1.0, high + 0.1)) if share else (low - 0.1, high + 0.1)
     lines = plot(points, end=steps, width=width, height=PLOT_HEIGHT, low=low, high=high)
     marks = [numbers.written(title, high), *[""] * (PLOT_HEIGHT - 2), numbers.written(title, low)]
     rows = [Text.assemble((f"{mark:>6} ", "dim"), (line, colour)) for mark, line in zip(marks, lines, strict=True)]
     return Group(Text(f"{'':>6} {title}", "dim"), *rows)
+
+
+@contextmanager
+def _no_echo() -> Iterator[None]:
+    """Inside, the terminal does not print ^C over the drawing."""
+    try:
+        import termios
+    except ImportError:  # not on this system
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    place = sys.stdin.fileno()
+    before = termios.tcgetattr(place)
+    silent = [*before]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(place, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(place, termios.TCSANOW, before)
 
 
 def _measured(heldout: dict[str, float]) -> list[tuple[str, float]]:

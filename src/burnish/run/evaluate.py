@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from burnish import randomness
+from burnish.cast.local import MAX_ROWS
 from burnish.cast.stage import Cast
 from burnish.nouns import Clock, Group, Task
 from burnish.rollout.play import play
@@ -78,8 +80,12 @@ def evaluate(
     seed: int = 0,
     temperature: float = 1.0,
     who: str = "policy",
+    heard: Callable[[int], None] = lambda answered: None,
 ) -> Evaluation:
-    """Sample k replies to each of the first held-out tasks and judge them. The same seed asks and samples the same."""
+    """Sample k replies to each of the first held-out tasks and judge them. The same seed asks and samples the same.
+
+    heard: told how many tasks are answered, a wave of replies at a time.
+    """
     size = source.size("heldout")
     asked = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
     if not asked:
@@ -90,7 +96,11 @@ def evaluate(
         if "env" in source.gives
         else sample(k, temperature=temperature, tag="evaluate")
     )
-    groups = rollout.call(asked, step)
+    groups: list[Group] = []
+    wave = max(1, MAX_ROWS // k)  # noise is keyed by task and sample: waves cannot change a reply
+    for start in range(0, len(asked), wave):
+        groups += rollout.call(asked[start : start + wave], step)
+        heard(len(groups))
     chat = cast[who].chat
     replies = [[reply_text(trace, chat) for trace in group.traces] for group in groups]
     rewards, correct = _judged(source, groups, replies)

@@ -32,8 +32,9 @@ _NUMBER = re.compile(rf"(?:(?<![\w)])[-+])?\$?(?:{_DIGITS})(?:/[0-9]+)?%?")
 _PLAIN = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]{1,2})?(?:/[0-9]+)?", re.IGNORECASE)
 _FRACTION = re.compile(r"\\[dt]?frac\{(\d+)\}\{(\d+)\}")
 _ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)
-_EXPONENT = re.compile(
-    r"(?:\^|\*\*)\s*(?:\{\s*-?([0-9A-Za-z]{1,3})(?:/[0-9]{1,3})?\s*\}|([0-9A-Za-z]{1,3})(?![0-9A-Za-z.]))(?!\s*(?:\^|\*\*))"
+_EXPONENT = re.compile(  # of what (a bracket closes before it), and the exponent: 2, n, {10}, (3/2), not 2^3
+    r"([)}]?)\s*(?:\^|\*\*)\s*(?:[{(]\s*-?([0-9A-Za-z]{1,3})(?:/[0-9]{1,3})?\s*[})]|([0-9A-Za-z]{1,3})(?![0-9A-Za-z.]))"
+    r"(?!\s*(?:\^|\*\*))"
 )
 
 
@@ -112,10 +113,10 @@ def same_answer(said: str, right: str) -> bool:
 
 
 def small_powers(text: str) -> bool:
-    """Whether evaluating a text is quick as far as its powers go: plain exponents, no towers, no large products."""
-    exponents = [int(a or b) for a, b in _EXPONENT.findall(text) if (a or b).isdigit()]
-    limit = 20 if re.search(r"[)}]\s*(?:\^|\*\*)", text) else 1000  # the power of a sum is multiplied out
-    return not re.search(r"\^|\*\*", _EXPONENT.sub("", text)) and math.prod(exponents) <= limit
+    """Whether evaluating a text is quick as far as its powers go: plain exponents, no towers, small powers of sums."""
+    found = [(bracket, int(a or b)) for bracket, a, b in _EXPONENT.findall(text) if (a or b).isdigit()]
+    of_sums = math.prod(exponent for bracket, exponent in found if bracket)
+    return of_sums <= 20 and not re.search(r"\^|\*\*", _EXPONENT.sub("", text))
 
 
 def _tame(text: str) -> bool:

@@ -1,0 +1,30 @@
+"""A model to ask, outside any run: for `eval` and `chat`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from burnish.cast.stage import Cast
+    from burnish.step import Settings
+
+
+def alone(model: str, settings: Settings, device: str) -> Cast:
+    """A cast of one frozen policy. A model that scores replies and cannot write any is refused."""
+    from burnish.cast.models import resolve
+    from burnish.cast.roles import Role
+    from burnish.cast.stage import build
+
+    path = resolve(model)
+    if any("SequenceClassification" in name for name in _architectures(path)):
+        raise ValueError(
+            f"{model} is a reward model: it scores replies but writes none; "
+            f"use it as burnish train grpo --reward-model {model}"
+        )
+    return build({"policy": Role("frozen", "base")}, path, settings, device=device)
+
+
+def _architectures(path: Path) -> list[str]:
+    return json.loads((path / "config.json").read_text()).get("architectures") or []

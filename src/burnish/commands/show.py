@@ -1,0 +1,29 @@
+"""`burnish show METHOD`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from burnish.commands.flags import read
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """burnish show METHOD: its paper, formula, composition, cast and flags.
+
+    METHOD is a name of `burnish methods` or path/file.py:function."""
+
+
+def main(words: list[str]) -> int:
+    asked = read(ShowOptions, "show", words, plain=1)
+    if asked is None:
+        return 0
+    if not asked[0]:
+        raise ValueError("say which method to show: burnish show grpo (burnish methods lists them)")
+    from burnish.methods.table import find
+    from burnish.report.show import show
+
+    show(find(asked[0][0]), asked[0][0], Console(highlight=False))
+    return 0
