@@ -63,7 +63,9 @@ class Member:
         for batch in _by_budget(order, [len(trace) for trace in traces], budget):
             out = self.outputs([traces[i].tokens for i in batch], [masks[i] for i in batch], want, temperature)
             for name, values in out.items():
-                for i, mine in zip(batch, values.cpu().float().split([int(masks[i].sum()) for i in batch]), strict=True):
+                for i, mine in zip(
+                    batch, values.cpu().float().split([int(masks[i].sum()) for i in batch]), strict=True
+                ):
                     stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
                     stream[masks[i]] = mine
                     found[i][name] = stream

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from burnish.learn.norms import Counts
@@ -15,7 +14,7 @@ from burnish.nouns import Group, Trace
 
 @dataclass(frozen=True)
 class Row:
-    """A trace in a batch, with the sizes of what each term claims in it and in its group."""
+    """A trace in a batch, and the number of its group there."""
 
     trace: Trace
     group: int
@@ -30,8 +29,10 @@ class Micro:
     lists: tuple[tuple[int, ...], ...] = ()
 
     @property
-    def padded(self) -> int:
-        return len(self.rows) * max(len(row.trace) for row in self.rows)
+    def groups(self) -> list[int]:
+        """The group of each row, numbered 0, 1, ... in order of appearance."""
+        number: dict[int, int] = {}
+        return [number.setdefault(row.group, len(number)) for row in self.rows]
 
 
 def members(term: Term, trace: Trace) -> Tensor:
@@ -63,7 +64,7 @@ def count(term: Term, groups: Iterable[Group], longest: int) -> Counts:
         with_members += any(sizes)
         pairs += len(group.pairs or ())
         lists += len(group.lists or ())
-    units = {"token": tokens, "sequence": sequences, "pair": pairs, "list": lists}[term.unit]
+    units = {"token": tokens, "sequence": sequences, "pair": pairs, "list": lists, "group": with_members}[term.unit]
     return Counts(tokens, sequences, with_members, units, longest)
 
 
@@ -73,7 +74,7 @@ def atoms(groups: list[Group], terms: Iterable[Term]) -> Iterator[Micro]:
     A trace that no term claims, and that no pair or list mentions, costs nothing: it is left out.
     """
     terms = tuple(terms)
-    compares = any(term.unit in ("pair", "list") for term in terms)
+    compares = any(term.unit in ("pair", "list", "group") for term in terms)
     for g, group in enumerate(groups):
         claimed = [i for i, trace in enumerate(group.traces) if any(bool(members(term, trace).any()) for term in terms)]
         if not compares:
@@ -127,7 +128,3 @@ def pieces(micro: Micro, budget: int) -> list[tuple[Row, ...]]:
             cut.append([])
         cut[-1].append(row)
     return [tuple(piece) for piece in cut]
-
-
-def flat(tensors: Iterable[Tensor], device: torch.device) -> Tensor:
-    return torch.cat(list(tensors)).to(device)

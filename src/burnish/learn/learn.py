@@ -178,6 +178,7 @@ def _total(micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, ou
             rows=len(micro.rows),
             pairs=torch.tensor(micro.pairs, dtype=torch.long, device=device).reshape(-1, 2),
             lists=list(micro.lists),
+            group=torch.tensor(micro.groups, device=device),
             clock=step.clock,
         )
         losses = term.loss(live)
@@ -202,7 +203,9 @@ def _weights(term: Term, micro: Micro, mine: list[Tensor], group_tokens: dict, l
         term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0
         for n, row in zip(tokens, micro.rows, strict=True)
     ]
-    by_row = torch.tensor(weight, device=live.row.device)
+    by_row = torch.tensor(weight, dtype=torch.float64, device=live.row.device)
+    if term.unit == "group":
+        return torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=live.row.device).index_add(0, live.group, by_row).sign()
     return by_row[live.row] if term.unit == "token" else by_row
 
 

@@ -12,7 +12,7 @@ from burnish.learn.norms import Norm
 from burnish.nouns import Clock
 from burnish.schedules import Schedule
 
-UNITS = ("token", "sequence", "pair", "list")
+UNITS = ("token", "sequence", "pair", "list", "group")
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Live:
     streams   name -> [N], as `credit` wrote them
     row       [N] the trace (0..R-1) of each token
     pairs     [P, 2] rows (better, worse); lists: tuples of rows, best first
+    group     [R] the group (0..G-1) of each trace, for terms whose unit is a group
     clock     for coefficients that are schedules
     noted     name -> one number per unit; the learner averages them with the weights of the term itself
     """
@@ -33,6 +34,7 @@ class Live:
     rows: int
     pairs: Tensor
     lists: list[tuple[int, ...]]
+    group: Tensor
     clock: Clock
     noted: dict[str, Tensor] = field(default_factory=dict)
 
@@ -56,8 +58,8 @@ class Term:
     """One summand of what is minimised.
 
     name      also the name of its membership: credit's `member(name, author)` says which tokens it claims
-    unit      what one number is about: token, sequence, pair or list
-    loss      Live -> [N], [R], [P] or [lists]: one number per unit
+    unit      what one number is about: token, sequence, pair, list or group
+    loss      Live -> [N], [R], [P], [lists] or [G]: one number per unit
     live      outputs it needs: "logp" (of the trainee), or "teacher.logits" (of another member, without gradient)
     streams   per-token numbers it needs
     """

@@ -115,9 +115,9 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None) -> Run:
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
-    """By size, on disk at two bytes a weight: 1e-3 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
+    """By size, on disk at two bytes a weight: 1e-4 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
     size = sum(file.stat().st_size for file in base.glob("*.safetensors")) / 2
-    lr = 1e-3 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
+    lr = 1e-4 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
     return lr * 10 if lora and size >= 1e7 else lr
 
 
