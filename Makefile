@@ -1,0 +1,29 @@
+# Everything sets itself up: a virtual environment in .venv with the CPU build of torch, pinned by constraints-cpu.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-slow lint clean
+
+demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a minute)
+	$(BIN)/burnish train
+
+test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
+	$(BIN)/pytest -n 2
+
+test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check src tests scripts examples benchmarks
+	$(BIN)/ruff format --check src tests scripts examples benchmarks
+	$(BIN)/mypy
+
+$(VENV)/.ready: pyproject.toml constraints-cpu.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[all,test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
