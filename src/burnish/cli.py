@@ -90,7 +90,8 @@ def _nearest(word: str) -> str:
 def _say(sentence: str, code: int) -> int:
     from rich.console import Console
 
-    Console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, markup=False, highlight=False)
+    console.print(sentence, style="red", soft_wrap=not console.is_terminal)
     return code
 
 

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from burnish.cast.chat import Chat
 
 
+@contextmanager
+def _readable(what: str, path: Path) -> Iterator[None]:
+    """Whatever transformers raises over a directory that is not whole, in one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        why = str(error).strip().partition("\n")[0].rstrip(". ")
+        raise ValueError(
+            f"the {what} in {path} cannot be loaded ({why}); write it again with save_pretrained, or pass another directory"
+        ) from error
+
+
 def load_chat(path: Path) -> Chat:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(path)
+    with _readable("tokenizer", path):
+        tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.eos_token_id is None:
         raise ValueError(
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its tokenizer_config.json"
@@ -27,28 +44,56 @@ def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
 
     Weights are held in fp32 (master weights); on CUDA the forward runs in bf16 autocast.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
     options: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "attn_implementation": "sdpa"}
-    if outputs:
-        stored = _stored_outputs(path)
-        model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=stored or outputs, **options)
-        if (
-            not stored
-        ):  # a fresh head says almost 0 of everything; drawn the same every time, so that a run can be repeated
-            model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
-    else:
-        model = AutoModelForCausalLM.from_pretrained(path, **options)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
+    options["output_loading_info"] = True  # weights that are missing are refused, not drawn at random
+    with _readable("model", path):
+        load = partial(_scalar, outputs) if outputs else _language
+        model, missing = load(path, options)
+    if missing:
+        raise ValueError(
+            f"the weights in {path} are not whole: {min(missing)} is missing; pass a directory written by save_pretrained"
+        )
+    _without_dropout(model)
     return model.to(device).eval()
 
 
-def _stored_outputs(path: Path) -> int:
+def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
+    """A language model, and the names of the weights that its directory lacks."""
+    from transformers import AutoModelForCausalLM
+
+    loaded: Any = AutoModelForCausalLM.from_pretrained(path, **options)
+    return loaded[0], set(loaded[1]["missing_keys"])
+
+
+def _scalar(outputs: int, path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
+    """A model with numbers in place of logits, and the names of the weights that its directory lacks.
+
+    A fresh head says almost 0 of everything; it is drawn the same every time, so that a run can be repeated.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    stored = stored_outputs(path)
+    model, info = AutoModelForSequenceClassification.from_pretrained(path, num_labels=stored or outputs, **options)
+    if stored:
+        return model, set(info["missing_keys"])
+    model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+    return model, set(info["missing_keys"]) - {"score.weight"}
+
+
+def _without_dropout(model: nn.Module) -> None:
+    """No dropout in any mode, neither as a module nor as the number that attention layers keep."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0  # type: ignore[assignment]
+
+
+def stored_outputs(path: Path) -> int:
     """How many outputs a saved scalar model has; 0 for a language model."""
     from transformers import AutoConfig
 

@@ -60,9 +60,12 @@ class LocalEngine:
                 )
         order = sorted(range(len(requests)), key=lambda i: len(requests[i].prompt))
         found: dict[int, Sample] = {}
+        training = self.model.training
+        self.model.eval()  # a model that recomputes activations would leave the cache out
         for start in range(0, len(order), MAX_ROWS):
             wave = order[start : start + MAX_ROWS]
             found.update(zip(wave, self._wave([requests[i] for i in wave]), strict=True))
+        self.model.train(training)
         return [found[i] for i in range(len(requests))]
 
     def _wave(self, requests: list[Request]) -> list[Sample]:

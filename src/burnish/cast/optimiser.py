@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -30,18 +32,22 @@ class Optimiser:
     def lr(self, clock: Clock) -> float:
         return self.settings.lr * self.multiplier * self.schedule(clock)
 
-    def step(self, clock: Clock) -> float:
-        """Clip, move, and say how large the gradient was."""
+    def clip(self, clock: Clock) -> float:
+        """Clip the gradient, and say how large it was; one that is not finite is refused."""
         limit = self.settings.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.named.values(), limit))
-        if not torch.isfinite(torch.tensor(norm)):
+        if not math.isfinite(norm):
             raise FloatingPointError(
-                f"the gradient's norm is {norm} at step {clock.step}: the update was refused and the weights are unchanged"
+                f"the gradient's norm is {norm} at step {clock.step}: the update was refused and the weights are unchanged; "
+                "look for rewards that are too large, or lower --lr and start again from the last checkpoint"
             )
+        return norm
+
+    def step(self, clock: Clock) -> None:
+        """Move the weights by the gradient."""
         for group in self.adamw.param_groups:
             group["lr"] = self.lr(clock)
         self.adamw.step()
-        return norm
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counts by parameter name."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from burnish.cast.load import context_length, load_chat, load_model
+from burnish.cast.load import context_length, load_chat, load_model, stored_outputs
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.member import Member
 from burnish.cast.models import resolve
@@ -57,6 +57,11 @@ def build(
         stored = weights / name if weights is not None and role.liveness != "frozen" else None
         adapted = lora if role.liveness == "trained" and not role.outputs else None
         path = stored if stored is not None and adapted is None else start
+        if role.liveness == "frozen" and role.outputs and not stored_outputs(path):
+            raise ValueError(
+                f"the model for {name!r} in {path} gives no scores: it has no scoring head; "
+                "pass a directory that `burnish train reward_model` saved"
+            )
         model = load_model(path, role.outputs, where)
         trainer = None
         if role.liveness == "trained":

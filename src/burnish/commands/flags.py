@@ -94,8 +94,6 @@ def valued(flags: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 
 def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> tuple[list[str], _T] | None:
     """The plain words (at most `plain`) and the options of a command; None once its --help has been printed."""
-    from burnish.run.config import coerce
-
     kinds = typing.get_type_hints(kind)
     said, flags = split(words, {"help", *booleans_of(kinds)})
     if flags.pop("help", False):
@@ -112,6 +110,10 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
             raise ValueError(
                 f"`burnish {command}` has no flag --{dashed(name)}{hint} (burnish {command} --help lists them)"
             )
+    if not flags:
+        return said, kind()
+    from burnish.run.config import coerce  # it brings torch, which a command without flags may not need
+
     values = {name: coerce(name, value, kinds[name]) for name, value in valued(flags, kinds).items()}
     return said, kind(**values)
 

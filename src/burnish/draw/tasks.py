@@ -6,6 +6,7 @@ from burnish import randomness
 from burnish.nouns import Clock, Task
 from burnish.parts import Draw, names, supplies
 from burnish.step import Step
+from burnish.tasks.dataset import COLUMNS
 from burnish.tasks.source import Source
 
 
@@ -68,5 +69,5 @@ def _require(source: Source, needs: tuple[str, ...]) -> None:
             has = ", ".join(sorted(source.gives)) or "nothing"
             raise ValueError(
                 f"task {source.name!r} gives no {need!r}, which this method needs (it gives {has}); "
-                f"choose another task, or a dataset with a column {need!r}"
+                f"choose another task, or a dataset with a column {' or '.join(COLUMNS.get(need, (need,)))}"
             )

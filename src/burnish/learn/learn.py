@@ -58,8 +58,9 @@ def learn(groups: list[Group], plan: Learn, step: Step) -> None:
             for name in plan.trainees:
                 step.cast[name].optimiser.zero()
             if accumulate(batch, plan, step):
-                for name in plan.trainees:
-                    norm = step.cast[name].optimiser.step(step.clock)
+                norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
+                for name, norm in norms.items():  # nobody moves unless everybody can
+                    step.cast[name].optimiser.step(step.clock)
                     step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
 
 

@@ -11,7 +11,7 @@ Metrics = Mapping[str, float]
 RECENT = 5  # steps that a warning looks back over
 _SHOWN = (  # label, the names it may come from (the first that exists), how it is written
     ("reward", ("reward",), "{:.3f}"),
-    ("right", ("*/accuracy",), "{:.1%}"),
+    ("pairs right", ("*/accuracy",), "{:.1%}"),
     ("NLL", ("*/nll",), "{:.3f}"),
     ("margin", ("*/margin",), "{:.3f}"),
     ("loss", ("distil/loss", "reply/loss", "end/loss"), "{:.3f}"),

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from burnish.cast.lora import is_lora, merged
@@ -42,7 +43,7 @@ def save(folder: Path, step: int, method: Method, cast: Cast, keep: int = 2) -> 
         versions = {member.name: member.version for member in cast}
         (aside / "step.json").write_text(json.dumps({"step": step, "versions": versions}))
         (aside / "manifest.json").write_text(json.dumps(_hashes(aside), indent=1))
-    for old in checkpoints(folder)[:-keep]:
+    for old in [path for path in checkpoints(folder) if path.name <= final.name][:-keep]:
         shutil.rmtree(old)
     return final
 
@@ -115,11 +116,15 @@ def _aside(final: Path) -> Iterator[Path]:
     try:
         aside.mkdir(parents=True)
         yield aside
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ValueError(
-            f"could not save {final}: {error.strerror or error}; nothing saved earlier was touched. Free some disk space and use --resume"
+            f"could not save {final}: {why}; nothing saved earlier was touched. Free some disk space and use --resume"
         ) from None
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import os
 import types
 import typing
 from dataclasses import dataclass, field
@@ -151,7 +152,7 @@ def _convert(value: Any, kind: Any) -> Any:
         return int(number) if number is not None and number.is_integer() else None
     if kind is float and isinstance(value, (str, int)) and not isinstance(value, bool):
         return _float(value)
-    return str(value) if kind is str and isinstance(value, (int, float)) else None
+    return str(value) if kind is str and isinstance(value, (int, float, os.PathLike)) else None
 
 
 def _float(value: Any) -> float | None:

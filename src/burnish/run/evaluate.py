@@ -14,10 +14,10 @@ from burnish.cast.stage import Cast
 from burnish.nouns import Clock, Group, Task
 from burnish.rollout.play import play
 from burnish.rollout.sample import sample
-from burnish.score.verify import judge, reply_text
+from burnish.score.verify import judge, reply_text, require_verifier
 from burnish.step import Settings, Step
 from burnish.tasks.rewards import final_answer
-from burnish.tasks.source import Source
+from burnish.tasks.source import NoVerifier, Source
 
 RESAMPLES = 1000
 
@@ -118,8 +118,8 @@ def can_evaluate(source: Source) -> bool:
     if "env" in source.gives:
         return True
     try:
-        source.verify(source.task("heldout", 0), "")
-    except ValueError:
+        require_verifier(source, "heldout")
+    except NoVerifier:
         return False
     return True
 

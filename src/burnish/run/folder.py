@@ -37,6 +37,15 @@ class Folder:
         (path / "config.yaml").write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
         return cls(path)
 
+    def discard_if_unused(self) -> None:
+        """Take away a folder in which no step was logged and no checkpoint saved; files of others stay."""
+        if (self.path / "metrics.jsonl").exists() or (self.path / "checkpoints").exists():
+            return
+        for name in ("config.yaml", "evaluation.json"):
+            (self.path / name).unlink(missing_ok=True)
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
+
     @classmethod
     def open(cls, path: Path) -> tuple[Folder, dict[str, Any]]:
         """An existing folder and its configuration."""

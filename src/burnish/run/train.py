@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
 from burnish.step import Settings
-from burnish.tasks.resolve import resolve_task
+from burnish.tasks.resolve import IN_PYTHON, resolve_task
 from burnish.tasks.source import Source
 
 
@@ -73,27 +74,46 @@ def train(method: str | Any = "grpo", *, observer: Observer | None = None, **giv
     """Train: train("grpo", task="sort", steps=40, n=8). Options are those of `burnish show METHOD`.
 
     `method` is a registered name, "path/to/file.py:function", or a function(task, *, ...) -> Method.
+    `task` is what the command line takes, or a Source of your own.
     """
     entry = entry_of(method) if callable(method) else find(method)
     name = entry.name if callable(method) else method
-    return execute(prepare(entry, configure(entry, name, given)), observer or Observer())
+    task, given = _task_object(given)
+    return execute(prepare(entry, configure(entry, name, given), task=task), observer or Observer())
 
 
 def resume(folder: str | Path, *, observer: Observer | None = None, **changed: Any) -> Result:
-    """Go on with a run from its newest whole checkpoint, as if it had never stopped. `changed` may say more steps."""
+    """Go on with a run from its newest whole checkpoint, as if it had never stopped. `changed` may say more steps.
+
+    A run whose task was a Source of your own needs it again: resume(folder, task=...).
+    """
     place, stored = Folder.open(Path(folder))
     name = stored.pop("method")
     entry = find(name)
+    task, changed = _task_object(changed)
     config = configure(entry, name, {**stored, **changed})
-    return execute(prepare(entry, config, place), observer or Observer())
+    return execute(prepare(entry, config, place, task), observer or Observer())
 
 
-def prepare(entry: Entry, config: Config, folder: Folder | None = None) -> Run:
+def _task_object(given: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
+    """A task that was passed as an object, and the options with its name in its place."""
+    task = given.get("task")
+    if task is None or isinstance(task, (str, os.PathLike)):
+        return None, given
+    return task, {**given, "task": f"{IN_PYTHON}{task.name}"}
+
+
+def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: Source | None = None) -> Run:
     """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind."""
     options = config.options
     _check(config)
     base = resolve(options.model)
-    source = resolve_task(options.task, options.reward)
+    source = resolve_task(task or options.task, options.reward)
+    if options.eval_tasks and source.size("heldout") == 0:
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or leave evaluation out "
+            "with --eval-tasks 0"
+        )
     method = entry.build(source, **config.arguments)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
@@ -122,7 +142,18 @@ def default_lr(base: Path, lora: Lora | None) -> float:
 
 
 def execute(run: Run, observer: Observer) -> Result:
-    """The run itself. Ctrl-C lets the step finish, saves, and says how to go on; a second one stops at once."""
+    """The run itself. Ctrl-C lets the step finish, saves, and says how to go on; a second one stops at once.
+
+    A run that fails before its first step is done has nothing to go on with: its folder is taken away again.
+    """
+    try:
+        return _execute(run, observer)
+    except BaseException:
+        run.folder.discard_if_unused()
+        raise
+
+
+def _execute(run: Run, observer: Observer) -> Result:
     options, folder = run.config.options, run.folder
     observer.started(run)
     before = _before(run, observer)

@@ -7,7 +7,7 @@ from burnish.nouns import Group, Task, Trace, Verdict
 from burnish.parts import Part, supplies
 from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import Source
+from burnish.tasks.source import NoVerifier, Source
 
 
 @supplies("score:reward")
@@ -16,6 +16,7 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
 
     A verifier that raises is a fault of the task, not of the run: the trace scores 0 and its note says why.
     """
+    require_verifier(source)
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         chat = step.cast[reader].chat
@@ -36,6 +37,12 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
     )
 
 
+def require_verifier(source: Source, split: str = "train") -> None:
+    """Raises NoVerifier, before anything is sampled, where replies cannot be judged. A reward function always can."""
+    if not isinstance(source, Rewarded):
+        _one(source, source.task(split, 0), "")
+
+
 def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict]:
     """A verdict for each reply. A reward function judges a whole batch at once; a verifier one reply at a time."""
     if isinstance(source, Rewarded):
@@ -46,8 +53,8 @@ def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict
 def _one(source: Source, task: Task, reply: str) -> Verdict:
     try:
         return source.verify(task, reply)
-    except ValueError:
-        raise  # the user can mend this: a source without a verifier, a dataset without answers
+    except NoVerifier:
+        raise  # the user can mend this: a dataset without answers
     except Exception as error:
         return Verdict(0.0, False, f"the verifier of {source.name!r} raised {type(error).__name__}: {error}")
 

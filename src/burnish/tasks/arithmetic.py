@@ -30,7 +30,8 @@ class _Reader:
     """Recursive descent over the pieces: sums of products of atoms. Keeps the numbers it met."""
 
     def __init__(self, pieces: list[str]) -> None:
-        self.pieces, self.at, self.numbers = pieces, 0, []
+        self.pieces, self.at = pieces, 0
+        self.numbers: list[int] = []
 
     def peek(self) -> str:
         return self.pieces[self.at] if self.at < len(self.pieces) else ""

@@ -13,6 +13,7 @@ from functools import cache
 
 from burnish.nouns import Message
 from burnish.randomness import rng
+from burnish.tasks.family import Family
 from burnish.tasks.guess import Guess
 from burnish.tasks.table import BUILTIN
 
@@ -32,7 +33,7 @@ def skill(name: str, level: int) -> float:
 
 
 @cache
-def _family(name: str, level: int) -> object:
+def _family(name: str, level: int) -> Family | Guess:
     return BUILTIN[name](level=level)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from burnish.nouns import Message, Task, Verdict
 from burnish.randomness import key_of
 from burnish.tasks.rewards import final_answer, same_answer
-from burnish.tasks.source import SPLITS
+from burnish.tasks.source import SPLITS, NoVerifier
 
 Row = dict[str, Any]
 
@@ -356,9 +356,9 @@ class Dataset:
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """Right if the reply's final answer is the row's."""
-        if "answer" not in task.given:
-            raise ValueError(
-                f"dataset {self.name!r} has no column 'answer' to check replies against; "
+        if "answer" not in task.given or "answer" not in self.gives:
+            raise NoVerifier(
+                f"dataset {self.name!r} does not have an 'answer' in every row to check replies against; "
                 "pass a reward function (`--reward file.py:function`) or a dataset with an `answer` column"
             )
         right = str(task.given["answer"])

@@ -53,7 +53,8 @@ class Path(Family):
                 a, b = dice.sample(nodes, 2)
                 if (a, b) not in pairs and (b, a) not in pairs:
                     pairs.append((a, b))
-            edges = tuple(dice.sample([tuple(dice.sample(pair, 2)) for pair in pairs], links))
+            turned: list[tuple[str, str]] = [(a, b) for a, b in (dice.sample(pair, 2) for pair in pairs)]
+            edges = tuple(dice.sample(turned, links))
             start = dice.choice(nodes)
             goals = [goal for goal, path in _search(edges, start).items() if len(path) == steps + 1]
             if goals:

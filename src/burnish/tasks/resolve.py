@@ -12,14 +12,22 @@ from burnish.tasks.rewards import load_function
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
 
+IN_PYTHON = "python:"  # how config.yaml writes down a source that was passed as an object
 
-def resolve_task(name: str, reward: str | None = None) -> Source:
-    """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset."""
-    found = _named(name)
+
+def resolve_task(task: str | Source, reward: str | None = None) -> Source:
+    """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset;
+    a source of the user's own is itself."""
+    found = _named(task) if isinstance(task, str) else task
     return Rewarded(found, load_function(reward)) if reward else found
 
 
 def _named(name: str) -> Source:
+    if name.startswith(IN_PYTHON):
+        raise ValueError(
+            f"the task {name.removeprefix(IN_PYTHON)!r} was passed as a Python object, which no file can hold; "
+            "pass it again: burnish.resume(folder, task=...)"
+        )
     if name.startswith("gym:"):
         return ReasoningGym(name.removeprefix("gym:"))
     if name.partition(":")[0] in BUILTIN:

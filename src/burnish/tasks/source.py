@@ -9,6 +9,10 @@ from burnish.nouns import Task, Verdict
 SPLITS = ("train", "heldout")
 
 
+class NoVerifier(ValueError):
+    """A source that cannot judge replies says so, and what to pass instead. Any other error of a verifier is data."""
+
+
 class Source(Protocol):
     """A family of tasks.
 
@@ -35,7 +39,7 @@ class Source(Protocol):
         ...
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        """How good the reply is. Sources without a verifier raise a ValueError that says what to pass instead."""
+        """How good the reply is. A source without a verifier raises NoVerifier, which says what to pass instead."""
         ...
 
 
