@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"]
     try:
         return _dispatch(words)
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         if debug:
             raise
         return _say(str(error), 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ def loop(
         empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) else 0
         if empty >= PATIENCE:
             raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(trail)}")
-        yield Report(clock, {"step": number, **_of_groups(ended), **notes.means()}, seconds, ended)
+        yield Report(clock, {"step": number, **notes.values()}, seconds, ended)
 
 
 def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[str, int]]) -> list[Group]:
@@ -60,6 +59,9 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
             with _timed(seconds, room):
                 groups = atom.call(groups, step)
             trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
+        if room == "score":
+            _note_samples(groups, step.notes)
+    step.notes.count("traces", sum(len(group.traces) for group in groups))
     with _timed(seconds, "learn"):
         learn(groups, phase.learn, step)
     if phase.draw.saw is not None:
@@ -69,21 +71,18 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
     return groups
 
 
-def _of_groups(ended: dict[str, list[Group]]) -> dict[str, float]:
-    """The numbers every method has: what was scored, how long replies were, how many were cut."""
-    everyone = [trace for groups in ended.values() for group in groups for trace in group.traces]
-    found: dict[str, float] = {"traces": len(everyone)}
-    traces = [trace for trace in everyone if "policy" in trace.authors()]
-    for name in ("reward", "correct"):
-        scores = [trace.scores[name] for trace in traces if name in trace.scores]
-        if scores:
-            found[name] = math.fsum(scores) / len(scores)
-    lengths = [len(turn) for trace in traces for turn in trace.turns if turn.author == "policy"]
-    if lengths:
-        found["length"] = sum(lengths) / len(lengths)
-        found["sampled_tokens"] = sum(lengths)
-        found["cut_off"] = sum(trace.note.get("stopped") == "length" for trace in traces) / len(traces)
-    return found
+def _note_samples(groups: list[Group], notes: Notes) -> None:
+    """The numbers every method has, of all that was sampled: scores, lengths, how many replies were cut off."""
+    for trace in (trace for group in groups for trace in group.traces):
+        said = [len(turn) for turn in trace.turns if turn.author == "policy"]
+        if not said:
+            continue
+        for name in ("reward", "correct"):
+            if name in trace.scores:
+                notes.add(name, trace.scores[name])
+        notes.add("length", sum(said), len(said))
+        notes.add("cut_off", trace.note.get("stopped") == "length")
+        notes.count("sampled_tokens", sum(said))
 
 
 def _where_lost(trail: list[tuple[str, int]]) -> str:

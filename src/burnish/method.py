@@ -36,12 +36,17 @@ class Phase:
 
 @dataclass(frozen=True)
 class Method:
-    """A cast and its phases, checked when built. `product` is the member that the run is for."""
+    """A cast and its phases, checked when built.
+
+    product   the member that the run is for
+    lr_share  where the user names no learning rate: the share of the model's default that suits this method
+    """
 
     cast: Mapping[str, Role]
     phases: tuple[Phase, ...]
     product: str = "policy"
     name: str = "method"
+    lr_share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.product not in self.cast:
@@ -70,9 +75,9 @@ class Method:
         return found
 
 
-def method(*, cast: Mapping[str, Role], product: str = "policy", **rooms: object) -> Method:
+def method(*, cast: Mapping[str, Role], product: str = "policy", lr_share: float = 1.0, **rooms: object) -> Method:
     """A method of one phase: method(draw=..., rollout=..., ..., learn=..., cast=...)."""
-    return Method(cast=cast, phases=(Phase(**rooms),), product=product)  # type: ignore[arg-type]
+    return Method(cast=cast, phases=(Phase(**rooms),), product=product, lr_share=lr_share)  # type: ignore[arg-type]
 
 
 def _check_roles(method: Method) -> None:

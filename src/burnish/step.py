@@ -34,13 +34,22 @@ class Notes:
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
         self._weights: dict[str, float] = defaultdict(float)
+        self._totals: dict[str, int] = defaultdict(int)
 
     def add(self, name: str, total: float, weight: float = 1.0) -> None:
         self._sums[name] += float(total)
         self._weights[name] += float(weight)
 
+    def count(self, name: str, total: int) -> None:
+        """A number that is summed, not averaged."""
+        self._totals[name] += total
+
     def means(self) -> dict[str, float]:
         return {name: self._sums[name] / self._weights[name] for name in self._sums if self._weights[name]}
+
+    def values(self) -> dict[str, float]:
+        """Sums and means together."""
+        return {**self._totals, **self.means()}
 
 
 @dataclass

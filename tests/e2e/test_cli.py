@@ -99,7 +99,7 @@ def test_the_live_display_draws_the_run(small_model: Path) -> None:
     with Screen(Console(file=drawn, force_terminal=True, width=100, height=30)) as screen:
         execute(prepare(entry, configure(entry, "grpo", given)), screen)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.getvalue())
-    for said in ("burnish grpo on sort", "step 2/2", "reward", "Held-out accuracy", "burnish chat run/model", "⠀"):
+    for said in ("burnish grpo on add", "step 2/2", "reward", "Held-out accuracy", "burnish chat run/model", "⠀"):
         assert said in text, said
     assert max(len(line) for line in text.splitlines()) <= 100
 
@@ -277,7 +277,7 @@ def test_eval(cli: Cli, small_model: Path) -> None:
 
 def test_a_reward_model_writes_no_replies(cli: Cli, small_model: Path) -> None:
     assert cli("train", "reward_model", "--model", small_model, "--steps", "1", *SMALL, "--out", "rm") == 0
-    assert "burnish train grpo --task sort --reward-model rm/model" in cli.out
+    assert "burnish train grpo --task add --reward-model rm/model" in cli.out
     assert "is a reward model" in cli.refused("eval", "rm/model")
     assert "is a reward model" in cli.refused("chat", "rm/model")
 

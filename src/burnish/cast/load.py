@@ -28,6 +28,7 @@ def _readable(what: str, path: Path) -> Iterator[None]:
 
 
 def load_chat(path: Path) -> Chat:
+    """The tokenizer of a model directory; one that could never end a reply is refused."""
     from transformers import AutoTokenizer
 
     with _readable("tokenizer", path):

@@ -46,6 +46,8 @@ class Sample:
 
 
 class LocalEngine:
+    """Samples replies from a model in this process."""
+
     def __init__(self, model: nn.Module, chat: Chat, context: int) -> None:
         self.model, self.chat, self.context = model, chat, context
 

@@ -153,6 +153,7 @@ def flags_of_method(entry: Entry) -> list[Flag]:
 
 
 def table(flags: list[Flag]) -> Table:
+    """The flags as a table: name, type, default, help."""
     from rich.table import Table
     from rich.text import Text
 

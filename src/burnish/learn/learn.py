@@ -206,7 +206,11 @@ def _weights(term: Term, micro: Micro, mine: list[Tensor], group_tokens: dict, l
     ]
     by_row = torch.tensor(weight, dtype=torch.float64, device=live.row.device)
     if term.unit == "group":
-        return torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=live.row.device).index_add(0, live.group, by_row).sign()
+        return (
+            torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=live.row.device)
+            .index_add(0, live.group, by_row)
+            .sign()
+        )
     return by_row[live.row] if term.unit == "token" else by_row
 
 

@@ -28,8 +28,8 @@ from burnish.tasks.source import Source
     example="burnish train archer --task guess",
 )
 def archer(
-    task: Source, *, n: int = 1, gamma: float = 0.9, tau: float = 0.1, critic_updates: int = 3, actor_updates: int = 3, batch: int = 64,
-    critic_warmup: int = 5, capacity: int = 5000, critic_lr: float = 1.0, temperature: float = 1.0,
+    task: Source, *, n: int = 4, gamma: float = 0.9, tau: float = 0.1, critic_updates: int = 10, actor_updates: int = 3, batch: int = 128,
+    critic_warmup: int = 15, capacity: int = 5000, critic_lr: float = 10.0, temperature: float = 1.0,
 ) -> Method:  # fmt: skip
     """ArCHer: off-policy temporal differences over utterances, policy gradient over their tokens.
 
@@ -37,10 +37,14 @@ def archer(
       critic  Q_i(s, u) -> r + gamma V'_i(s');   V_i(s) -> Q'_i(s, u~), u~ ~ pi(.|s);   squared errors, summed
       actor   states s of the replay, fresh u~ ~ pi(.|s):  L = mean over u~ of -A sum_t log pi(u~_t),  A = min Q - min V
 
-    Each step plays n games per task, then does critic_updates and, after `critic_warmup` steps, actor_updates on `batch` drawn
-    transitions. gamma, tau and the numbers of updates are the released code's; its warm-up is 20 iterations, and its critic
-    is a RoBERTa with two-layer heads (learning rate 100 times the actor's) where here it is a copy of the model with linear
-    heads, Q read after the utterance and V before it.
+    Each step plays n games per task, then makes the critic's and, after a warm-up, the actor's updates.
+    n: games per task and step. gamma: discount per utterance. tau: how fast the target critic follows.
+    critic_updates: critic updates per step (the released code's default is 3, its runs use more).
+    actor_updates: actor updates per step. batch: transitions drawn for an update.
+    critic_warmup: steps before the actor moves (the released code: 20). capacity: groups of games that the replay holds.
+    critic_lr: multiplies the learning rate for the critic (the released code: 100).
+    Departure: the critic is a copy of the model with linear heads, Q read after the utterance and V before it, where the
+    released code has a RoBERTa with three-layer heads on the state and the utterance apart.
     """
     replay = Store("replay", capacity)
     explore = Phase(
@@ -72,4 +76,4 @@ def archer(
         learn=Learn(pg_reinforce(), temperature=temperature),
     )
     roles = stage(critic=trained(outputs=4, lr=critic_lr), target=ema("critic", decay=1 - tau, outputs=4))
-    return Method(cast=roles, phases=(explore, critic, actor))
+    return Method(cast=roles, phases=(explore, critic, actor), lr_share=0.1)

@@ -42,6 +42,7 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
         credit=chain(ref(), member("reply", "demo")),
         learn=Learn(terms.dpo(beta, label_smoothing=label_smoothing)),
         cast=stage(ref=frozen("policy")),
+        lr_share=0.1,
     )
 
 
@@ -53,7 +54,12 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
     summary="DPO on fresh samples of the policy, ranked as they come.",
 )
 def online_dpo(
-    task: Source, *, n: int = 2, beta: float = 0.1, temperature: float = 1.0, reward_model: str | None = None
+    task: Source,
+    *,
+    n: int = 2,
+    beta: float = 0.1,
+    temperature: float = 1.0,
+    reward_model: str | None = None,
 ) -> Method:
     """Online DPO (OAIF): n replies are sampled per prompt, ranked by the scorer, and the best is preferred to the worst.
 
@@ -70,4 +76,5 @@ def online_dpo(
         credit=chain(ref(temperature=temperature), member("reply", "policy")),
         learn=Learn(terms.dpo(beta), temperature=temperature),
         cast=stage(ref=frozen("policy"), **rm_role(reward_model)),
+        lr_share=0.1,
     )

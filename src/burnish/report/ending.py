@@ -71,6 +71,7 @@ def marked(shown: Shown) -> Text:
 
 
 def one_line(text: str, longest: int = 120) -> Text:
+    """Text of several lines on one, cut to a length, without control characters."""
     flat = " ⏎ ".join(line for line in text.strip().splitlines() if line.strip())
     clean = "".join(c if c.isprintable() else "�" for c in flat)
     return Text(clean if len(clean) <= longest else clean[: longest - 1] + "…", overflow="fold")

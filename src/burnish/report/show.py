@@ -82,6 +82,7 @@ def walk(phase: Phase) -> Table:
 
 
 def terms(learn: Learn) -> Table:
+    """The terms of a phase: unit, coefficient, norm, streams, trainee."""
     found = _table("learn", "unit", "coefficient", "averaged as", "streams", "trains")
     for term in learn.terms:
         found.add_row(term.name, term.unit, coefficient(term.coef), term.norm.name, _names(term.streams), term.trainee)
@@ -89,6 +90,7 @@ def terms(learn: Learn) -> Table:
 
 
 def cast(method: Method) -> Table:
+    """The members of a method and how they live."""
     found = _table("member", "lives", "starts from", "can")
     for name, role in method.cast.items():
         lives = {"ema": f"ema of {role.follows}, keeps {role.decay:g}", "snapshot": f"copy of {role.follows}"}

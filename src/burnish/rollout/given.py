@@ -37,6 +37,7 @@ def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollou
 
 
 def given_trace(task: Task, column: str, author: str, chat: Chat, context: int, index: int) -> Trace:
+    """A task's prompt, and the reply that came with it in `column`, as `author` wrote it."""
     prompt = Turn(chat.prompt(task), "task")
     reply = Turn(chat.reply(str(task.given[column])), author, parent=prompt)
     if len(prompt) + len(reply) > context:

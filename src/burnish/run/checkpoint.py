@@ -83,6 +83,8 @@ def damage(path: Path) -> str:
     try:
         expected = json.loads((path / "manifest.json").read_text())
     except ValueError:
+        expected = None
+    if not isinstance(expected, dict):
         return "its manifest cannot be read"
     found = _hashes(path)
     for name in sorted(expected.keys() | found.keys()):

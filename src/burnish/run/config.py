@@ -21,9 +21,9 @@ class Options:
 
     model: str = "tiny"
     """A model's name (`burnish models`) or any Hugging Face causal LM directory with safetensors."""
-    task: str = "sort"
+    task: str = "add"
     """A built-in task (`burnish tasks`; sort:3 is level 3), gym:NAME, or a dataset: a file, a folder, a hub name."""
-    steps: int = 60
+    steps: int = 40
     """Steps: each draws `prompts` tasks and walks them through the rooms."""
     seed: int = 0
     """The root of all randomness: the same seed repeats the run."""

@@ -28,6 +28,7 @@ def group_to_record(group: Group) -> dict[str, Any]:
 
 
 def group_from_record(record: dict[str, Any]) -> Group:
+    """The group that `group_to_record` wrote down."""
     task = record["task"]
     prompt = task["prompt"] if isinstance(task["prompt"], str) else tuple(task["prompt"])
     return Group(

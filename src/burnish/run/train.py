@@ -82,14 +82,14 @@ def train(method: str | Any = "grpo", *, observer: Observer | None = None, **giv
     return execute(prepare(entry, configure(entry, name, given), task=task), observer or Observer())
 
 
-def resume(folder: str | Path, *, observer: Observer | None = None, **changed: Any) -> Result:
+def resume(folder: str | Path, *, method: Any = None, observer: Observer | None = None, **changed: Any) -> Result:
     """Go on with a run from its newest whole checkpoint, as if it had never stopped. `changed` may say more steps.
 
-    A run whose task was a Source of your own needs it again: resume(folder, task=...).
+    A run whose method or task was an object of your own needs it again: resume(folder, method=..., task=...).
     """
     place, stored = Folder.open(Path(folder))
     name = stored.pop("method")
-    entry = find(name)
+    entry = entry_of(method) if method is not None else find(name)
     task, changed = _task_object(changed)
     config = configure(entry, name, {**stored, **changed})
     return execute(prepare(entry, config, place, task), observer or Observer())
@@ -123,7 +123,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         )
     at = checkpoint.newest(folder.path) if folder else None
     lora = Lora(options.lora) if options.lora is not None else None
-    lr = options.lr if options.lr is not None else default_lr(base, lora)
+    lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
     settings = options.settings(lr)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
     start = checkpoint.restore(at, method, cast) if at else 0

@@ -9,7 +9,7 @@ from burnish.step import Step
 
 @supplies("pairs")
 def best_vs_worst(score: str = "reward") -> Part:
-    """One pair a group: its best-scored trace against its worst. Groups where all score the same are dropped."""
+    """One pair a group: its best-scored trace against its worst; the others, and groups where all score the same, go."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         kept = []
@@ -17,7 +17,7 @@ def best_vs_worst(score: str = "reward") -> Part:
             ranked = sorted(range(len(group.traces)), key=lambda i: -group.traces[i].scores[score])
             best, worst = ranked[0], ranked[-1]
             if group.traces[best].scores[score] > group.traces[worst].scores[score]:
-                group.pairs = [(best, worst)]
+                group.traces, group.pairs = [group.traces[best], group.traces[worst]], [(0, 1)]
                 kept.append(group)
         step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
         return kept

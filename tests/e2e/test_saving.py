@@ -1,0 +1,233 @@
+"""What a run saves is what it trained: other tools load it, and get the same numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import SMALL, build_cast, build_method, credited, make_model
+from runs import COIN, function, go, same_run, saved, tensors
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+import burnish
+from burnish.cast.member import Member
+from burnish.learn.learn import accumulate
+from burnish.nouns import Trace
+from burnish.rollout.given import given_trace
+from burnish.run.train import Observer, Run
+from burnish.tasks.table import source
+
+TEXT = "<|user|>sort 3 1 2<|end|><|assistant|>answer: 1 2 3<|end|>"
+
+
+class Holding(Observer):
+    """Holds the run, and the logits of its policy at every checkpoint."""
+
+    def __init__(self) -> None:
+        self.logits: dict[str, Tensor] = {}
+
+    def started(self, run: Run) -> None:
+        self.run = run
+
+    def saved(self, path: Path) -> None:
+        if "policy" in self.run.cast.members:
+            self.logits[path.name] = logits_of(self.run.cast["policy"].model, self.run.cast["policy"].chat.tokenizer)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, tokenizer: Any) -> Tensor:
+    ids = torch.tensor([tokenizer.encode(TEXT, add_special_tokens=False)])
+    return model(input_ids=ids).logits
+
+
+def plain(path: Path) -> tuple[Any, Any]:
+    """A directory as anybody's transformers loads it."""
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+    return model.eval(), AutoTokenizer.from_pretrained(path, local_files_only=True)
+
+
+# ------------------------------------------------------------------------------------------------------- whole weights
+
+
+def test_checkpoints_and_the_final_model_load_with_transformers(small_model: Path, tmp_path: Path) -> None:
+    held = Holding()
+    result = go("sft", small_model, tmp_path / "run", steps=3, observer=held)
+    assert result.model is not None and list(held.logits) == ["step-000001", "step-000002", "step-000003"]
+    for name, wanted in held.logits.items():
+        model, tokenizer = plain(tmp_path / "run" / "checkpoints" / name / "policy")
+        assert torch.equal(logits_of(model, tokenizer), wanted)
+    model, tokenizer = plain(result.model)
+    assert torch.equal(logits_of(model, tokenizer), held.logits["step-000003"])
+    assert not torch.equal(held.logits["step-000001"], held.logits["step-000003"])
+    start, _ = plain(small_model)
+    assert not torch.equal(logits_of(start, tokenizer), held.logits["step-000001"])
+    chat = [{"role": "user", "content": "sort 3 1 2"}]
+    assert tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == TEXT.split("answer")[0]
+
+
+def test_what_is_saved_holds_no_code_and_no_pickle(small_model: Path, tmp_path: Path) -> None:
+    go("ppo", small_model, tmp_path / "run", n=2, epochs=1)
+    kinds = {file.suffix for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    assert kinds <= {".safetensors", ".json", ".jsonl", ".yaml", ".jinja"}
+
+
+def test_the_final_model_is_a_model_to_start_from(small_model: Path, tmp_path: Path) -> None:
+    first = go("sft", small_model, tmp_path / "first")
+    held = Holding()
+    assert first.model is not None
+    go("dpo", first.model, tmp_path / "second", steps=1, observer=held)
+    assert tensors(first.model) == _in_memory(held.run.cast["ref"])
+
+
+def test_the_last_few_checkpoints_are_kept(small_model: Path, tmp_path: Path) -> None:
+    go("sft", small_model, tmp_path / "run", steps=5, keep=2)
+    assert saved(tmp_path / "run") == ["step-000004", "step-000005"]
+    go("sft", small_model, tmp_path / "other", steps=5, keep=1, save_every=2)
+    assert saved(tmp_path / "other") == ["step-000005"]
+
+
+def _in_memory(member: Member) -> dict[str, bytes]:
+    """A member's weights as `tensors` gives those of a directory; what is tied is saved once."""
+    weights = {f"model.safetensors/{name}": p.numpy().tobytes() for name, p in member.model.named_parameters()}
+    return {name: value for name, value in weights.items() if not name.endswith("lm_head.weight")}
+
+
+# ---------------------------------------------------------------------------------------------------------------- LoRA
+
+
+@pytest.fixture
+def adapted(small_model: Path, tmp_path: Path) -> tuple[Path, Holding]:
+    pytest.importorskip("peft")
+    held = Holding()
+    go("sft", small_model, tmp_path / "lora", lora=4, steps=3, lr=1e-2, observer=held)
+    return tmp_path / "lora", held
+
+
+def test_lora_moves_only_the_adapters(adapted: tuple[Path, Holding], small_model: Path) -> None:
+    _, held = adapted
+    base, _ = plain(small_model)
+    before = dict(base.named_parameters())
+    seen = set()
+    for name, p in held.run.cast["policy"].model.named_parameters():
+        if "lora_" in name:
+            assert p.requires_grad
+            assert "lora_B" not in name or bool((p != 0).any()), f"{name} has not moved"
+        else:
+            original = name.removeprefix("base_model.model.").replace(".base_layer", "")
+            assert not p.requires_grad and torch.equal(p, before[original]), f"{name} has moved"
+            seen.add(original)
+    assert seen == set(before)
+
+
+def test_a_lora_checkpoint_loads_through_peft(adapted: tuple[Path, Holding], small_model: Path) -> None:
+    from peft import PeftModel
+
+    folder, held = adapted
+    for path, wanted in (
+        *((folder / "checkpoints" / name / "policy", wanted) for name, wanted in held.logits.items()),
+        (folder / "model", held.logits["step-000003"]),
+    ):
+        base, _ = plain(small_model)
+        model = PeftModel.from_pretrained(base, path).eval()
+        assert torch.equal(logits_of(model, AutoTokenizer.from_pretrained(path)), wanted)
+        assert not list(path.glob("model*.safetensors")), "the base's weights were saved again"
+
+
+def test_merged_adapters_are_a_plain_model(adapted: tuple[Path, Holding], small_model: Path, tmp_path: Path) -> None:
+    _, held = adapted
+    result = go("sft", small_model, tmp_path / "merged", lora=4, steps=3, lr=1e-2, merge=True)
+    assert result.model is not None
+    model, tokenizer = plain(result.model)
+    assert torch.allclose(logits_of(model, tokenizer), held.logits["step-000003"], atol=1e-5, rtol=0)
+    assert not list(result.model.glob("adapter*"))
+    assert list((tmp_path / "merged" / "checkpoints" / "step-000003" / "policy").glob("adapter*"))
+
+
+@pytest.mark.parametrize("method", ["sft", "grpo"])
+def test_resuming_with_lora_is_exact(method: str, small_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    straight, halted = tmp_path / "straight", tmp_path / "halted"
+    reward = function(tmp_path / "r.py", COIN, "coin")
+    go(method, small_model, straight, lora=4, steps=4, lr=1e-2, reward=reward)
+    shutil.copytree(straight, halted)
+    shutil.rmtree(halted / "model")
+    for last in ("step-000003", "step-000004"):
+        shutil.rmtree(halted / "checkpoints" / last)
+    burnish.resume(halted)
+    same_run(straight, halted)
+
+
+# -------------------------------------------------------------------------------------------------------- reward models
+
+
+@pytest.fixture(scope="module")
+def scorer(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Member]:
+    """A trained reward model: its directory, and the member that it was."""
+    held = Holding()
+    result = go("reward_model", small_model, tmp_path_factory.mktemp("rm") / "run", observer=held)
+    assert result.model is not None
+    return result.model, held.run.cast["rm"]
+
+
+def traces(member: Member) -> list[Trace]:
+    tasks = [source("sort").task("train", i) for i in range(4)]
+    return [given_trace(task, "demo", "demo", member.chat, member.context, 0) for task in tasks]
+
+
+@torch.no_grad()
+def test_a_reward_model_gives_the_same_score_in_transformers(scorer: tuple[Path, Member]) -> None:
+    path, member = scorer
+    model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32).eval()
+    assert model.config.num_labels == 1
+    scores = []
+    for trace in traces(member):
+        last = torch.arange(len(trace)) == len(trace) - 1
+        ours = member.streams([trace], [last], {"score"}, 4096)[0]["score"][-1]
+        assert float(ours) == float(model(input_ids=trace.tokens[None]).logits)
+        scores.append(float(ours))
+    assert len(set(scores)) > 1
+
+
+def test_a_reward_model_scores_for_other_methods(
+    scorer: tuple[Path, Member], small_model: Path, tmp_path: Path
+) -> None:
+    path, _ = scorer
+    held = Holding()
+    go("grpo", small_model, tmp_path / "grpo", reward_model=str(path), n=4, steps=1, observer=held)
+    assert tensors(path) == _in_memory(held.run.cast["rm"])
+    lines = (tmp_path / "grpo" / "traces.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["scores"]["reward"] for line in lines}) > 1
+    result = go("best_of_n", small_model, tmp_path / "best", reward_model=str(path), n=4, steps=1)
+    assert result.model is None and "reward" in result.metrics[0]
+
+
+# --------------------------------------------------------------------------------------------- activation checkpointing
+
+
+@pytest.mark.parametrize("lora", [None, 4])
+def test_recomputed_activations_give_the_same_run(lora: int | None, small_model: Path, tmp_path: Path) -> None:
+    """Sampling, gradient and weights: it is an option of memory and time alone."""
+    if lora:
+        pytest.importorskip("peft")
+    reward = function(tmp_path / "r.py", COIN, "coin")
+    for out, recompute in (("kept", False), ("recomputed", True)):
+        go("grpo", small_model, tmp_path / out, lora=lora, reward=reward, checkpoint_activations=recompute)
+    same_run(tmp_path / "kept", tmp_path / "recomputed")
+
+
+def test_recomputed_activations_give_the_same_gradient_whatever_dropout_the_model_had(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", attention_dropout=0.5)
+    found = []
+    for recompute in (False, True):
+        method = build_method("sft", model)
+        cast = build_cast(method, model, replace(SMALL, checkpoint_activations=recompute))
+        for phase, groups, step in credited(method, cast):
+            accumulate(groups, phase.learn, step)
+        found.append(torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters() if p.grad is not None]))
+    assert float(found[0].norm()) > 0 and torch.equal(*found)

@@ -1,0 +1,204 @@
+"""The rules of the house, as tests: sizes, docstrings, the table of methods, where imports stand, what text may say."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import burnish
+from burnish.cli import main
+from burnish.methods.table import METHODS
+
+SRC = Path(burnish.__file__).parent
+ROOT = SRC.parent.parent
+FILES = sorted(SRC.rglob("*.py"))
+OPTIONAL = {"peft", "datasets", "pyarrow", "reasoning_gym", "math_verify", "gguf"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+FILE_LINES, FUNCTION_LINES, METHOD_LINES = 400, 60, 40
+
+
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(), str(file))
+
+
+def code_lines(node: Function) -> int:
+    """The lines of a function's body without its docstring, comments and blank lines."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return len({line for statement in body for line in _lines(statement)})
+
+
+def _lines(statement: ast.stmt) -> Iterator[int]:
+    """The lines on which something stands, whatever stands between them."""
+    for node in ast.walk(statement):
+        first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+        if first is not None:
+            yield first
+            yield last
+
+
+def where(file: Path, node: ast.AST) -> str:
+    return f"{file.relative_to(ROOT)}:{node.lineno} {getattr(node, 'name', '')}"  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------------------------------------------- sizes
+
+
+def test_files_are_short() -> None:
+    long = [
+        f"{file.relative_to(ROOT)} has {n} lines"
+        for file in FILES
+        if (n := len(file.read_text().splitlines())) > FILE_LINES
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{where(file, node)} has {code_lines(node)} lines of code"
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, Function) and code_lines(node) > FUNCTION_LINES
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_code_lines_are_counted_without_docstring_comments_and_blanks() -> None:
+    code = (
+        'def f(x):\n    """One.\n\n    Two.\n    """\n    # a comment\n    y = (\n        x,\n    )\n\n    return y\n'
+    )
+    assert code_lines(ast.parse(code).body[0]) == 4  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------- docstrings
+
+
+def undocumented(file: Path) -> Iterator[str]:
+    """Modules, and public functions and classes at their top, that say nothing of themselves.
+
+    An empty __init__ needs nothing. Methods of a class speak with its docstring; commands' `main` with their module's.
+    """
+    module = tree(file)
+    if module.body and ast.get_docstring(module) is None:
+        yield f"{file.relative_to(ROOT)} has no docstring"
+    for node in module.body:
+        public = isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
+        if public and ast.get_docstring(node) is None and not _speaks_for_itself(node):  # type: ignore[arg-type]
+            yield f"{where(file, node)} has no docstring"
+
+
+def _speaks_for_itself(node: Function | ast.ClassDef) -> bool:
+    """A function of one or two statements, whose name and types say it; or a command's `main`."""
+    return isinstance(node, Function) and (node.name == "main" or len(node.body) <= 2)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    found = [line for file in FILES for line in undocumented(file)]
+    assert not found, "\n".join(found)
+
+
+# ------------------------------------------------------------------------------------------------------------- methods
+
+
+def method_source(name: str) -> Function:
+    """The registered function itself."""
+    text = inspect.getsource(inspect.unwrap(METHODS[name].build))
+    node = ast.parse(inspect.cleandoc("\n" + text)).body[0]
+    assert isinstance(node, Function)
+    return node
+
+
+def test_a_method_is_short(name: str) -> None:
+    assert code_lines(method_source(name)) <= METHOD_LINES
+
+
+def test_a_method_says_what_it_is(name: str) -> None:
+    entry = METHODS[name]
+    assert entry.family and entry.summary and entry.title
+    assert entry.summary.endswith(".") and "\n" not in entry.summary
+    assert entry.catalogue and all(re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", one) for one in entry.catalogue)
+    assert not entry.arxiv or re.fullmatch(r"\d{4}\.\d{4,5}", entry.arxiv)
+    assert "docs" not in entry.example and entry.example.startswith("burnish ")
+
+
+def test_a_methods_docstring_holds_its_formula_and_its_options(name: str) -> None:
+    text = inspect.getdoc(inspect.unwrap(METHODS[name].build)) or ""
+    assert "=" in text, "the docstring has no formula"
+    assert len(text.splitlines()) >= 3
+    untyped = [p.name for p in inspect.signature(METHODS[name].build).parameters.values() if p.annotation is p.empty]
+    assert not untyped, f"options without a type: {untyped}"
+
+
+def test_the_command_line_lists_every_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["name"] for row in rows} == set(METHODS)
+    assert all({"name", "family", "catalogue", "title", "arxiv", "summary"} <= row.keys() for row in rows)
+
+
+# ------------------------------------------------------------------------------------------------------------- imports
+
+
+def test_optional_packages_are_imported_where_they_are_used() -> None:
+    found = [
+        where(file, node)
+        for file in FILES
+        for node in _outside_functions(tree(file))
+        if isinstance(node, ast.Import | ast.ImportFrom) and _roots(node) & OPTIONAL
+    ]
+    assert not found, "\n".join(found)
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, Function | ast.Lambda):
+            yield child
+            yield from _outside_functions(child)
+
+
+def _roots(node: ast.Import | ast.ImportFrom) -> set[str]:
+    named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return {name.split(".")[0] for name in named}
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+
+ELSEWHERE = (
+    "/work" + "/",
+    "/root" + "/",
+    "sub" + "agent",
+    "as an " + "AI",
+)  # places and voices that are not the project's
+
+
+def tracked() -> list[Path]:
+    """The text files of the repository, as git knows them."""
+    try:
+        done = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, capture_output=True, timeout=20, check=False,
+        )  # fmt: skip
+    except OSError:
+        pytest.skip("git is not installed")
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in done.stdout.decode().split("\0") if name]
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
+    found = []
+    for file in tracked():
+        if file.is_file() and file.suffix not in (".safetensors", ".png", ".gif", ".ico"):
+            try:
+                text = file.read_text()
+            except UnicodeDecodeError:
+                continue
+            found += [f"{file.relative_to(ROOT)}: {word!r}" for word in ELSEWHERE if word.lower() in text.lower()]
+    assert not found, "\n".join(found)
