@@ -25,10 +25,11 @@ _NOTE = "Learning to summarize from human feedback"
     summary="Sample n replies and keep the best-scored: no training.",
 )
 def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None) -> Method:
-    """Best-of-n decoding: y = argmax over n samples of the score (the task's verifier, or the reward model in a directory).
+    """Best-of-n decoding: y = argmax over n samples of the score.
 
     KL(best-of-n || policy) <= log n - (n - 1)/n (arXiv 2401.01879). There is no loss; the run records what was chosen and the
     score before and after choosing. Scored by the verifier itself, the chosen score is pass@n.
+    n: replies sampled for each prompt. reward_model: the directory of a reward model, in place of the task's own verifier.
     """
     return method(
         draw=prompts(task),
@@ -53,6 +54,8 @@ def best_of_n_distill(
     """Best-of-n distillation: SFT on the best-scored of n fresh samples (rejection-sampling fine-tuning, one best reply a prompt).
 
     L = -(1/N) sum over the N tokens of the chosen replies of log pi
+
+    n: replies sampled for each prompt. reward_model: the directory of a reward model, in place of the task's own verifier.
     """
     return method(
         draw=prompts(task),

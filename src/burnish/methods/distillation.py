@@ -29,8 +29,9 @@ def gkd(task: Source, *, teacher: str, lam: float = 0.5, beta: float = 0.5, temp
     L = mean over reply tokens of beta KL(P || M) + (1 - beta) KL(Q || M),  M = beta P + (1 - beta) Q,  P teacher, Q student
     beta = 0 stands for the forward KL(P || Q), beta = 1 for the reverse KL(Q || P)
 
-    teacher: a model's name or directory with the student's tokenizer. The paper leaves lam and beta to the task and finds
-    on-policy data (lam near 1) best. temperature divides the logits in sampling and in both distributions.
+    The paper leaves lam and beta to the task and finds on-policy data (lam near 1) best.
+    teacher: a model's name or directory, with the student's tokenizer. lam: chance of a batch of the student's samples.
+    beta: between the forward KL (0) and the reverse KL (1). temperature: divides the logits, in sampling and in the loss.
     """
     return method(
         draw=demos(task),

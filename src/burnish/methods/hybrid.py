@@ -51,8 +51,10 @@ def chord(
     L_SFT:  -log pi, mean over demonstrated tokens
     mu: linear from 0 to peak over `mu_warmup` steps, then cosine from peak to valley over `mu_decay` steps, then valley
 
-    Constants of the paper's mathematics runs: peak 0.9, valley 0.05, warm-up 0, decay 200, eps 0.2. Demonstrations take no
-    part in the group. Departure: the expert batch holds one demonstration of each sampled prompt, where the paper draws
+    The constants are those of the paper's mathematics runs. Demonstrations take no part in the group.
+    n: replies sampled for each prompt. peak: mu at the end of its warm-up. valley: mu at the end of its decay.
+    mu_warmup: steps in which mu rises. mu_decay: steps in which mu falls. eps: the clip range.
+    Departure: the expert batch holds one demonstration of each sampled prompt, where the paper draws
     expert prompts apart from the sampled ones.
     """
     return _chord(task, n, _mu(peak, valley, mu_warmup, mu_decay), None, eps, temperature)
@@ -70,7 +72,8 @@ def chord_phi(task: Source, *, n: int = 8, mu: float = 0.1, eps: float = 0.2, te
 
     L = (1 - mu) L_GRPO + mu L_phi,   L_phi = mean over demonstrated tokens of -sg[p (1 - p)] log pi,  p = pi(y_t)
 
-    mu is constant (the paper's 0.1). The rest is as in `chord`.
+    The rest is as in `chord`.
+    n: replies sampled for each prompt. mu: the weight of imitation, constant; 0.1 is the paper's. eps: the clip range.
     """
     return _chord(task, n, mu, phi_weight, eps, temperature)
 
@@ -119,9 +122,12 @@ def prefix_rft(
     L = sum over tokens of -clipped(rho, A, eps, dual) / (sequences x longest reply) - entropy bonus
     Of all prefix tokens, only the share `top` with the largest policy entropy is trained.
 
-    Constants of the paper: n 8, eps 0.2, dual clip 3, top 0.2, keep 0.95 to 0.05, bonus 0.001. Departures: the top share is
-    pooled over the batch (the released code pools over a micro-batch, which would let batch splitting change the gradient),
-    and its entropy is that of the policy before the update.
+    The constants are the paper's and its code's. Departures: the top share is pooled over the batch (the released code pools
+    over a micro-batch, which would let batch splitting change the gradient), and its entropy is that of the policy before
+    the update.
+    n: replies for each prompt, one of them hybrid. eps: the clip range. dual: the second clip where A < 0.
+    keep_high: the longest prefix, as a share of the demonstration. keep_low_end: the shortest, at the end of the run.
+    top: share of the prefix tokens that is trained. entropy: coefficient of the entropy bonus.
     """
     return method(
         draw=demos(task),

@@ -24,7 +24,8 @@ def sft(task: Source, *, epochs: int = 1) -> Method:
 
     L = -(1 / N) sum over the N demonstrated reply tokens of log pi(y_t | x, y_<t)
 
-    The mean is over all reply tokens of the batch; prompt tokens are not trained. epochs: updates on each batch.
+    The mean is over all reply tokens of the batch; prompt tokens are not trained.
+    epochs: updates on each batch.
     """
     return method(
         draw=demos(task),

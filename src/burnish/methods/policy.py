@@ -43,8 +43,10 @@ def grpo(
     rho = pi/pi_old at the token;  k3 = ref/pi - log(ref/pi) - 1
 
     pi_old is the policy that sampled: its log-probs are those recorded at sampling. std is the sample standard deviation
-    (+1e-6). The paper samples n = 64 replies and does one update a batch (updates); beta 0.04 is its KL coefficient; it
-    does not print eps, 0.2 is PPO's. reward_model: a directory, in place of the task's own verifier.
+    (+1e-6). The paper samples 64 replies, does one update a batch and does not print eps.
+    n: replies sampled for each prompt. eps: how far the ratio may move before it is clipped; 0.2 is PPO's.
+    beta: coefficient of the KL to the starting policy; 0.04 is the paper's. updates: passes over each batch.
+    reward_model: the directory of a reward model, in place of the task's own verifier.
     """
     return method(
         draw=prompts(task),
@@ -77,9 +79,13 @@ def ppo(
     L = mean over tokens of -min(rho A, clip(rho, 1-eps, 1+eps) A)
       + value_coef mean over tokens of max((V - R)^2, (V_clip - R)^2) / 2,   V_clip = V_old + clip(V - V_old, +-value_eps)
 
-    The critic is a copy of the model with a linear head, trained apart from the policy (critic_lr multiplies the learning
-    rate), as in RLHF practice; the first paper shares weights and adds an entropy bonus. epochs, minibatches: how often and
-    in how many updates a batch is walked. kl is fixed, not adaptive.
+    The critic is a copy of the model with a linear head, trained apart from the policy, as in RLHF practice; the first paper
+    shares weights and adds an entropy bonus. The KL coefficient is fixed, not adaptive.
+    n: replies sampled for each prompt. eps: the policy's clip range. value_eps: the critic's clip range.
+    value_coef: weight of the critic's loss. kl: KL penalty per token, inside the reward. gamma: discount per token.
+    lam: GAE's lambda, 1 for Monte-Carlo returns. epochs: passes over each batch. minibatches: updates in each pass.
+    critic_lr: multiplies the learning rate for the critic.
+    reward_model: the directory of a reward model, in place of the task's own verifier.
     """
     return method(
         draw=prompts(task),

@@ -31,8 +31,9 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
 
     L = -log sigmoid( beta [ log pi(y_w|x)/ref(y_w|x) - log pi(y_l|x)/ref(y_l|x) ] ),  mean over pairs
 
-    Log-probs are summed over the reply. beta: how strongly the policy is held to the reference (the paper's 0.1).
-    label_smoothing e > 0 is cDPO: (1 - e) L(w, l) + e L(l, w).
+    Log-probs are summed over the reply.
+    beta: how strongly the policy is held to the reference; 0.1 is the paper's.
+    label_smoothing: e > 0 is cDPO, (1 - e) L(w, l) + e L(l, w), for labels that are wrong with chance e.
     """
     return method(
         draw=pairs(task),
@@ -65,8 +66,10 @@ def online_dpo(
 
     L = -log sigmoid( beta [ log pi(y_w|x)/ref(y_w|x) - log pi(y_l|x)/ref(y_l|x) ] ),  mean over pairs
 
-    The paper samples n = 2 and asks an LLM which is better; here the scorer is the task's verifier, or the reward model
-    in the directory reward_model. Prompts whose replies all score the same give no pair.
+    The paper samples 2 replies and asks an LLM which is better; here the scorer is the task's verifier or a reward model.
+    Prompts whose replies all score the same give no pair.
+    n: replies sampled for each prompt. beta: how strongly the policy is held to the reference.
+    reward_model: the directory of a reward model, in place of the task's own verifier.
     """
     return method(
         draw=prompts(task),

@@ -27,8 +27,9 @@ def reward_model(task: Source, *, centre: float = 0.0) -> Method:
 
     L = -log sigmoid( r(x, y_w) - r(x, y_l) ) + centre (r_w + r_l)^2,  mean over pairs
 
-    centre > 0 keeps scores around 0 (arXiv 2312.09244 uses 0.01); the published loss has none. The product is saved as a
-    transformers sequence-classification model with one label; pass its directory as --reward-model to other methods.
+    The product is saved as a transformers sequence-classification model with one label; pass its directory as
+    --reward-model to other methods.
+    centre: keeps scores around 0 (arXiv 2312.09244 uses 0.01); the published loss has none.
     """
     return method(
         draw=pairs(task),

@@ -22,7 +22,8 @@ class Options:
     model: str = "tiny"
     """A model's name (`burnish models`) or any Hugging Face causal LM directory with safetensors."""
     task: str = "add"
-    """A built-in task (`burnish tasks`; sort:3 is level 3), gym:NAME, or a dataset: a file, a folder, a hub name."""
+    """A built-in task (`burnish tasks`; sort:3 is level 3), gym:NAME (options after commas:
+    gym:chain_sum,max_terms=2), or a dataset: a file, a folder, a hub name."""
     steps: int = 40
     """Steps: each draws `prompts` tasks and walks them through the rooms."""
     seed: int = 0

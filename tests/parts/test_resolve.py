@@ -1,0 +1,25 @@
+"""How a task is named: levels, options, files, and what is said of a name that means nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from burnish.tasks.resolve import resolve_task
+
+
+def test_options_after_commas_reach_the_source(tmp_path: Path) -> None:
+    assert resolve_task("sort:3").level == resolve_task("sort,level=3").level == 3  # type: ignore[attr-defined]
+    gym = resolve_task("gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=1")
+    assert gym.task("train", 0).given["problem"]["metadata"]["difficulty"]["num_terms"] == (2, 2)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"words": "one?", "truth": "1"}\n{"words": "two?", "truth": "2"}\n')
+    assert resolve_task(f"{rows},prompt=words,answer=truth").task("train", 0).prompt in ("one?", "two?")
+
+
+def test_bad_names_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="there is no task 'sorted': did you mean sort"):
+        resolve_task("sorted")
+    with pytest.raises(ValueError, match="'3' is not an option; write key=value"):
+        resolve_task("sort,3")
