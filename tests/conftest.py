@@ -75,18 +75,15 @@ def coin(completions: list[str]) -> list[float]:
 
 
 def task_for(name: str) -> Source:
-    return source("guess") if name == "archer" else Rewarded(source("sort"), coin)
+    """The task of a method's trial: games are played, other replies are scored by a coin."""
+    task = METHODS[name].trial.get("task", "sort")
+    return source(task) if "env" in source(task).gives else Rewarded(source(task), coin)
 
 
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
-    return {
-        "gkd": {"teacher": str(teacher), "lam": 1.0},
-        "archer": {"batch": 4, "critic_warmup": 0, "critic_updates": 1, "actor_updates": 1},
-        "best_of_n": {"n": 4},
-        "best_of_n_distill": {"n": 4},
-        "online_dpo": {"n": 4},
-        "ppo": {"n": 2, "epochs": 1},
-    }.get(name, {"n": 4} if name in ("grpo", "chord", "chord_phi", "prefix_rft") else {})
+    """The small arguments of a method's trial; wherever it wants the model tiny, a random model stands in."""
+    given = {key: value for key, value in METHODS[name].trial.items() if key != "task"}
+    return {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
 
 
 def build_method(name: str, teacher: Path) -> Method:

@@ -10,13 +10,14 @@ from conftest import arguments_for
 from safetensors.torch import load_file
 
 import burnish
+from burnish.methods.table import METHODS
 from burnish.run.train import resume
 
 
 def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -> None:
     options = {
         "model": str(model),
-        "task": "guess" if name == "archer" else "sort",
+        "task": METHODS[name].trial.get("task", "sort"),
         "steps": 4,
         "prompts": 2,
         "max_new_tokens": 8,
@@ -50,7 +51,7 @@ def test_stop_and_resume_equals_straight_through(
     reward.write_text(
         "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in completions]\n"
     )
-    more = {} if name == "archer" else {"reward": f"{reward}:coin"}
+    more = {} if METHODS[name].trial.get("task") == "guess" else {"reward": f"{reward}:coin"}
     straight, halted = tmp_path / "straight", tmp_path / "halted"
     run_once(name, small_model, other_model, straight, **more)
     shutil.copytree(straight, halted)

@@ -26,6 +26,7 @@ from burnish.tasks.source import Source
     arxiv="2402.19446",
     summary="An utterance-level critic learned from replay teaches a token-level policy.",
     example="burnish train archer --task guess",
+    trial={"task": "guess", "n": 1, "batch": 4, "critic_warmup": 0, "critic_updates": 1, "actor_updates": 1},
 )
 def archer(
     task: Source, *, n: int = 4, gamma: float = 0.9, tau: float = 0.1, critic_updates: int = 10, actor_updates: int = 3, batch: int = 128,

@@ -23,6 +23,7 @@ _NOTE = "Learning to summarize from human feedback"
     title=_NOTE,
     arxiv="2009.01325",
     summary="Sample n replies and keep the best-scored: no training.",
+    trial={"n": 4},
 )
 def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None) -> Method:
     """Best-of-n decoding: y = argmax over n samples of the score.
@@ -47,6 +48,7 @@ def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_mod
     title=_NOTE,
     arxiv="2009.01325",
     summary="Imitate the best of n samples.",
+    trial={"n": 4},
 )
 def best_of_n_distill(
     task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None

@@ -21,6 +21,7 @@ from burnish.tasks.source import Source
     arxiv="2306.13649",
     summary="Match a teacher's next-token distributions on the student's own samples.",
     example="burnish train gkd --teacher runs/DIR/model",
+    trial={"lam": 1.0, "teacher": "tiny"},
 )
 def gkd(task: Source, *, teacher: str, lam: float = 0.5, beta: float = 0.5, temperature: float = 1.0) -> Method:
     """Generalised knowledge distillation.

@@ -1,3 +1,16 @@
 """Importing this module fills the table: one import per family."""
 
-from burnish.methods import agents, decoding, distillation, hybrid, imitation, policy, preference, reward  # noqa: F401
+from burnish.methods import (  # noqa: F401
+    agents,
+    baselines,
+    decoding,
+    distillation,
+    hybrid,
+    imitation,
+    offline,
+    policy,
+    preference,
+    reward,
+    surrogates,
+    values,
+)

@@ -32,6 +32,7 @@ _CHORD = "On-Policy RL Meets Off-Policy Experts: Harmonizing SFT and RL via Dyna
     title=_CHORD,
     arxiv="2508.11408",
     summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.",
+    trial={"n": 4},
 )
 def chord(
     task: Source,
@@ -66,6 +67,7 @@ def chord(
     title=_CHORD,
     arxiv="2508.11408",
     summary="CHORD with a fixed weight and each expert token weighed by p(1-p).",
+    trial={"n": 4},
 )
 def chord_phi(task: Source, *, n: int = 8, mu: float = 0.1, eps: float = 0.2, temperature: float = 1.0) -> Method:
     """CHORD-phi: GRPO plus SFT whose tokens count by how undecided the policy is about them.
@@ -109,6 +111,7 @@ def _mu(peak: float, valley: float, warmup: int, decay: int) -> Callable[[Clock]
     title="Blending Supervised and Reinforcement Fine-Tuning with Prefix Sampling",
     arxiv="2507.01679",
     summary="One reply of each group starts with the beginning of a demonstration.",
+    trial={"n": 4},
 )
 def prefix_rft(
     task: Source, *, n: int = 8, eps: float = 0.2, dual: float = 3.0, keep_high: float = 0.95, keep_low_end: float = 0.05, top: float = 0.2,

@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     title="DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models",
     arxiv="2402.03300",
     summary="Each reply's advantage is its score relative to its group's; no critic.",
+    trial={"n": 4},
 )
 def grpo(
     task: Source,
@@ -68,6 +69,7 @@ def grpo(
     title="Proximal Policy Optimization Algorithms",
     arxiv="1707.06347",
     summary="Clipped surrogate with a critic and generalised advantage estimation.",
+    trial={"n": 2, "epochs": 1},
 )
 def ppo(
     task: Source, *, n: int = 1, eps: float = 0.2, value_eps: float = 0.2, value_coef: float = 0.5, kl: float = 0.05, gamma: float = 1.0, lam: float = 0.95,

@@ -53,6 +53,7 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
     title="Direct Language Model Alignment from Online AI Feedback",
     arxiv="2402.04792",
     summary="DPO on fresh samples of the policy, ranked as they come.",
+    trial={"n": 4},
 )
 def online_dpo(
     task: Source,

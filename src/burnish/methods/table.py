@@ -6,11 +6,11 @@ import difflib
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from burnish.method import Method
 
@@ -20,7 +20,12 @@ _R = TypeVar("_R", bound=Recipe)
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table."""
+    """One row of the table.
+
+    catalogue  the ids of the papers' methods that it is; title, arxiv  the paper
+    example    a command that works on the embedded model
+    trial      arguments that make one step small, for the laws; "task" among them names a built-in task other than sort
+    """
 
     name: str
     build: Recipe
@@ -30,13 +35,21 @@ class Entry:
     arxiv: str = ""
     summary: str = ""
     example: str = ""
+    trial: Mapping[str, Any] = field(default_factory=dict)
 
 
 METHODS: dict[str, Entry] = {}
 
 
 def register(
-    *, family: str, summary: str, title: str = "", arxiv: str = "", catalogue: tuple[str, ...] = (), example: str = ""
+    *,
+    family: str,
+    summary: str,
+    title: str = "",
+    arxiv: str = "",
+    catalogue: tuple[str, ...] = (),
+    example: str = "",
+    trial: Mapping[str, Any] | None = None,
 ) -> Callable[[_R], _R]:
     """Puts a function(task, *, ...) -> Method into the table under its own name."""
 
@@ -50,6 +63,7 @@ def register(
             arxiv=arxiv,
             summary=summary,
             example=example or f"burnish train {entry.name}",
+            trial=trial or {},
         )
         return function
 

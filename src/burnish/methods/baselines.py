@@ -1,0 +1,1 @@
+"""Other baselines and advantages, without a critic."""

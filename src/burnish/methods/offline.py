@@ -1,0 +1,1 @@
+"""Pairwise, sequence-level and off-policy policy gradients."""

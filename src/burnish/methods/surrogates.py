@@ -1,0 +1,1 @@
+"""Ratio surrogates, importance corrections and token weighting on group advantages."""

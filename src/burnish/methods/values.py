@@ -1,0 +1,1 @@
+"""Methods with a value model, or with values from sampled continuations."""
