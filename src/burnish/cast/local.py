@@ -7,11 +7,13 @@ key and on the position of the token, never on its neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.forward import decoder, head
 from burnish.cast.kv import new_cache
@@ -52,8 +54,10 @@ class LocalEngine:
         self.model, self.chat, self.context = model, chat, context
 
     @torch.no_grad()
-    def generate(self, requests: list[Request]) -> list[Sample]:
-        """A sample for each request, in order."""
+    def generate(
+        self, requests: list[Request], others: Sequence[nn.Module] = (), mix: Mix | None = None
+    ) -> list[Sample]:
+        """A sample for each request, in order; from `mix` of this model's logits and those of `others`, if given."""
         for request in requests:
             if len(request.prompt) >= self.context:
                 raise ValueError(
@@ -66,31 +70,41 @@ class LocalEngine:
         self.model.eval()  # a model that recomputes activations would leave the cache out
         for start in range(0, len(order), MAX_ROWS):
             wave = order[start : start + MAX_ROWS]
-            found.update(zip(wave, self._wave([requests[i] for i in wave]), strict=True))
+            found.update(zip(wave, self._wave([requests[i] for i in wave], others, mix), strict=True))
         self.model.train(training)
         return [found[i] for i in range(len(requests))]
 
-    def _wave(self, requests: list[Request]) -> list[Sample]:
+    def _wave(self, requests: list[Request], others: Sequence[nn.Module], mix: Mix | None) -> list[Sample]:
         device = next(self.model.parameters()).device
         state = _Wave(requests, self.context, self.chat.stops, device)
-        cache = new_cache(self.model, state.width + state.longest)
+        readers = [_Reader(model, state.width + state.longest) for model in (self.model, *others)]
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            hidden = self._forward(state.prompts, state.prompt_mask, state.prompt_positions, cache)
-            cache.pick(state.which)
-            hidden = hidden[state.which]
+            logits = [reader(state.prompts, state.prompt_mask, state.prompt_positions) for reader in readers]
+            logits = [found[state.which] for found in logits]
+            for reader in readers:
+                reader.cache.pick(state.which)
             while True:
-                alive = state.take(head(self.model, hidden[:, -1]))
+                alive = state.take(mix(logits) if mix else logits[0])
                 if not len(state.row):
                     return state.samples()
                 if alive is not None:
-                    cache.pick(alive)
-                hidden = self._forward(state.last[:, None], state.mask(), state.positions[:, None], cache)
+                    for reader in readers:
+                        reader.cache.pick(alive)
+                logits = [reader(state.last[:, None], state.mask(), state.positions[:, None]) for reader in readers]
 
-    def _forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: object) -> Tensor:
+
+class _Reader:
+    """One model and its cache of what it has read."""
+
+    def __init__(self, model: nn.Module, capacity: int) -> None:
+        self.model, self.cache = model, new_cache(model, capacity)
+
+    def __call__(self, ids: Tensor, mask: Tensor | None, positions: Tensor) -> Tensor:
+        """[rows, V]: the logits after the last of these tokens."""
         out = decoder(self.model)(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=self.cache, use_cache=True
         )
-        return out.last_hidden_state
+        return head(self.model, out.last_hidden_state[:, -1])
 
 
 class _Wave:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast import forward
+from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.cast.roles import Role
@@ -44,8 +46,9 @@ class Member:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def generate(self, requests: list[Request]) -> list[Sample]:
-        return self.engine.generate(requests)
+    def generate(self, requests: list[Request], others: Sequence[Member] = (), mix: Mix | None = None) -> list[Sample]:
+        """A sample for each request, from this model or from a mixture with others."""
+        return self.engine.generate(requests, [member.model for member in others], mix)
 
     def outputs(
         self, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0

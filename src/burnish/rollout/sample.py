@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from burnish import randomness
+from burnish.cast.blend import Blend
 from burnish.cast.local import Request
 from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
@@ -15,23 +16,38 @@ from burnish.step import Step
 
 @supplies("tokens:*", "mu:*")
 def sample(
-    n: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, who: str = "policy", tag: str = "sample"
+    n: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    who: str = "policy",
+    tag: str = "sample",
+    blend: Blend | None = None,
+    author: str | None = None,
 ) -> Rollout:
-    """n replies per task, sampled by `who`, which is also their author."""
+    """n replies per task, sampled by `who`, from its own distribution or from a blend with other members'.
+
+    The author of the replies is `who`, or `author` where the replies of a blend are to be told apart.
+    """
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         prompts = [Turn(step.cast[who].chat.prompt(task), "task") for task in tasks]
         starts = [(task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)]
-        traces = continue_from(starts, who, step, tag=tag, temperature=temperature, top_k=top_k, top_p=top_p)
+        traces = continue_from(
+            starts, who, step, tag=tag, temperature=temperature, top_k=top_k, top_p=top_p, blend=blend, author=author
+        )
         return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
+    shown = f"sample({n})" if tag == "sample" else tag
     return Rollout(
-        name=f"sample({n})" if tag == "sample" else tag,
+        name=f"{shown} from {blend.name}" if blend else shown,
         call=call,
-        reads=frozenset({"task:prompt", f"cast:{who}.generate"}),
-        writes=names("tokens", ("task", who)) | names("mu", who) | names("tag", tag),
+        reads=frozenset({"task:prompt", f"cast:{who}.generate"})
+        | {f"cast:{other}.logits" for other in (blend.others if blend else ())},
+        writes=names("tokens", ("task", author or who)) | names("mu", author or who) | names("tag", tag),
     )
 
 
@@ -125,6 +141,8 @@ def continue_from(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    blend: Blend | None = None,
+    author: str | None = None,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
     member, clock = step.cast[who], step.clock
@@ -139,8 +157,10 @@ def continue_from(
         key = sample_key(clock, task, index, tag)
         requests.append(Request(prompt, key, step.settings.max_new_tokens, temperature, top_k, top_p))
     traces = []
-    for (_, turns, index), found in zip(starts, member.generate(requests), strict=True):
-        turn = Turn(found.tokens, who, found.logp, member.version, turns[-1])
+    others = [step.cast[name] for name in blend.others] if blend else []
+    found_samples = member.generate(requests, others, blend.mix if blend else None)
+    for (_, turns, index), found in zip(starts, found_samples, strict=True):
+        turn = Turn(found.tokens, author or who, found.logp, member.version, turns[-1])
         traces.append(Trace((*turns, turn), index, tags=frozenset({tag}), note={"stopped": found.stopped}))
     return traces
 

@@ -1,0 +1,55 @@
+"""Mixtures of members: their distributions by hand, and the log-probs that are recorded with their samples."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SMALL
+from torch import tensor
+
+from burnish.cast.blend import arithmetic, geometric, masked_by
+from burnish.cast.local import Request
+from burnish.cast.roles import frozen, stage
+from burnish.cast.stage import build
+
+P, Q = tensor([[0.5, 0.3, 0.2]]), tensor([[0.1, 0.3, 0.6]])
+
+
+def mixed(blend) -> torch.Tensor:
+    return torch.softmax(blend.mix([P.log(), Q.log()]), -1)[0]
+
+
+def test_blends_by_hand() -> None:
+    """Half and half: arithmetic (0.3, 0.3, 0.4); geometric sqrt(pq) = (.2236, .3, .3464) over its sum 0.87."""
+    assert torch.allclose(mixed(arithmetic("q", 0.5)), tensor([0.3, 0.3, 0.4]))
+    root = tensor([math.sqrt(0.05), 0.3, math.sqrt(0.12)])
+    assert torch.allclose(mixed(geometric("q", 0.5)), root / root.sum())
+    assert torch.allclose(mixed(masked_by("q", 0.7)), tensor([0.0, 0.6, 0.4]))  # q's top 0.7: tokens 2 and 1
+
+
+@pytest.mark.parametrize("kind", [arithmetic, geometric])
+def test_blends_at_the_ends_are_one_of_the_two(kind) -> None:
+    assert torch.allclose(mixed(kind("q", 0.0)), P[0])
+    assert torch.allclose(mixed(kind("q", 1.0)), Q[0])
+
+
+def test_the_recorded_log_probs_are_the_mixtures(small_model: Path, other_model: Path) -> None:
+    cast = build(stage(teacher=frozen(str(other_model))), small_model, SMALL, device="cpu")
+    prompts = [torch.arange(5, 9), torch.arange(5, 12)]
+    requests = [Request(prompts[k % 2], k, 8) for k in range(8)]
+    blend = geometric("teacher", 0.4)
+    for request, sample in zip(requests, cast["policy"].generate(requests, [cast["teacher"]], blend.mix), strict=True):
+        row = torch.cat([request.prompt, sample.tokens])
+        mask = torch.arange(len(row)) >= len(request.prompt)
+        with torch.no_grad():
+            logits = [cast[name].outputs([row], [mask], {"logits"})["logits"] for name in ("policy", "teacher")]
+        wanted = torch.log_softmax(blend.mix(logits), -1).gather(-1, sample.tokens[:, None])[:, 0]
+        assert torch.allclose(sample.logp, wanted, atol=1e-5)
+
+
+def test_a_share_outside_is_refused() -> None:
+    with pytest.raises(ValueError, match="a share of 1.5 in a blend is not between 0 and 1"):
+        arithmetic("q", 1.5)
