@@ -109,6 +109,9 @@ def _check_phase(method: Method, phase: Phase, stores: set[str]) -> None:
             wrote[name] = room
         read |= room.part.reads
         have |= room.part.writes
+    for name in sorted(phase.learn.reads - have):
+        raise ValueError(f"{where}: learn reads {name!r}, which nothing in credit writes; {_who(name)}")
+    read |= phase.learn.reads
     for term in phase.learn.terms:
         for name in sorted(term.reads):
             if name not in have:

@@ -2,6 +2,7 @@
 
 Conventions, for token t of a trace with hidden states h:
   logp[t], entropy[t], logits[t]   from h[t-1]: what the model thought of token t before reading it (t >= 1)
+  greedy[t]                        the token that it found likeliest there
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
 Rows are padded on the right (with causal attention a real token never looks at padding, so no mask is needed) or packed.
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once
-FROM_LOGITS = {"logp", "entropy", "logits"}
+FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
 
 def outputs(
@@ -24,14 +25,16 @@ def outputs(
     want: set[str],
     temperature: float = 1.0,
     packed: bool = False,
+    embedded: list[Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
     tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
     packed  rows laid end to end, attention kept inside each, instead of padded to one width
+    embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
     """
     device = next(model.parameters()).device
-    states, starts = (_packed if packed else _padded)(model, tokens, device)
+    states, starts = (_packed if packed else _padded)(model, tokens, device, embedded)
     places = [_places(mask) + start for mask, start in zip(masks, starts, strict=True)]
     at = torch.cat(places).to(device)
     found: dict[str, Tensor] = {}
@@ -53,22 +56,33 @@ def _places(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 0]
 
 
-def _padded(model: nn.Module, tokens: list[Tensor], device: torch.device) -> tuple[Tensor, list[int]]:
+Embedded = list[Tensor] | None
+
+
+def _padded(
+    model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded
+) -> tuple[Tensor, list[int]]:
     """[B x T, H] hidden states of right-padded rows, and where each row starts."""
     width = max(len(row) for row in tokens)
-    ids = torch.zeros(len(tokens), width, dtype=torch.long)
-    for i, row in enumerate(tokens):
-        ids[i, : len(row)] = row
-    hidden = _hidden(model, device, input_ids=ids.to(device))
+    if embedded is not None:
+        inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
+    else:
+        inputs = {"input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True).to(device)}
+    hidden = _hidden(model, device, **inputs)
     return hidden.reshape(-1, hidden.shape[-1]), [i * width for i in range(len(tokens))]
 
 
-def _packed(model: nn.Module, tokens: list[Tensor], device: torch.device) -> tuple[Tensor, list[int]]:
+def _packed(
+    model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded
+) -> tuple[Tensor, list[int]]:
     """[sum T, H] hidden states of rows laid end to end: positions that start over tell transformers where one ends."""
-    ids = torch.cat(tokens)[None].to(device)
+    if embedded is not None:
+        inputs = {"inputs_embeds": torch.cat(embedded)[None]}
+    else:
+        inputs = {"input_ids": torch.cat(tokens)[None].to(device)}
     positions = torch.cat([torch.arange(len(row)) for row in tokens])[None].to(device)
     starts = torch.tensor([0, *(len(row) for row in tokens[:-1])]).cumsum(0).tolist()
-    return _hidden(model, device, input_ids=ids, position_ids=positions)[0], starts
+    return _hidden(model, device, **inputs, position_ids=positions)[0], starts
 
 
 def _hidden(model: nn.Module, device: torch.device, **inputs: Tensor) -> Tensor:
@@ -138,6 +152,8 @@ def _reduce(logits: Tensor, chosen: Tensor, want: set[str]) -> dict[str, Tensor]
         logz = torch.logsumexp(logits, -1)
     if "logp" in want:
         found["logp"] = logits.gather(-1, chosen[:, None])[:, 0] - logz
+    if "greedy" in want:
+        found["greedy"] = logits.argmax(-1)
     if "entropy" in want:
         found["entropy"] = logz - (torch.softmax(logits, -1) * logits).sum(-1)
     return found

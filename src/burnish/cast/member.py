@@ -51,10 +51,15 @@ class Member:
         return self.engine.generate(requests, [member.model for member in others], mix)
 
     def outputs(
-        self, tokens: list[Tensor], masks: list[Tensor], want: set[str], temperature: float = 1.0
+        self,
+        tokens: list[Tensor],
+        masks: list[Tensor],
+        want: set[str],
+        temperature: float = 1.0,
+        embedded: list[Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
-        return forward.outputs(self.model, tokens, masks, want, temperature, self.packed)
+        return forward.outputs(self.model, tokens, masks, want, temperature, self.packed, embedded)
 
     @torch.no_grad()
     def streams(

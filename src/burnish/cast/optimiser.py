@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,12 @@ class Optimiser:
 
     def lr(self, clock: Clock) -> float:
         return self.settings.lr * self.multiplier * self.schedule(clock)
+
+    def leave_out(self, rests: Callable[[str], bool]) -> None:
+        """Parameters that rest: their gradients are dropped, and they do not move."""
+        for name, p in self.named.items():
+            if rests(name):
+                p.grad = None
 
     def clip(self, clock: Clock) -> float:
         """Clip the gradient, and say how large it was; one that is not finite is refused."""

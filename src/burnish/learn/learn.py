@@ -8,60 +8,110 @@ Sizes are counted over the whole batch of an update before its first backward.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from burnish import randomness
 from burnish.cast.member import Member
 from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
 from burnish.learn.term import Live, Term
-from burnish.nouns import Group
+from burnish.nouns import Clock, Group, Trace
 from burnish.schedules import at
 from burnish.step import Notes, Step
 
-Sizes = dict[str, float]
+Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
+
+
+@dataclass(frozen=True)
+class Embed:
+    """What is read in place of a trace's tokens while a trainee learns.
+
+    call     (input embeddings [T, H], trace, embedding table) -> [T, H]
+    streams  the per-token numbers that it needs
+    """
+
+    name: str
+    call: Callable[[Tensor, Trace, nn.Module], Tensor]
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, init=False)
 class Learn:
-    """Terms to sum; how often a batch is walked (epochs) and in how many updates (minibatches); the temperature
-    at which the policy sampled, since the log-probs that are compared must be those of the same distribution."""
+    """Terms to sum, and how the weights move by them.
+
+    epochs, minibatches  how often a batch is walked, and in how many updates
+    temperature          at which the policy sampled: log-probs that are compared must be of the same distribution
+    embed                changes a trainee's input embeddings while it learns (noise, mixtures)
+    rest                 parameters that keep still in a step
+    move                 how one update is made of a batch; AdamW on the clipped gradient by default
+    """
 
     terms: tuple[Term, ...]
     epochs: int = 1
     minibatches: int = 1
     temperature: float = 1.0
+    embed: Embed | None = None
+    rest: Rest | None = None
+    move: Move | None = None
 
-    def __init__(self, *terms: Term, epochs: int = 1, minibatches: int = 1, temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        *terms: Term,
+        epochs: int = 1,
+        minibatches: int = 1,
+        temperature: float = 1.0,
+        embed: Embed | None = None,
+        rest: Rest | None = None,
+        move: Move | None = None,
+    ) -> None:
         twice = {t.name for t in terms if sum(t.name == other.name for other in terms) > 1}
         if twice:
             raise ValueError(f"two terms are both called {twice.pop()!r}; name one of them otherwise")
-        for name, count_ in (("epochs", epochs), ("minibatches", minibatches)):
-            if count_ < 1:
-                raise ValueError(f"{name} is {count_}; it must be at least 1")
+        for name, value in (("epochs", epochs), ("minibatches", minibatches)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
         set_once = {"terms": terms, "epochs": epochs, "minibatches": minibatches, "temperature": temperature}
-        for name, value in set_once.items():
-            object.__setattr__(self, name, value)
+        for name, what in {**set_once, "embed": embed, "rest": rest, "move": move}.items():
+            object.__setattr__(self, name, what)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What is read besides the terms' own needs."""
+        return frozenset(f"stream:{name}" for name in self.embed.streams) if self.embed else frozenset()
 
     @property
     def trainees(self) -> tuple[str, ...]:
+        """The members that its terms train."""
         return tuple(dict.fromkeys(term.trainee for term in self.terms))
+
+
+Move = Callable[[list[Group], Learn, Step], None]
 
 
 def learn(groups: list[Group], plan: Learn, step: Step) -> None:
     """All the updates that the plan makes of one walk's groups."""
+    move = plan.move or descend
     for epoch in range(plan.epochs if plan.terms else 0):
         for batch in _minibatches(groups, plan, step, epoch):
-            for name in plan.trainees:
-                step.cast[name].optimiser.zero()
-            if accumulate(batch, plan, step):
-                norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
-                for name, norm in norms.items():  # nobody moves unless everybody can
-                    step.cast[name].optimiser.step(step.clock)
-                    step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
+            move(batch, plan, step)
+
+
+def descend(batch: list[Group], plan: Learn, step: Step) -> None:
+    """One update: the gradient of the total, clipped, then AdamW."""
+    for name in plan.trainees:
+        step.cast[name].optimiser.zero()
+    if not accumulate(batch, plan, step):
+        return
+    if plan.rest is not None:
+        for name in plan.trainees:
+            step.cast[name].optimiser.leave_out(lambda parameter: plan.rest(parameter, step.clock))  # type: ignore[misc]
+    norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
+    for name, norm in norms.items():  # nobody moves unless everybody can
+        step.cast[name].optimiser.step(step.clock)
+        step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
 
 
 def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> Iterable[list[Group]]:
@@ -72,36 +122,60 @@ def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> It
     return [[groups[i] for i in order[k :: plan.minibatches]] for k in range(min(plan.minibatches, len(groups)))]
 
 
+@dataclass(frozen=True)
+class _Update:
+    """What is known of an update before its first backward: the sizes that divide, counted over the whole batch."""
+
+    plan: Learn
+    step: Step
+    sizes: dict[str, float]
+    group_tokens: dict[tuple[str, int], int]
+    atoms: list[Micro]
+
+    @classmethod
+    def of(cls, groups: list[Group], plan: Learn, step: Step) -> _Update:
+        longest = step.settings.max_new_tokens
+        sizes = {term.name: float(term.norm.size(count(term, groups, longest))) for term in plan.terms}
+        tokens = {
+            (term.name, g): sum(int(members(term, trace).sum()) for trace in group.traces)
+            for term in plan.terms
+            for g, group in enumerate(groups)
+        }
+        return cls(plan, step, sizes, tokens, list(atoms(groups, plan.terms)))
+
+    def terms(self, trainee: str) -> list[Term]:
+        """The trainee's terms that claim anything."""
+        return [term for term in self.plan.terms if term.trainee == trainee and self.sizes[term.name]]
+
+    def micro_batches(self) -> list[Micro]:
+        return micro_batches(self.atoms, self.step.settings.token_budget)
+
+
 def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
     """The gradient of the total, added to every trainee's parameters. False where no term claims anything."""
-    sizes = _sizes(groups, plan, step)
-    if not any(sizes.values()):
+    update = _Update.of(groups, plan, step)
+    if not any(update.sizes.values()):
         return False
-    found = list(atoms(groups, plan.terms))
-    group_tokens = _group_tokens(groups, plan.terms)
     for name in plan.trainees:
-        terms = [term for term in plan.terms if term.trainee == name and sizes[term.name]]
-        for micro in step.cast.ranks.share(micro_batches(found, step.settings.token_budget)) if terms else ():
-            _backward(micro, terms, sizes, group_tokens, step, plan.temperature)
+        terms = update.terms(name)
+        for micro in step.cast.ranks.share(update.micro_batches()) if terms else ():
+            _backward(update, micro, terms)
     step.cast.ranks.sum_gradients([step.cast[name].model for name in plan.trainees])
     return True
 
 
 @torch.no_grad()
-def measure(groups: list[Group], plan: Learn, step: Step) -> None:
-    """The terms' notes on these groups, and nothing moved: for held-out data."""
-    sizes = _sizes(groups, plan, step)
-    found, group_tokens = list(atoms(groups, plan.terms)), _group_tokens(groups, plan.terms)
+def measure(groups: list[Group], plan: Learn, step: Step) -> float:
+    """The total, and the terms' notes, on these groups; nothing moves."""
+    update = _Update.of(groups, plan, step)
+    total = 0.0
     for name in plan.trainees:
-        terms = [term for term in plan.terms if term.trainee == name and sizes[term.name]]
-        for micro in micro_batches(found, step.settings.token_budget) if terms else ():
+        terms = update.terms(name)
+        for micro in update.micro_batches() if terms else ():
             claimed, want = _claims(micro, terms)
             outputs = _outputs(step.cast[name], micro.rows, claimed, want, plan.temperature)
-            _total(micro, terms, sizes, group_tokens, outputs, claimed, step, plan.temperature)
-
-
-def _sizes(groups: list[Group], plan: Learn, step: Step) -> Sizes:
-    return {term.name: float(term.norm.size(count(term, groups, step.settings.max_new_tokens))) for term in plan.terms}
+            total += float(_total(update, micro, terms, outputs, claimed))
+    return total
 
 
 def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
@@ -110,38 +184,31 @@ def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
     return claimed, set().union(*(term.own for term in terms))
 
 
-def _group_tokens(groups: list[Group], terms: Iterable[Term]) -> dict[tuple[str, int], int]:
-    return {
-        (term.name, g): sum(int(members(term, trace).sum()) for trace in group.traces)
-        for term in terms
-        for g, group in enumerate(groups)
-    }
-
-
-def _backward(
-    micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, step: Step, temperature: float
-) -> None:
+def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     """One micro-batch's share of the gradient.
 
     A micro-batch that exceeds the token budget (one group too large for memory) takes two passes: outputs without
     gradient, then d total / d outputs, then each piece again with that gradient. The result is the same.
     """
-    trainee = step.cast[terms[0].trainee]
+    plan, trainee = update.plan, update.step.cast[terms[0].trainee]
     claimed, want = _claims(micro, terms)
-    cut = pieces(micro, step.settings.token_budget)
+    cut = pieces(micro, update.step.settings.token_budget)
     if len(cut) == 1:
-        outputs = _outputs(trainee, cut[0], claimed, want, temperature)
-        _total(micro, terms, sizes, group_tokens, outputs, claimed, step, temperature).backward()
+        outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
+        _total(update, micro, terms, outputs, claimed).backward()
         return
     starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
     masks = [claimed[starts[k] : starts[k + 1]] for k in range(len(cut))]
     with torch.no_grad():
-        held = [_outputs(trainee, piece, mask, want, temperature) for piece, mask in zip(cut, masks, strict=True)]
+        held = [
+            _outputs(trainee, piece, mask, want, plan.temperature, plan.embed)
+            for piece, mask in zip(cut, masks, strict=True)
+        ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
-    _total(micro, terms, sizes, group_tokens, joined, claimed, step, temperature).backward()
+    _total(update, micro, terms, joined, claimed).backward()
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):
-        outputs = _outputs(trainee, piece, mask, want, temperature)
+        outputs = _outputs(trainee, piece, mask, want, plan.temperature, plan.embed)
         end = begin + int(sum(m.sum() for m in mask))
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
@@ -153,81 +220,88 @@ def _slice(grad: Tensor | None, like: Tensor, begin: int, end: int) -> Tensor:
 
 
 def _outputs(
-    member: Member, rows: tuple[Row, ...], masks: list[Tensor], want: set[str], temperature: float
+    member: Member,
+    rows: tuple[Row, ...],
+    masks: list[Tensor],
+    want: set[str],
+    temperature: float,
+    embed: Embed | None = None,
 ) -> dict[str, Tensor]:
-    return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
+    if embed is None:
+        return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
+    table = member.model.get_input_embeddings()  # type: ignore[operator]
+    device = member.device
+    embedded = [embed.call(table(row.trace.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
+    return member.outputs([row.trace.tokens for row in rows], masks, want, temperature, embedded)
 
 
-def _total(micro: Micro, terms: list[Term], sizes: Sizes, group_tokens: dict, outputs: dict[str, Tensor],
-           claimed: list[Tensor], step: Step, temperature: float) -> Tensor:  # fmt: skip
+def _total(
+    update: _Update, micro: Micro, terms: list[Term], outputs: dict[str, Tensor], claimed: list[Tensor]
+) -> Tensor:
     """sum over terms of coef * sum over units of weight * loss / size, for one micro-batch."""
-    device = next(iter(outputs.values())).device
+    device, clock = next(iter(outputs.values())).device, update.step.clock
     total = torch.zeros((), device=device)
-    others = _others(micro, terms, claimed, step, temperature)
+    everything = {**outputs, **_others(update, micro, terms, claimed)}
     for term in terms:
         mine = [members(term, row.trace) for row in micro.rows]
         inside = torch.cat([own[all_] for own, all_ in zip(mine, claimed, strict=True)]).to(device)
-        live = Live(
-            outputs={name: out[inside] for name, out in {**outputs, **others}.items() if name in term.live},
-            streams={
-                s: torch.cat([stream(term, row.trace, s)[own] for row, own in zip(micro.rows, mine, strict=True)]).to(
-                    device
-                )
-                for s in term.streams
-            },
-            row=torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])).to(device),
-            rows=len(micro.rows),
-            pairs=torch.tensor(micro.pairs, dtype=torch.long, device=device).reshape(-1, 2),
-            lists=list(micro.lists),
-            group=torch.tensor(micro.groups, device=device),
-            clock=step.clock,
-        )
+        live = _live(term, micro, mine, {n: out[inside] for n, out in everything.items() if n in term.live}, clock)
         losses = term.loss(live)
-        weights = _weights(term, micro, mine, group_tokens, live).to(losses.dtype)
+        weights = _weights(update, term, micro, mine, live).to(losses.dtype)
         assert losses.shape == weights.shape, (
             f"term {term.name!r} gave {tuple(losses.shape)} numbers for {tuple(weights.shape)} units"
         )
-        coef = at(term.coef, step.clock)
-        total = total + coef * (weights * losses).sum() / sizes[term.name]
+        total = total + at(term.coef, clock) * (weights * losses).sum() / update.sizes[term.name]
         live.note("loss", losses)
-        _take_notes(step.notes, term, live, weights, sizes[term.name])
+        _take_notes(update.step.notes, term, live, weights, update.sizes[term.name])
     return total
 
 
-def _weights(term: Term, micro: Micro, mine: list[Tensor], group_tokens: dict, live: Live) -> Tensor:
-    if term.unit == "pair":
-        return torch.ones(len(live.pairs), device=live.row.device)
-    if term.unit == "list":
-        return torch.ones(len(live.lists), device=live.row.device)
+def _live(term: Term, micro: Micro, mine: list[Tensor], outputs: dict[str, Tensor], clock: Clock) -> Live:
+    """What the term sees of the micro-batch: everything at the tokens that it claims, flat."""
+    device = next(iter(outputs.values())).device
+
+    def flat(name: str) -> Tensor:
+        return torch.cat([stream(term, row.trace, name)[own] for row, own in zip(micro.rows, mine, strict=True)])
+
+    return Live(
+        outputs=outputs,
+        streams={name: flat(name).to(device) for name in term.streams},
+        row=torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])).to(device),
+        rows=len(micro.rows),
+        pairs=torch.tensor(micro.pairs, dtype=torch.long, device=device).reshape(-1, 2),
+        lists=list(micro.lists),
+        group=torch.tensor(micro.groups, device=device),
+        clock=clock,
+    )
+
+
+def _weights(update: _Update, term: Term, micro: Micro, mine: list[Tensor], live: Live) -> Tensor:
+    device = live.row.device
+    if term.unit in ("pair", "list"):
+        return torch.ones(len(live.pairs) if term.unit == "pair" else len(live.lists), device=device)
     tokens = [int(m.sum()) for m in mine]
     weight = [
-        term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0
+        term.norm.weight(n, update.group_tokens[term.name, row.group]) if n else 0.0
         for n, row in zip(tokens, micro.rows, strict=True)
     ]
-    by_row = torch.tensor(weight, dtype=torch.float64, device=live.row.device)
+    by_row = torch.tensor(weight, dtype=torch.float64, device=device)
     if term.unit == "group":
-        return (
-            torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=live.row.device)
-            .index_add(0, live.group, by_row)
-            .sign()
-        )
+        empty = torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=device)
+        return empty.index_add(0, live.group, by_row).sign()
     return by_row[live.row] if term.unit == "token" else by_row
 
 
-def _others(
-    micro: Micro, terms: list[Term], claimed: list[Tensor], step: Step, temperature: float
-) -> dict[str, Tensor]:
+def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tensor]) -> dict[str, Tensor]:
     """Live outputs of members that are not trained here ("teacher.logits"), without gradient."""
     wanted: dict[str, set[str]] = defaultdict(set)
-    for term in terms:
-        for name in term.live:
-            if "." in name:
-                member, output = name.split(".")
-                wanted[member].add(output)
+    for name in (name for term in terms for name in term.live if "." in name):
+        member, output = name.split(".")
+        wanted[member].add(output)
     found: dict[str, Tensor] = {}
     for member, want in wanted.items():
         with torch.no_grad():
-            outputs = _outputs(step.cast[member], micro.rows, claimed, want, temperature)
+            outputs = _outputs(update.step.cast[member], micro.rows, claimed, want, update.plan.temperature)
         found |= {f"{member}.{name}": out for name, out in outputs.items()}
     return found
 

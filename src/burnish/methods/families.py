@@ -3,6 +3,7 @@
 from burnish.methods import (  # noqa: F401
     agents,
     baselines,
+    constrained,
     decoding,
     distillation,
     hybrid,
@@ -10,6 +11,7 @@ from burnish.methods import (  # noqa: F401
     offline,
     policy,
     preference,
+    regularised,
     reward,
     surrogates,
     values,

@@ -53,6 +53,15 @@ def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, name: str = "kl") -> Term:
     return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
 
 
+def kl_k2(*, anchor: str = "old", coef: Schedule = 1.0, norm: Norm = token_mean, name: str = "kl") -> Term:
+    """The k2 estimate of the KL to the policy whose log-probs are the stream `anchor`."""
+
+    def loss(live: Live) -> torch.Tensor:
+        return maths.k2(live.logp, live.streams[anchor])
+
+    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
+
+
 def entropy_bonus(*, coef: Schedule, norm: Norm = token_mean, name: str = "entropy") -> Term:
     """-entropy: minimising it with a positive coefficient keeps the policy undecided."""
     return Term(name=name, unit="token", loss=lambda live: -live.entropy, live=("entropy",), norm=norm, coef=coef)

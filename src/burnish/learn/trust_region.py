@@ -1,0 +1,122 @@
+"""The natural-gradient step of TRPO: as far as a trust region allows, and no further.
+
+Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477):
+
+    minimise the total  subject to  mean KL(pi_old || pi) <= delta
+    x = F^-1 g by conjugate gradient;   step = sqrt(2 delta / x^T F x) x;   then backtrack until KL <= delta and the total fell
+
+F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 is 0 at pi_old, so
+at theta + e v it is e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from burnish.learn.learn import Learn, Move, accumulate, measure
+from burnish.nouns import Group
+from burnish.step import Notes, Step
+
+
+def trust_region(
+    trust: str,
+    *,
+    delta: float = 0.01,
+    damping: float = 0.1,
+    iterations: int = 10,
+    backtrack: float = 0.8,
+    tries: int = 10,
+) -> Move:
+    """A move for `Learn`: the term called `trust` measures the KL (k2, anchored on the sampling policy), the others are
+    minimised. `damping` is added to F's diagonal. One trainee."""
+
+    def move(batch: list[Group], plan: Learn, step: Step) -> None:
+        objective = Learn(*(t for t in plan.terms if t.name != trust), temperature=plan.temperature)
+        region = Learn(*(t for t in plan.terms if t.name == trust), temperature=plan.temperature)
+        quiet = Step(step.clock, step.cast, step.settings, Notes())  # probes take no notes
+        weights = _Weights(step, plan.trainees[0])
+        g = weights.gradient(batch, objective, step)
+        if g is None or not float(g.norm()):
+            return
+
+        def fisher(v: Tensor) -> Tensor:
+            small = 1e-2 * weights.scale / float(v.norm())
+            with weights.moved_by(small * v):
+                found = weights.gradient(batch, region, quiet)
+            assert found is not None
+            return found / small + damping * v
+
+        x = conjugate_gradient(fisher, g, iterations)
+        full = -x * (2 * delta / float(x @ fisher(x))) ** 0.5
+        before = measure(batch, objective, quiet)
+        for k in range(tries):
+            with weights.moved_by(full * backtrack**k) as kept:
+                if measure(batch, region, quiet) <= delta and measure(batch, objective, quiet) < before:
+                    kept.keep()
+                    break
+        step.notes.add("trust/kl", measure(batch, region, quiet))
+        step.notes.add("trust/accepted", float(kept.kept))
+        step.notes.add("grad_norm", float(g.norm()))
+
+    return move
+
+
+def conjugate_gradient(times: Callable[[Tensor], Tensor], b: Tensor, iterations: int) -> Tensor:
+    """x with A x = b, for a symmetric positive A given as a product with vectors."""
+    x, r = torch.zeros_like(b), b.clone()
+    p, rr = r.clone(), float(b @ b)
+    for _ in range(iterations):
+        ap = times(p)
+        alpha = rr / float(p @ ap)
+        x, r = x + alpha * p, r - alpha * ap
+        following = float(r @ r)
+        if following < 1e-10 * float(b @ b):
+            break
+        p, rr = r + (following / rr) * p, following
+    return x
+
+
+class _Weights:
+    """A trainee's parameters as one vector that can be moved and moved back."""
+
+    def __init__(self, step: Step, trainee: str) -> None:
+        self.optimiser = step.cast[trainee].optimiser
+        self.parameters = list(self.optimiser.named.values())
+        flat = torch.cat([p.detach().flatten() for p in self.parameters])
+        self.scale = float(flat.norm()) / len(flat) ** 0.5
+
+    def gradient(self, batch: list[Group], plan: Learn, step: Step) -> Tensor | None:
+        self.optimiser.zero()
+        if not accumulate(batch, plan, step):
+            return None
+        return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters])
+
+    def moved_by(self, by: Tensor) -> _Moved:
+        return _Moved(self.parameters, by)
+
+
+class _Moved:
+    """Inside, the parameters stand elsewhere; after, they are back bit for bit, unless they were told to stay."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter], by: Tensor) -> None:
+        self.parameters, self.by, self.kept = parameters, by, False
+
+    def keep(self) -> None:
+        """Stay where the parameters are now."""
+        self.kept = True
+
+    @torch.no_grad()
+    def __enter__(self) -> _Moved:
+        self.held = [p.detach().clone() for p in self.parameters]
+        for p, part in zip(self.parameters, self.by.split([p.numel() for p in self.parameters]), strict=True):
+            p.add_(part.view_as(p))
+        return self
+
+    @torch.no_grad()
+    def __exit__(self, *_: object) -> None:
+        if not self.kept:
+            for p, held in zip(self.parameters, self.held, strict=True):
+                p.copy_(held)
