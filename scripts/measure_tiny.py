@@ -116,6 +116,7 @@ def as_table(rates: dict[str, dict[str, dict[str, float]]], samples: int) -> str
 
 CARD = """---
 library_name: transformers
+license: apache-2.0
 pipeline_tag: text-generation
 ---
 # tiny

@@ -142,3 +142,9 @@ def test_smollm2_is_fetched_and_adds(tmp_path: Path) -> None:
     )
     said = network.generate(**asked, max_new_tokens=12, do_sample=False)[0, asked["input_ids"].shape[1] :]
     assert "7" in tokenizer.decode(said)
+
+
+def test_lora_adapters_are_not_a_model(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds LoRA adapters, not a whole model; train with --merge"):
+        resolve(str(tmp_path))

@@ -58,6 +58,11 @@ def _known(name: str, model: KnownModel) -> Path:
 
 def _checked(path: Path) -> Path:
     """The directory, if it is one that can be loaded: a config, and weights in a format that runs no code."""
+    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
+        raise ValueError(
+            f"model directory {path} holds LoRA adapters, not a whole model; train with --merge to save one, "
+            "or go on with the run by --resume"
+        )
     if not (path / "config.json").is_file():
         raise ValueError(f"model directory {path} has no config.json; pass a directory written by save_pretrained")
     if any(path.glob("*.safetensors")):
