@@ -147,4 +147,4 @@ def test_smollm2_is_fetched_and_adds(tmp_path: Path) -> None:
 def test_lora_adapters_are_not_a_model(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="holds LoRA adapters, not a whole model; train with --merge"):
-        resolve(str(tmp_path))
+        models.resolve(str(tmp_path))
