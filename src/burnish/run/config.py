@@ -56,6 +56,8 @@ class Options:
     """Save the final model with the LoRA adapters merged into the weights."""
     reward: str | None = None
     """A reward function path/to/file.py:function, f(completions, **columns) -> list[float], in place of the verifier."""
+    swap: str | None = None
+    """Another part in the place of one of the method's: "group_relative=group_relative(std=False); pg=pg_clip(0.2, 0.28)"."""
     eval_tasks: int = 200
     """Held-out tasks for the evaluations before and after; 0 turns them off."""
     eval_every: int = 10

@@ -24,6 +24,7 @@ from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
 from burnish.step import Settings
+from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
 from burnish.tasks.source import Source
 
@@ -115,6 +116,8 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
             "with --eval-tasks 0"
         )
     method = entry.build(source, **config.arguments)
+    if options.swap:
+        method = swapped(method, options.swap)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
     ):
