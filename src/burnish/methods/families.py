@@ -1,12 +1,15 @@
 """Importing this module fills the table: one import per family."""
 
 from burnish.methods import (  # noqa: F401
+    advantages,
     agents,
     baselines,
     decoding,
     distillation,
+    exploration,
     hybrid,
     imitation,
+    lengths,
     offline,
     policy,
     preference,
