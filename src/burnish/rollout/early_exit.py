@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from burnish import randomness
@@ -26,14 +25,16 @@ def early_exits(
         raise ValueError(f"exits is {exits}; at least 1 early exit is needed to compare the whole reply with")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, clock = step.cast[who].chat, step.clock
+        member, clock = step.cast[who], step.clock
+        words = member.chat.reply(phrase)[:-1]
         whole = [group.traces[0] for group in sample(1, temperature=temperature, who=who).call(tasks, step)]
         starts = []
         for task, trace in zip(tasks, whole, strict=True):
             rng = randomness.rng(clock.seed, "exit", clock.step, clock.tick, task.key)
-            longest = _thought(trace.turns[1].tokens, chat, end)
+            room = member.context - len(trace.turns[0]) - len(words) - 1  # the answer wants a token at least
+            longest = max(0, min(room, _thought(trace.turns[1].tokens, member.chat, end)))
             cuts = sorted(rng.randint(1, longest) if longest else 0 for _ in range(exits))
-            starts += [(task, _cut(trace, cut, chat, phrase), i) for i, cut in enumerate(cuts)]
+            starts += [(task, _cut(trace, cut, words), i) for i, cut in enumerate(cuts)]
         found = continue_from(starts, who, step, tag="exit", temperature=temperature)
         groups = []
         for k, (task, trace) in enumerate(zip(tasks, whole, strict=True)):
@@ -58,17 +59,11 @@ def _thought(tokens: Tensor, chat: Chat, end: str) -> int:
     return len(said) - int(said[-1] in chat.stops)
 
 
-def _cut(trace: Trace, cut: int, chat: Chat, phrase: str) -> tuple[Turn, ...]:
+def _cut(trace: Trace, cut: int, words: Tensor) -> tuple[Turn, ...]:
     """The prompt, the first `cut` tokens of the reply with the log-probs they had, and the phrase."""
     prompt, reply = trace.turns
     turns: tuple[Turn, ...] = (prompt,)
     if cut:
         logp = None if reply.logp is None else reply.logp[:cut]
         turns += (Turn(reply.tokens[:cut], reply.author, logp, reply.version, prompt),)
-    words = chat.reply(phrase)[:-1]
-    return (*turns, Turn(words, "guide", parent=turns[-1])) if len(words) else _closed(turns)
-
-
-def _closed(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-    """Without a phrase, an empty turn by the guide still parts the thought from the answer."""
-    return (*turns, Turn(torch.zeros(0, dtype=torch.long), "guide", parent=turns[-1]))
+    return (*turns, Turn(words, "guide", parent=turns[-1]))
