@@ -82,7 +82,6 @@ def over_batch_mean(*, score: str = "reward") -> Part:
     )
 
 
-@supplies("stream:adv")
 def over_memory(memory: Memory, *, score: str = "reward") -> Part:
     """A_i = r_i - b, where b is what the memory says (a RunningMean, a RewardQueue)."""
 
@@ -114,7 +113,6 @@ def leave_one_out(*, score: str = "reward") -> Part:
     return _by_group("leave_one_out", score, advantages)
 
 
-@supplies("stream:adv")
 def over_length_weighted_mean(*, score: str = "reward", author: str = "policy") -> Part:
     """A_i = r_i - b with b = sum l_i r_i / sum l_i over the group, l_i the tokens of reply i (OPO, arXiv 2505.23585).
 
@@ -154,7 +152,6 @@ def over_greedy(*, score: str = "reward", tag: str = "greedy", limit: float = 5.
     )
 
 
-@supplies("stream:adv")
 def group_mean_batch_std(*, score: str = "reward", eps: float = 1e-6) -> Part:
     """A_i = (r_i - mean of its group) / (std of all scores of the batch + eps) (Lite PPO, arXiv 2508.08221).
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from burnish.credit.baselines import spread
 from burnish.nouns import Group
-from burnish.parts import Part, supplies
+from burnish.parts import Part
 from burnish.step import Step
 
 
@@ -18,7 +18,6 @@ def normalised(values: list[float], eps: float) -> list[float]:
     return [(x - mean) / (std + eps) if std else 0.0 for x in values]
 
 
-@supplies("stream:adv")
 def decoupled(weights: Mapping[str, float], *, eps: float = 1e-4) -> Part:
     """A_i = norm over the batch of sum_k w_k norm over the group of r_k,i, with norm x = (x - mean) / (std + eps).
 

@@ -6,11 +6,10 @@ import math
 
 from burnish.credit.baselines import spread
 from burnish.nouns import Group, Trace
-from burnish.parts import Part, per_trace, supplies
+from burnish.parts import Part, per_trace
 from burnish.step import Step
 
 
-@supplies("stream:adv")
 def own_probability(alpha: float, *, author: str = "policy") -> Part:
     """adv = p_old(y | x) + alpha: the probability that the policy gave its own reply when it wrote it, from stream "old"."""
 

@@ -11,7 +11,7 @@ from burnish.parts import Part, supplies
 from burnish.step import Step
 
 
-@supplies("stream:adv", "stream:adv_global")
+@supplies("stream:adv_global")
 def local_and_global(*, sharpness: float, centre: float, gate: float, score: str = "reward", eps: float = 1e-6) -> Part:
     """Streams "adv" = w A_local and "adv_global" = (1 - w) A_global.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from burnish.credit.baselines import spread
 from burnish.credit.components import normalised
 from burnish.nouns import Group
-from burnish.parts import Part, supplies
+from burnish.parts import Part
 from burnish.step import Step
 
 
-@supplies("stream:adv")
 def group_plus_margin(
     *, low: float, high: float, tag: str = "reference", score: str = "reward", eps: float = 1e-4
 ) -> Part:

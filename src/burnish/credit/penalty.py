@@ -48,7 +48,6 @@ def kl_on_tokens(beta: Schedule, *, tag: str, author: str = "policy") -> Part:
     )
 
 
-@supplies("stream:adv")
 def rewards_to_go(*, author: str = "policy") -> Part:
     """adv_t = sum of stream "reward" from token t to the end, over the author's tokens (gamma = 1)."""
 
