@@ -1,13 +1,16 @@
 """Importing this module fills the table: one import per family."""
 
 from burnish.methods import (  # noqa: F401
+    advantages,
     agents,
     baselines,
     constrained,
     decoding,
     distillation,
+    exploration,
     hybrid,
     imitation,
+    lengths,
     offline,
     policy,
     preference,

@@ -18,19 +18,20 @@ def pg_clip(
     norm: Norm = token_mean,
     dual: float | None = None,
     coef: Schedule = 1.0,
+    adv: str = "adv",
     name: str = "pg",
 ) -> Term:
-    """PPO's clipped surrogate on stream "adv", anchored on stream "old"."""
+    """PPO's clipped surrogate on the stream of advantages `adv`, anchored on stream "old"."""
     high = eps_low if eps_high is None else eps_high
 
     def loss(live: Live) -> torch.Tensor:
-        live.note("clipped", was_clipped(live.logp, live.old, live.adv, eps_low, high))
+        live.note("clipped", was_clipped(live.logp, live.old, live.streams[adv], eps_low, high))
         live.note("old_kl", maths.k3(live.logp, live.old))
         live.note("entropy", live.entropy)
-        return maths.clipped_surrogate(live.logp, live.old, live.adv, eps_low, high, dual)
+        return maths.clipped_surrogate(live.logp, live.old, live.streams[adv], eps_low, high, dual)
 
     return Term(
-        name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm, coef=coef
+        name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=(adv, "old"), norm=norm, coef=coef
     )
 
 

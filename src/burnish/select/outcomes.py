@@ -1,0 +1,33 @@
+"""Whole groups kept or dropped by how many of their replies are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from burnish.nouns import Group
+from burnish.parts import Part, supplies
+from burnish.score.lengths import right_replies
+from burnish.step import Step
+
+
+@supplies("tag:mixed")
+def mixed() -> Part:
+    """Only groups with a right and a wrong reply, tagged "mixed" (dynamic sampling, arXiv 2503.14476)."""
+    return _keep("mixed", lambda right, n: 0 < right < n)
+
+
+@supplies("tag:solvable")
+def solvable() -> Part:
+    """Only groups with at least one right reply, tagged "solvable"."""
+    return _keep("solvable", lambda right, n: right > 0)
+
+
+def _keep(tag: str, test: Callable[[int, int], bool]) -> Part:
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = [group for group in groups if test(right_replies(group), len(group.traces))]
+        for trace in (trace for group in kept for trace in group.traces):
+            trace.tags |= {tag}
+        step.notes.add(f"dropped/not_{tag}", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(name=tag, call=call, reads=frozenset({"score:reward"}), writes=frozenset({f"tag:{tag}"}))
