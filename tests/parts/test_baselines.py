@@ -40,7 +40,7 @@ from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_sum_mean, token_mean
 from burnish.learn.term import Live
 from burnish.learn.terms import imitate, pg_clip, pg_reinforce
-from burnish.learn.terms.squared_kl import kl_k2
+from burnish.learn.terms.policy import kl_k2
 from burnish.method import Method, method
 from burnish.methods.advantages import aapo, copo, gdpo, lite_ppo
 from burnish.methods.baselines import opo, reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo

@@ -20,7 +20,7 @@ from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import token_mean
 from burnish.learn.terms import pg_clip, pg_reinforce
-from burnish.learn.terms.squared_kl import kl_k2
+from burnish.learn.terms.policy import kl_k2
 from burnish.method import Method, method
 from burnish.methods.table import register
 from burnish.parts import Part, chain

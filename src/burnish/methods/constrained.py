@@ -50,7 +50,7 @@ def trpo(
         score=scoring(task, reward_model),
         credit=chain(group_relative(), behaviour(), member("pg", "policy"), member("trust", "policy")),
         learn=Learn(
-            pg_clip(float("inf")), kl_k2(name="trust"), temperature=temperature,
+            pg_clip(float("inf")), kl_k2(coef=1.0, anchor="old", name="trust"), temperature=temperature,
             move=trust_region("trust", delta=delta, damping=damping, iterations=iterations, backtrack=backtrack),
         ),
         cast=stage(**rm_role(reward_model)),

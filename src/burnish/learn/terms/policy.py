@@ -54,8 +54,8 @@ def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, name: str = "kl") -> Term:
     return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
 
 
-def kl_k2(*, anchor: str = "old", coef: Schedule = 1.0, norm: Norm = token_mean, name: str = "kl") -> Term:
-    """The k2 estimate of the KL to the policy whose log-probs are the stream `anchor`."""
+def kl_k2(*, coef: Schedule, anchor: str = "ref", norm: Norm = token_mean, name: str = "kl") -> Term:
+    """k2 at the sampled tokens, (log pi - log anchor)^2 / 2: its gradient is that of the reverse KL to the anchor's policy."""
 
     def loss(live: Live) -> torch.Tensor:
         return maths.k2(live.logp, live.streams[anchor])
