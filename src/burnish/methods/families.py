@@ -3,6 +3,7 @@
 from burnish.methods import (  # noqa: F401
     agents,
     baselines,
+    corrections,
     decoding,
     distillation,
     hybrid,
@@ -11,6 +12,8 @@ from burnish.methods import (  # noqa: F401
     policy,
     preference,
     reward,
+    right_and_wrong,
     surrogates,
+    token_weights,
     values,
 )
