@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from burnish.learn import maths
@@ -22,10 +23,11 @@ def pg_sequence(eps_low: float, eps_high: float, *, coef: Schedule = 1.0, name: 
     """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its token ratios."""
 
     def loss(live: Live) -> Tensor:
-        logp, old, adv = (row_mean(live, x) for x in (live.logp, live.old, live.adv))
-        live.note("clipped", was_clipped(logp, old, adv, eps_low, eps_high))
+        log_ratio, adv = row_mean(live, live.logp - live.old), row_mean(live, live.adv)
+        none = torch.zeros_like(log_ratio)  # the ratio is taken already
+        live.note("clipped", was_clipped(log_ratio, none, adv, eps_low, eps_high))
         live.note("entropy", row_mean(live, live.entropy))
-        return maths.clipped_surrogate(logp, old, adv, eps_low, eps_high)
+        return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
 
     return Term(name=name, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
 
