@@ -5,6 +5,7 @@ from burnish.methods import (  # noqa: F401
     agents,
     baselines,
     constrained,
+    corrections,
     decoding,
     distillation,
     exploration,
@@ -16,6 +17,8 @@ from burnish.methods import (  # noqa: F401
     preference,
     regularised,
     reward,
+    right_and_wrong,
     surrogates,
+    token_weights,
     values,
 )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def clipped_surrogate(
-    logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float, dual: float | None = None
+    logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor, eps_high: float | Tensor, dual: float | None = None
 ) -> Tensor:
     """PPO's clipped surrogate (Schulman et al., arXiv 1707.06347), per token.
 
@@ -15,19 +15,19 @@ def clipped_surrogate(
         L = -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A)
         with `dual` c > 1 (arXiv 1912.09729), where A < 0:  L = -max(min(r A, clip(r) A), c A)
 
-    Shapes: all [N]. The gradient at r = 1 is -A grad logp.
+    Shapes: all [N]; eps is one number, or one for each token (two kinds of tokens: arXiv 2507.15778). The gradient at r = 1 is -A grad logp.
     eps_low = eps_high = 0.2: PPO, GRPO; eps_high > eps_low: clip-higher (DAPO, arXiv 2503.14476);
     eps infinite: the plain importance-weighted policy gradient.
     """
     assert logp.shape == old.shape == adv.shape, (logp.shape, old.shape, adv.shape)
     ratio = (logp - old).exp()
-    objective = torch.minimum(ratio * adv, ratio.clamp(1 - eps_low, 1 + eps_high) * adv)
+    objective = torch.minimum(ratio * adv, ratio.clamp(1 - eps_low, 1 + eps_high) * adv)  # type: ignore[arg-type]
     if dual is not None:
         objective = torch.where(adv < 0, torch.maximum(objective, dual * adv), objective)
     return -objective
 
 
-def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float, eps_high: float) -> Tensor:
+def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor, eps_high: float | Tensor) -> Tensor:
     """1 where the clip of `clipped_surrogate` takes the gradient away: r > 1 + eps_high with A > 0, r < 1 - eps_low with A < 0."""
     ratio = (logp - old).exp()
     return (((ratio > 1 + eps_high) & (adv > 0)) | ((ratio < 1 - eps_low) & (adv < 0))).to(logp.dtype)

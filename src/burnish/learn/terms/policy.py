@@ -17,22 +17,27 @@ def pg_clip(
     *,
     norm: Norm = token_mean,
     dual: float | None = None,
-    coef: Schedule = 1.0,
     adv: str = "adv",
+    weight: str | None = None,
+    coef: Schedule = 1.0,
     name: str = "pg",
 ) -> Term:
-    """PPO's clipped surrogate on the stream of advantages `adv`, anchored on stream "old"."""
+    """PPO's clipped surrogate on the stream of advantages `adv`, anchored on stream "old".
+
+    Each token's loss is multiplied by the stream `weight`, if any: a token of weight 0 has no gradient and keeps its
+    place in the norm's size.
+    """
     high = eps_low if eps_high is None else eps_high
 
     def loss(live: Live) -> torch.Tensor:
         live.note("clipped", was_clipped(live.logp, live.old, live.streams[adv], eps_low, high))
         live.note("old_kl", maths.k3(live.logp, live.old))
         live.note("entropy", live.entropy)
-        return maths.clipped_surrogate(live.logp, live.old, live.streams[adv], eps_low, high, dual)
+        losses = maths.clipped_surrogate(live.logp, live.old, live.streams[adv], eps_low, high, dual)
+        return losses if weight is None else live.streams[weight] * losses
 
-    return Term(
-        name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=(adv, "old"), norm=norm, coef=coef
-    )
+    streams = (adv, "old") if weight is None else (adv, "old", weight)
+    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm, coef=coef)
 
 
 def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:

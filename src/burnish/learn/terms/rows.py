@@ -1,0 +1,27 @@
+"""What terms ask of whole replies: their lengths, their means, their quantiles. One number per row, where tokens are given."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from burnish.learn.term import Live
+
+
+def row_mean(live: Live, x: Tensor) -> Tensor:
+    """[N] -> [R]: the mean over each reply's claimed tokens; 0 for a row that has none."""
+    return live.per_row(x) / live.per_row(torch.ones_like(x)).clamp(min=1)
+
+
+def row_quantile(live: Live, x: Tensor, share: float) -> Tensor:
+    """[N] -> [N]: for every token, the quantile (by linear interpolation) of x over its own reply's claimed tokens."""
+    sizes = torch.bincount(live.row, minlength=live.rows).tolist()
+    found = [torch.full_like(part, float(torch.quantile(part, share))) for part in x.detach().split(sizes) if len(part)]
+    return torch.cat(found) if found else x.detach()
+
+
+def note_drift(live: Live) -> None:
+    """What every surrogate notes of its tokens: the entropy of the policy, and how far it has moved from "old"."""
+    log_ratio = (live.old - live.logp).detach()
+    live.note("old_kl", log_ratio.exp() - log_ratio - 1)
+    live.note("entropy", live.entropy)

@@ -1,0 +1,101 @@
+"""Terms whose ratio is bounded otherwise than by PPO's clip, and the terms that hold a policy near its old self."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from burnish.learn import maths
+from burnish.learn.maths import surrogates
+from burnish.learn.maths.policy import was_clipped
+from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean, unit_mean
+from burnish.learn.term import Live, Term
+from burnish.learn.terms.rows import note_drift, row_mean
+from burnish.schedules import Schedule
+
+_LIVE = ("logp", "entropy")
+_STREAMS = ("adv", "old")
+
+
+def pg_sequence(eps_low: float, eps_high: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its token ratios."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio, adv = row_mean(live, live.logp - live.old), row_mean(live, live.adv)
+        none = torch.zeros_like(log_ratio)  # the ratio is taken already
+        live.note("clipped", was_clipped(log_ratio, none, adv, eps_low, eps_high))
+        live.note("entropy", row_mean(live, live.entropy))
+        return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
+
+    return Term(name=name, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+
+
+def pg_sequence_by_token(
+    eps_low: float, eps_high: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg"
+) -> Term:
+    """GSPO-token: the ratio sg[s] pi_t / sg[pi_t], with the value of the reply's s and the gradient of the token."""
+
+    def loss(live: Live) -> Tensor:
+        held = live.logp.detach() - row_mean(live, live.logp.detach() - live.old)[live.row]
+        live.note("clipped", was_clipped(live.logp, held, live.adv, eps_low, eps_high))
+        note_drift(live)
+        return maths.clipped_surrogate(live.logp, held, live.adv, eps_low, eps_high)
+
+    return Term(name=name, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+
+
+def pg_geometric(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """GMPO: the geometric mean of token ratios, each clipped in log space on the side its advantage pushes to."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio = surrogates.one_sided_log_ratio(live.logp, live.old, live.adv, eps)
+        live.note("clipped", row_mean(live, (log_ratio != live.logp - live.old).to(log_ratio.dtype)))
+        live.note("entropy", row_mean(live, live.entropy))
+        return surrogates.ratio_times_advantage(row_mean(live, log_ratio), row_mean(live, live.adv))
+
+    return Term(name=name, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+
+
+def pg_soft(tau_pos: float, tau_neg: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """SAPO: a soft gate on the token ratio, steeper where the advantage is negative."""
+    return _by_token(
+        lambda live: surrogates.soft_gate(live.logp, live.old, live.adv, tau_pos, tau_neg), norm, coef, name
+    )
+
+
+def pg_held_ratio(low: float, high: float, *, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """CISPO: REINFORCE weighed by the token ratio, which is held constant and kept between low and high."""
+    return _by_token(lambda live: surrogates.held_ratio(live.logp, live.old, live.adv, low, high), norm, coef, name)
+
+
+def pg_log_ratio(eps: float, *, norm: Norm = group_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+    """CPGD: the clip on the log ratio, so that no ratio stands before the gradient."""
+    return _by_token(lambda live: surrogates.clipped_log_ratio(live.logp, live.old, live.adv, eps), norm, coef, name)
+
+
+def drift(cut: float, *, coef: Schedule, norm: Norm = group_mean, name: str = "drift") -> Term:
+    """CPGD's policy drift: the gradient of KL(pi_old || pi), estimated by k3 with a bounded factor."""
+
+    def loss(live: Live) -> Tensor:
+        return surrogates.policy_drift(live.logp, live.old, cut)
+
+    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("old",), norm=norm, coef=coef)
+
+
+def stay(weight: str, *, coef: Schedule, norm: Norm = token_mean, name: str = "stay") -> Term:
+    """KL-Cov's penalty |log pi - log pi_old| on the tokens that the stream `weight` marks (arXiv 2505.22617)."""
+
+    def loss(live: Live) -> Tensor:
+        return live.streams[weight] * (live.logp - live.old).abs()
+
+    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("old", weight), norm=norm, coef=coef)
+
+
+def _by_token(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, name: str) -> Term:
+    def loss(live: Live) -> Tensor:
+        note_drift(live)
+        return losses(live)
+
+    return Term(name=name, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
