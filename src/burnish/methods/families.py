@@ -8,9 +8,11 @@ from burnish.methods import (  # noqa: F401
     hybrid,
     imitation,
     offline,
+    offline_values,
     policy,
     preference,
     reward,
+    segments,
     surrogates,
     values,
 )
