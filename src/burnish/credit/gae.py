@@ -91,28 +91,33 @@ def gae(
     )
 
 
-def whiten(stream: str = "adv", *, author: str = "policy", over: str | None = None) -> Part:
+def whiten(
+    stream: str = "adv",
+    *,
+    author: str = "policy",
+    where: Callable[[Trace], Tensor] | None = None,
+    needs: tuple[str, ...] = (),
+) -> Part:
     """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch.
 
-    over  a term: of these tokens only those that it claims count, and only they change
+    where  a function from a trace to [T] bool: only these tokens count, and only they change; `needs` names what it reads
     """
 
+    def counted(trace: Trace) -> Tensor:
+        return trace.by(author) if where is None else trace.by(author) & where(trace)
+
     def call(groups: list[Group], step: Step) -> list[Group]:
-        traces = [(trace, _counted(trace)) for group in groups for trace in group.traces]
+        traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
         mean, std = values.mean(), values.std(unbiased=False)
         for trace, mask in traces:
             trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8)
         return groups
 
-    def _counted(trace: Trace) -> Tensor:
-        return trace.by(author) if over is None else trace.by(author) & trace.streams[f"member:{over}"]
-
     name = f"stream:{stream}"
-    claimed = frozenset() if over is None else frozenset({f"member:{over}"})
     return Part(
         name=f"whiten({stream})",
         call=call,
-        reads=frozenset({name, f"tokens:{author}"}) | claimed,
+        reads=frozenset({name, f"tokens:{author}", *needs}),
         updates=frozenset({name}),
     )

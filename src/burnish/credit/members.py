@@ -19,7 +19,7 @@ def member(
     tag: str | None = None,
     at: str = "all",
     top: tuple[str, float] | None = None,
-    where: Callable[[Trace], Tensor] | None = None,
+    where: Callable[[Trace], Tensor | bool] | None = None,
     needs: tuple[str, ...] = (),
 ) -> Part:
     """The term claims the tokens that these authors wrote.

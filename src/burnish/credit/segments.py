@@ -38,7 +38,7 @@ def segment_advantages(score: str = "reward") -> Part:
                 trace.streams["adv"] = torch.full((len(trace),), 0.0 if "cuts" in trace.note else float("nan"))
                 cuts = trace.note.get("cuts", [])
                 known = [*(values[trace.index, at] for at in cuts), trace.scores[score]]
-                for k, (start, end) in enumerate(zip(cuts, [*cuts[1:], len(trace)], strict=True)):
+                for k, (start, end) in enumerate(zip(cuts, [*cuts, len(trace)][1:], strict=True)):
                     trace.streams["adv"][start:end] = known[k + 1] - known[k]
         return groups
 

@@ -39,16 +39,16 @@ def _undecided(tag: str, below: float, temperature: float, *, moved: bool) -> Pa
     """
 
     def where(trace: Trace) -> Tensor:
-        unsure = trace.streams["old"] < math.log(below)
+        unsure = trace.by("policy" if tag in trace.tags else "nobody") & (trace.streams["old"] < math.log(below))
         return unsure & (trace.streams["adv"] != 0) if moved else unsure
 
-    needs = ("stream:old", "stream:adv")
+    needs = ("stream:old", "stream:adv", f"tag:{tag}")
     return chain(
         behaviour(),
         ref(temperature=temperature),
-        member("pg", "policy", tag=tag, where=where, needs=needs),
-        member("kl", "policy", tag=tag, where=where, needs=needs),
-        whiten(over="pg"),
+        whiten(where=where, needs=needs),
+        member("pg", "policy", where=where, needs=needs),
+        member("kl", "policy", where=where, needs=needs),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.chi2 import chi2_scale
@@ -49,17 +50,17 @@ def _claims() -> Part:
     trial={"n": 4},
 )
 def a2c(
-    task: Source, *, n: int = 1, steps: int = 5, gamma: float = 0.99, entropy: float = 0.01, value_coef: float = 1.0,
+    task: Source, *, n: int = 1, lookahead: int = 5, gamma: float = 0.99, entropy: float = 0.01, value_coef: float = 1.0,
     critic_lr: float = 1.0, temperature: float = 1.0, reward_model: str | None = None,
 ) -> Method:  # fmt: skip
     """Advantage actor-critic: A3C in its synchronous form, one update a batch.
 
-    R_t = r_t + gamma r_{t+1} + ... up to the end of a stretch of `steps` tokens, + gamma^k V there (0 after the reply's end)
+    R_t = r_t + gamma r_{t+1} + ... up to the end of a stretch of `lookahead` tokens, + gamma^k V there (0 after the reply's end)
     A_t = R_t - V_t,   r = the score at the last token, 0 elsewhere
     L = mean over tokens of -A_t log pi(y_t) - entropy H_t + value_coef (V - R)^2 / 2
 
-    The constants are the paper's for Atari. With steps longer than the reply, A is the Monte-Carlo return minus V.
-    n: replies sampled for each prompt. steps: tokens after which a return goes on with the value model (the paper's t_max).
+    The constants are the paper's for Atari. With a lookahead longer than the reply, A is the Monte-Carlo return minus V.
+    n: replies sampled for each prompt. lookahead: tokens after which a return goes on with the value model (the paper's t_max).
     gamma: discount per token. entropy: coefficient of the entropy bonus. value_coef: weight of the critic's loss.
     critic_lr: multiplies the learning rate for the critic.
     reward_model: the directory of a reward model, in place of the task's own verifier.
@@ -70,7 +71,7 @@ def a2c(
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
         credit=chain(
-            streams("critic", "policy", value="value"), token_rewards(kl=None), n_step(steps, gamma=gamma),
+            streams("critic", "policy", value="value"), token_rewards(kl=None), n_step(lookahead, gamma=gamma),
             _claims(), member("bonus", "policy"),
         ),
         learn=Learn(
@@ -135,7 +136,7 @@ def vapo(
     return Method(cast=stage(critic=trained(outputs=1, lr=critic_lr)), phases=(learn_value, main))
 
 
-def length_adaptive(alpha: float):
+def length_adaptive(alpha: float) -> Callable[[int], float]:
     """VAPO's lambda of a reply's length: max(0, 1 - 1 / (alpha length))."""
     return lambda length: max(0.0, 1.0 - 1.0 / (alpha * length))
 
