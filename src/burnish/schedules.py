@@ -48,6 +48,11 @@ def after(step: int, value: float = 1) -> Callable[[Clock], float]:
     return lambda clock: value if clock.step >= step else 0
 
 
+def before(step: int, value: float = 1) -> Callable[[Clock], float]:
+    """`value` before the step, 0 from it on: for what comes first, as a phase's `times`."""
+    return lambda clock: value if clock.step < step else 0
+
+
 def warmup_then(shape: str, warmup: int, floor: float = 0.0) -> Callable[[Clock], float]:
     """The learning-rate multiplier: a linear warm-up over `warmup` steps, then constant, linear or cosine to `floor`."""
     shapes: dict[str, Callable[[float], float]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -29,37 +31,54 @@ def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: f
 
 
 @supplies("stream:reward")
-def token_rewards(*, score: str = "reward", kl: Schedule = 0.0, author: str = "policy") -> Part:
+def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: str = "policy") -> Part:
     """r_t = -kl (log pi_old - log pi_ref)(t), plus the trace's score at the author's last token, as stream "reward".
 
-    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token.
+    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With
+    kl=None there is no penalty, and no reference is asked for.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
-        penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
         reward = torch.full((len(trace),), float("nan"))
-        reward[mask] = -at(kl, step.clock) * penalty
-        last = int(mask.nonzero()[-1])
-        reward[last] += trace.scores[score]
+        reward[mask] = 0.0
+        if kl is not None:
+            penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
+            reward[mask] = -at(kl, step.clock) * penalty
+            step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
+        reward[int(mask.nonzero()[-1])] += trace.scores[score]
         trace.streams["reward"] = reward
-        step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
 
+    compared = frozenset({"stream:old", "stream:ref"}) if kl is not None else frozenset()
     return per_trace(
         write,
         name="token_rewards",
-        reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}),
+        reads=frozenset({f"score:{score}", f"tokens:{author}"}) | compared,
         writes=frozenset({"stream:reward"}),
     )
 
 
 @supplies("stream:adv", "stream:returns")
-def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
-    """Advantages and returns over the author's tokens, from streams "reward" and "value"; other tokens are skipped."""
+def gae(
+    *,
+    gamma: float = 1.0,
+    lam: float | Callable[[int], float] = 0.95,
+    value_lam: float | None = None,
+    author: str = "policy",
+) -> Part:
+    """Advantages and returns over the author's tokens, from streams "reward" and "value"; other tokens are skipped.
+
+    lam        lambda, or a function from the number of the author's tokens to lambda
+    value_lam  another lambda for the returns (decoupled GAE, arXiv 2503.01491); None: the same
+    """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
-        adv, returns = advantages_and_returns(trace.streams["reward"][mask], trace.streams["value"][mask], gamma, lam)
+        reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
+        own = lam(len(reward)) if callable(lam) else lam
+        adv, returns = advantages_and_returns(reward, value, gamma, own)
+        if value_lam is not None:
+            returns = advantages_and_returns(reward, value, gamma, value_lam)[1]
         for name, found in (("adv", adv), ("returns", returns)):
             trace.streams[name] = torch.full((len(trace),), float("nan"))
             trace.streams[name][mask] = found
@@ -72,11 +91,23 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Par
     )
 
 
-def whiten(stream: str = "adv", *, author: str = "policy") -> Part:
-    """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch."""
+def whiten(
+    stream: str = "adv",
+    *,
+    author: str = "policy",
+    where: Callable[[Trace], Tensor] | None = None,
+    needs: tuple[str, ...] = (),
+) -> Part:
+    """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch.
+
+    where  a function from a trace to [T] bool: only these tokens count, and only they change; `needs` names what it reads
+    """
+
+    def counted(trace: Trace) -> Tensor:
+        return trace.by(author) if where is None else trace.by(author) & where(trace)
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        traces = [(trace, trace.by(author)) for group in groups for trace in group.traces]
+        traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
         mean, std = values.mean(), values.std(unbiased=False)
         for trace, mask in traces:
@@ -85,5 +116,8 @@ def whiten(stream: str = "adv", *, author: str = "policy") -> Part:
 
     name = f"stream:{stream}"
     return Part(
-        name=f"whiten({stream})", call=call, reads=frozenset({name, f"tokens:{author}"}), updates=frozenset({name})
+        name=f"whiten({stream})",
+        call=call,
+        reads=frozenset({name, f"tokens:{author}", *needs}),
+        updates=frozenset({name}),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -12,13 +14,20 @@ from burnish.step import Step
 
 @supplies("member:*")
 def member(
-    term: str, *authors: str, tag: str | None = None, at: str = "all", top: tuple[str, float] | None = None
+    term: str,
+    *authors: str,
+    tag: str | None = None,
+    at: str = "all",
+    top: tuple[str, float] | None = None,
+    where: Callable[[Trace], Tensor | bool] | None = None,
+    needs: tuple[str, ...] = (),
 ) -> Part:
     """The term claims the tokens that these authors wrote.
 
     tag  only on traces with that tag
     at   "all" tokens of their turns, the "first" or the "last" of each turn, or the "end": the last token of the trace
     top  (stream, share): of these tokens, only the share with the largest values of the stream, pooled over the batch
+    where  a function from a trace to [T] bool (or one bool): of these tokens, only those; `needs` names what it reads
     A turn that several traces share is claimed once. A second member() of the same term adds its tokens.
     """
 
@@ -32,7 +41,7 @@ def member(
                     if tag is None or tag in trace.tags
                     else torch.zeros(len(trace), dtype=torch.bool)
                 )
-                claims.append((trace, mask))
+                claims.append((trace, mask & where(trace) if where is not None else mask))
         if top is not None:
             _keep_top(claims, *top)
         for trace, mask in claims:
@@ -45,6 +54,7 @@ def member(
         {f"tokens:{author}" for author in authors}
         | ({f"tag:{tag}"} if tag else set())
         | ({f"stream:{top[0]}"} if top else set())
+        | set(needs)
     )
     return Part(
         name=f"member({term}, {', '.join(authors)})",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from burnish.cast.chat import Chat
 from burnish.nouns import Group, Task, Trace, Verdict
 from burnish.parts import Part, supplies
@@ -60,5 +62,5 @@ def _one(source: Source, task: Task, reply: str) -> Verdict:
 
 
 def reply_text(trace: Trace, chat: Chat) -> str:
-    """All that was written after the prompt, by whichever author."""
-    return "".join(chat.text(turn.tokens) for turn in trace.turns[1:])
+    """All that was written after the prompt, by whichever author, decoded as one text: a word may span two turns."""
+    return chat.text(torch.cat([turn.tokens for turn in trace.turns[1:]]))

@@ -18,6 +18,7 @@ def imitate(
     weight: Callable[[Tensor], Tensor] | None = None,
     norm: Norm = token_mean,
     coef: Schedule = 1.0,
+    trainee: str = "policy",
     name: str = "sft",
 ) -> Term:
     """-log pi of demonstrated tokens, each times weight(log pi), held constant, where a weight is given."""
@@ -26,4 +27,4 @@ def imitate(
         live.note("nll", -live.logp)
         return maths.nll(live.logp, None if weight is None else weight(live.logp))
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), norm=norm, coef=coef)
+    return Term(name=name, unit="token", loss=loss, live=("logp",), norm=norm, trainee=trainee, coef=coef)

@@ -1,0 +1,15 @@
+"""Log-ratios regressed to advantages."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def advantage_regression(log_ratio: Tensor, advantage: Tensor, beta: float) -> Tensor:
+    """(A / beta - log pi(a|s) / ref(a|s))^2 / 2, per step (Direct Advantage Policy Optimization, arXiv 2412.18279).
+
+    log_ratio is summed over the tokens of the step a. Shapes: [R]. At pi = ref the gradient is -(A / beta) grad log pi,
+    a policy gradient; the minimum is pi = ref exp(A / beta).
+    """
+    assert log_ratio.shape == advantage.shape
+    return (advantage / beta - log_ratio).square() / 2

@@ -1,0 +1,103 @@
+"""Scores made milder before they become rewards: clipped, or normalised by all that was seen."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from burnish.nouns import Group
+from burnish.parts import Part, supplies
+from burnish.step import Step
+
+
+class Moments:
+    """Mean and variance of every number seen so far, batch by batch (Chan et al.'s update)."""
+
+    def __init__(self, name: str = "moments") -> None:
+        self.name = name
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def see(self, values: list[float]) -> None:
+        if not values:
+            return
+        n, mean = len(values), sum(values) / len(values)
+        gap, total = mean - self.mean, self.count + n
+        self.squares += sum((value - mean) ** 2 for value in values) + gap**2 * self.count * n / total
+        self.mean += gap * n / total
+        self.count = total
+
+    @property
+    def std(self) -> float:
+        """The sample standard deviation; 1 where nothing has differed yet."""
+        return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 and self.squares > 0 else 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "mean": self.mean, "squares": self.squares}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
+
+
+@supplies("score:clipped")
+def clipped(limit: float, *, score: str = "reward", name: str = "clipped") -> Part:
+    """The score, cut to [-limit, limit], as scores[name]."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            trace.scores[name] = max(-limit, min(limit, trace.scores[score]))
+        return groups
+
+    return Part(
+        name=f"clipped({limit:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"score:{name}"}),
+    )
+
+
+@supplies("score:normal")
+def normalised(
+    moments: Moments, limit: float, *, scale: float = 1.0, score: str = "reward", name: str = "normal"
+) -> Part:
+    """scale clip((score - mean) / std, -limit, limit) as scores[name]; mean and std of all scores so far, this batch's too.
+
+    Reward normalisation and clipping of arXiv 2307.04964, Eq. 18.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        moments.see([trace.scores[score] for trace in traces])
+        for trace in traces:
+            normal = (trace.scores[score] - moments.mean) / moments.std
+            trace.scores[name] = scale * max(-limit, min(limit, normal))
+        return groups
+
+    return Part(
+        name=f"normalised({limit:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"score:{name}"}),
+        state=(moments,),
+    )
+
+
+@supplies("score:chance")
+def success_chance(member: str = "critic", *, author: str = "policy", name: str = "chance") -> Part:
+    """scores[name] = sigmoid of what the member says after the last token of the trace."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
+        found = step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget)
+        for trace, mine in zip(traces, found, strict=True):
+            trace.scores[name] = float(mine["score"][-1].sigmoid())
+        return groups
+
+    return Part(
+        name=f"success_chance({member})",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}),
+        writes=frozenset({f"score:{name}"}),
+    )

@@ -1,0 +1,624 @@
+"""Value models and values from sampled continuations: numbers derived by hand, and what each method becomes without its idea."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import SMALL, build_cast, coin, credited, doubled
+from torch import Tensor, tensor
+
+import burnish
+from burnish.cast.roles import frozen, stage, trained
+from burnish.credit.chi2 import chi2_scale
+from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
+from burnish.credit.macro import macro_advantages_and_returns, macro_lengths
+from burnish.credit.members import member
+from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step_returns
+from burnish.credit.segments import node_values, segment_advantages, success_rates, tree_advantages
+from burnish.credit.steps import dense_bonus, step_advantage
+from burnish.credit.streams import behaviour, ref, streams
+from burnish.draw.tasks import prompts
+from burnish.learn.learn import Learn, accumulate
+from burnish.learn.maths.chi2 import bounded_exp, symmetric_chi2
+from burnish.learn.maths.regression import advantage_regression
+from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
+from burnish.learn.norms import seq_mean
+from burnish.learn.terms import pg_clip, value_clip
+from burnish.learn.terms.regression import chi2_pull
+from burnish.loop import loop
+from burnish.method import Method, method
+from burnish.methods.imitation import sft
+from burnish.methods.offline_values import dvpo, global_value_model, oreo
+from burnish.methods.policy import ppo
+from burnish.methods.segments import direct_advantage_po, spo_chain, spo_tree
+from burnish.methods.values import a2c, chi2_ppo, length_adaptive, ma_rlhf, ppo_max, reft, rto, vapo
+from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.parts import chain
+from burnish.rollout.branch import lines, uncertain
+from burnish.rollout.sample import sample
+from burnish.schedules import before
+from burnish.score.shape import Moments, clipped, normalised
+from burnish.score.verify import verify
+from burnish.select.apart import apart
+from burnish.step import Notes, Step
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.table import source
+
+TASK = Rewarded(source("sort"), coin)
+ASKED = Task("question", "q", {}, "q")
+STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes())
+NAN = math.nan
+
+
+def trace(*turns: tuple[str, int], **facts: object) -> Trace:
+    made: list[Turn] = []
+    for author, length in turns:
+        made.append(Turn(torch.arange(length), author, parent=made[-1] if made else None))
+    return Trace(tuple(made), **facts)  # type: ignore[arg-type]
+
+
+def of_policy(cast, groups: list[Group], plan: Learn, step: Step) -> Tensor:
+    """The gradient of the policy's own terms."""
+    cast["policy"].optimiser.zero()
+    mine = Learn(*(term for term in plan.terms if term.trainee == "policy"), temperature=plan.temperature)
+    accumulate(groups, mine, step)
+    return torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+
+
+def last_gradient(built: Method, model: Path, phase: int = -1) -> Tensor:
+    cast = doubled(build_cast(built, model))
+    which, groups, step = list(credited(built, cast))[phase]
+    return of_policy(cast, groups, which.learn, step)
+
+
+def assert_close(a: Tensor, b: Tensor, to: float = 1e-6) -> None:
+    assert float(a.norm()) > 0
+    assert float((a - b).norm() / a.norm()) < to
+
+
+# ------------------------------------------------------------------------------------------------------- A2C and returns
+
+
+def test_n_step_returns_by_hand() -> None:
+    """r = 0, 0, 1, 0, 2; V = .1 .2 .3 .4 .5; gamma 0.5, stretches of 2: tokens (0, 1), (2, 3), (4).
+    R_4 = 2;  R_3 = 0 + 0.5 V_4 = 0.25;  R_2 = 1 + 0.5 * 0.25 = 1.125;  R_1 = 0 + 0.5 V_2 = 0.15;  R_0 = 0.075.
+    """
+    r, v = tensor([0.0, 0, 1, 0, 2]), tensor([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert torch.allclose(n_step_returns(r, v, 0.5, 2), tensor([0.075, 0.15, 1.125, 0.25, 2.0]))
+
+
+def test_n_step_limits_are_gae_with_lambda_one_and_zero() -> None:
+    g = torch.Generator().manual_seed(0)
+    r, v = torch.randn(7, generator=g), torch.randn(7, generator=g)
+    for steps, lam in ((100, 1.0), (1, 0.0)):
+        assert torch.allclose(n_step_returns(r, v, 0.9, steps), advantages_and_returns(r, v, 0.9, lam)[1], atol=1e-6)
+
+
+def test_a2c_with_a_long_look_and_no_critic_is_reinforce(small_model: Path) -> None:
+    """V = 0, gamma = 1, no entropy bonus: every token's advantage is its reply's score."""
+    built = a2c(TASK, n=4, lookahead=1000, gamma=1.0, entropy=0.0)
+    cast = doubled(build_cast(built, small_model))
+    cast["critic"].model.score.weight.data.zero_()
+    for phase, groups, step in credited(built, cast):
+        found = of_policy(cast, groups, phase.learn, step)
+        cast["policy"].optimiser.zero()
+        tokens = sum(int(t.by("policy").sum()) for g in groups for t in g.traces)
+        for t in (t for g in groups for t in g.traces):
+            logp = cast["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"]
+            (-t.scores["reward"] * logp.sum() / tokens).backward()
+        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]))
+
+
+def test_returns_without_advantages_are_those_of_gae() -> None:
+    t = trace(("task", 1), ("policy", 3))
+    t.streams |= {"reward": tensor([NAN, 0.0, 0.5, 1.0]), "value": tensor([NAN, 0.1, 0.2, 0.3])}
+    gae(gamma=0.9, lam=0.5).call([Group(ASKED, [t])], STEP)
+    adv, returns = t.streams["adv"].clone(), t.streams["returns"].clone()
+    lambda_advantages(gamma=0.9, lam=0.5).call([Group(ASKED, [t])], STEP)
+    lambda_returns(gamma=0.9, lam=0.5).call([Group(ASKED, [t])], STEP)
+    assert torch.equal(adv[1:], t.streams["adv"][1:]) and torch.equal(returns[1:], t.streams["returns"][1:])
+    monte_carlo(gamma=0.9).call([Group(ASKED, [t])], STEP)
+    assert torch.allclose(t.streams["returns"][1:], tensor([0.9 * 0.5 + 0.81, 0.5 + 0.9, 1.0]))
+
+
+# --------------------------------------------------------------------------------------------------------------- VAPO
+
+
+def test_length_adaptive_lambda_by_hand() -> None:
+    """alpha = 0.05: 40 tokens give 1 - 1/2 = 0.5, 200 give 0.9, 20 give 0; 10 would give -1 and are held at 0.
+    The powers of lambda then sum to 1/(1 - lambda) = alpha l."""
+    lam = length_adaptive(0.05)
+    assert [lam(n) for n in (40, 200, 20, 10)] == pytest.approx([0.5, 0.9, 0.0, 0.0])
+    assert 1 / (1 - lam(200)) == pytest.approx(0.05 * 200)
+
+
+def test_decoupled_gae_by_hand() -> None:
+    """Two tokens, r = 0, 1, V = 0.5, 0.6, gamma 1. Policy: lambda of length 2 is 0: A = 0.1, 0.4. Critic: lambda 1: R = 1, 1."""
+    t = trace(("task", 1), ("policy", 2))
+    t.streams |= {"reward": tensor([NAN, 0.0, 1.0]), "value": tensor([NAN, 0.5, 0.6])}
+    gae(lam=length_adaptive(0.05), value_lam=1.0).call([Group(ASKED, [t])], STEP)
+    assert torch.allclose(t.streams["adv"][1:], tensor([0.1, 0.4]))
+    assert torch.allclose(t.streams["returns"][1:], tensor([1.0, 1.0]))
+
+
+def test_vapo_without_its_ideas_is_ppo_with_lambda_one(small_model: Path) -> None:
+    """alpha infinite makes lambda 1 for every length; no imitation of successes, one clip range."""
+    plain = ppo(TASK, n=4, kl=0.0, lam=1.0)
+    assert_close(
+        last_gradient(vapo(TASK, n=4, alpha=math.inf, positive=0.0, eps_high=0.2), small_model),
+        last_gradient(plain, small_model),
+    )
+
+
+def test_vapo_imitates_correct_replies_alone_and_trains_the_value_model_first(small_model: Path) -> None:
+    built = vapo(TASK, n=4, value_warmup=1)
+    cast = build_cast(built, small_model)
+    for t in (
+        t for phase, groups, _ in credited(built, cast) if phase.name == "main" for g in groups for t in g.traces
+    ):
+        assert torch.equal(t.streams["member:positive"], t.by("policy") & bool(t.scores["reward"] > 0.5))
+    before_it = {name: _weights(cast, name) for name in ("policy", "critic")}
+    steps = loop(built, cast, SMALL, steps=2)
+    next(steps)
+    assert torch.equal(before_it["policy"], _weights(cast, "policy"))
+    assert not torch.equal(before_it["critic"], _weights(cast, "critic"))
+    next(steps)
+    assert not torch.equal(before_it["policy"], _weights(cast, "policy"))
+
+
+def _weights(cast, name: str) -> Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in cast[name].model.parameters()])
+
+
+# ------------------------------------------------------------------------------------------------------------- MA-RLHF
+
+
+def test_macro_actions_by_hand() -> None:
+    """4 tokens in macros of 2: lengths 2, 1, 1 (the last token stands alone). r = .2 .4 | 0 | 1, V = .1 .3 | .4 | .5
+    r_tau = .3 0 1, V_tau = .2 .4 .5. gamma 1, lambda 0.5: delta = .3+.4-.2 = .5, 0+.5-.4 = .1, 1-.5 = .5
+    A = .5 + .5 (.1 + .5 .5) = .675, .1 + .25 = .35, .5; R = A + V_tau = .875, .75, 1.
+    """
+    assert macro_lengths(4, 2) == [2, 1, 1] and macro_lengths(3, 1) == [1, 1, 1] and macro_lengths(1, 5) == [1]
+    adv, returns = macro_advantages_and_returns(
+        tensor([0.2, 0.4, 0, 1]), tensor([0.1, 0.3, 0.4, 0.5]), [2, 1, 1], 1.0, 0.5
+    )
+    assert torch.allclose(adv, tensor([0.675, 0.675, 0.35, 0.5]))
+    assert torch.allclose(returns, tensor([0.875, 0.875, 0.75, 1.0]))
+
+
+def test_macros_of_one_token_are_gae() -> None:
+    g = torch.Generator().manual_seed(3)
+    r, v = torch.randn(6, generator=g), torch.randn(6, generator=g)
+    for a, b in zip(
+        macro_advantages_and_returns(r, v, macro_lengths(6, 1), 0.9, 0.8), advantages_and_returns(r, v, 0.9, 0.8),
+        strict=True,
+    ):  # fmt: skip
+        assert torch.allclose(a, b)
+
+
+def plain_ppo(kl: float, eps: float = 0.2) -> Method:
+    """PPO as `ppo`, without whitening."""
+    return method(
+        draw=prompts(TASK),
+        rollout=sample(4),
+        score=verify(TASK),
+        credit=chain(
+            behaviour(), ref(), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(),
+            member("pg", "policy"), member("value", "policy"),
+        ),
+        learn=Learn(pg_clip(eps), value_clip(0.2)),
+        cast=stage(ref=frozen("policy"), critic=trained(outputs=1)),
+    )  # fmt: skip
+
+
+def test_ma_rlhf_with_macros_of_one_token_is_ppo(small_model: Path) -> None:
+    built = ma_rlhf(TASK, n=4, length=1, temperature=1.0)
+    assert_close(last_gradient(built, small_model), last_gradient(plain_ppo(0.05), small_model))
+    other = last_gradient(ma_rlhf(TASK, n=4, length=5, temperature=1.0), small_model)
+    assert float((other - last_gradient(built, small_model)).norm()) > 0
+
+
+# ------------------------------------------------------------------------------------------------------------- PPO-max
+
+
+def test_running_moments_are_those_of_everything_seen() -> None:
+    moments, seen = Moments(), []
+    for batch in ([1.0, 2.0, 4.0], [], [10.0], [3.0, -5.0]):
+        moments.see(batch)
+        seen += batch
+        assert moments.mean == pytest.approx(statistics.mean(seen))
+        assert moments.std == pytest.approx(statistics.stdev(seen))
+    again = Moments()
+    again.load_state_dict(moments.state_dict())
+    assert (again.mean, again.std) == (moments.mean, moments.std)
+
+
+def test_normalised_and_clipped_scores_by_hand() -> None:
+    """Scores 1, 0, 0, 1: mean 1/2, sample std 0.57735: +-0.866, cut to +-0.8. Then a batch of 1s moves the mean to 2/3."""
+    group = Group(ASKED, [trace(("task", 1), ("policy", 1), scores={"reward": r}) for r in (1.0, 0, 0, 1)])
+    part = normalised(Moments(), 0.8)
+    part.call([group], STEP)
+    assert [t.scores["normal"] for t in group.traces] == pytest.approx([0.8, -0.8, -0.8, 0.8])
+    later = Group(ASKED, [trace(("task", 1), ("policy", 1), scores={"reward": 1.0}) for _ in range(2)])
+    part.call([later], STEP)
+    assert later.traces[0].scores["normal"] == pytest.approx((1 / 3) / statistics.stdev([1, 0, 0, 1, 1, 1]))
+    clipped(2.5).call([Group(ASKED, [trace(("task", 1), scores={"reward": -7.0})])], STEP)
+
+
+def test_scores_that_never_differ_are_normalised_to_zero() -> None:
+    group = Group(ASKED, [trace(("task", 1), ("policy", 1), scores={"reward": 1.0}) for _ in range(3)])
+    normalised(Moments(), 0.8).call([group], STEP)
+    assert [t.scores["normal"] for t in group.traces] == [0.0, 0.0, 0.0]
+
+
+def test_ppo_max_with_scores_that_are_normal_already_is_ppo(small_model: Path) -> None:
+    """Normalisation is affine: fed its own mean 0 and std 1, and a wide clip, PPO-max is PPO without whitening."""
+    built = ppo_max(TASK, n=4, limit=100.0, temperature=1.0)
+    moments = built.stateful()["scores"]
+    moments.load_state_dict({"count": 10**12, "mean": 0.0, "squares": 10**12 - 1.0})
+    found = last_gradient(replace(built, phases=built.phases[1:]), small_model)
+    assert_close(found, last_gradient(plain_ppo(0.05), small_model), to=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------------------------- RTO
+
+
+def test_token_rewards_of_a_dpo_policy_by_hand() -> None:
+    """beta1 (log dpo - log ref) = 0.05 * (0.5, -3, 0.2) = 0.025, -0.15 cut to -0.05, 0.01, on top of 0, 0, 1."""
+    t = trace(("task", 1), ("policy", 3))
+    t.streams |= {"reward": tensor([NAN, 0, 0, 1.0]), "ref": tensor([NAN, -1.0, -1.0, -1.0])}
+    t.streams["dpo"] = tensor([NAN, -0.5, -4.0, -0.8])
+    dense_bonus(0.05, 0.05, stream="dpo").call([Group(ASKED, [t])], STEP)
+    assert torch.allclose(t.streams["reward"][1:], tensor([0.025, -0.05, 1.01]))
+
+
+def test_rto_with_an_untrained_dpo_policy_has_no_token_rewards(small_model: Path, other_model: Path) -> None:
+    same = last_gradient(rto(TASK, n=4, dpo_policy=str(small_model)), small_model)
+    assert_close(same, last_gradient(rto(TASK, n=4, dpo_policy=str(other_model), beta1=0.0), small_model))
+    other = last_gradient(rto(TASK, n=4, dpo_policy=str(other_model)), small_model)
+    assert float((other - same).norm() / same.norm()) > 1e-3
+
+
+# ---------------------------------------------------------------------------------------------------------------- DVPO
+
+
+def test_global_value_targets_with_lambda_one_are_the_outcomes(small_model: Path) -> None:
+    """No discount and no penalty: every token of a preferred reply is to say 1, every token of the other 0."""
+    built = global_value_model(source("sort"), lam=1.0)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        for group in groups:
+            for t, want in zip(group.traces, (1.0, 0.0), strict=True):
+                assert torch.allclose(t.streams["returns"][t.by("demo")], torch.tensor(want), atol=1e-5)
+                assert t.streams["member:end"].nonzero().tolist() == [[len(t) - 1]]
+                assert float(t.streams["outcome"][-1]) == want
+
+
+def test_dvpo_advantages_are_differences_of_the_frozen_values(small_model: Path) -> None:
+    """kl = 0, lambda = 0: A_t = V(s_{t+1}) - V(s_t), with V of the finished reply after the last token (then whitened)."""
+    built = dvpo(source("sort"), n=4, kl=0.0, lam=0.0)
+    main = replace(built, phases=built.phases[1:])
+    cast = build_cast(main, small_model)
+    for _, groups, _ in credited(main, cast):
+        traces = [t for g in groups for t in g.traces]
+        raw = []
+        for t in traces:
+            mask = t.by("policy")
+            out = cast["value"].streams([t], [mask], {"value", "score"}, 10**6)[0]
+            raw.append(torch.cat([out["value"][mask][1:], out["score"][-1:]]) - out["value"][mask])
+            assert t.scores["reward"] == pytest.approx(float(out["score"][-1]), abs=1e-6)
+        flat = torch.cat(raw)
+        for t, mine in zip(traces, raw, strict=True):
+            want = (mine - flat.mean()) / (flat.std(unbiased=False) + 1e-8)
+            assert torch.allclose(t.streams["adv"][t.by("policy")], want, atol=1e-3)
+
+
+def test_dvpo_takes_the_directory_that_global_value_model_saved(small_model: Path, tmp_path: Path) -> None:
+    run = {"model": str(small_model), "task": "sort", "steps": 1, "prompts": 2, "max_new_tokens": 6, "device": "cpu"}
+    burnish.train("global_value_model", out=str(tmp_path / "value"), eval_tasks=2, **run)
+    burnish.train(
+        "dvpo", out=str(tmp_path / "policy"), eval_tasks=2, n=2, value_model=str(tmp_path / "value" / "model"), **run
+    )
+    built = dvpo(source("sort"), value_model=str(tmp_path / "value" / "model"))
+    assert len(built.phases) == 1 and built.cast["value"].liveness == "frozen"
+    with pytest.raises(ValueError, match="value_steps is 0"):
+        dvpo(source("sort"), value_steps=0)
+
+
+# ---------------------------------------------------------------------------------------------------------------- OREO
+
+
+def test_path_consistency_by_hand() -> None:
+    """Rows of 2 and 1 tokens, lr = .1 .2 | -.3: to go .3 .2 | -.3. V = .5, R = 1, beta 2:
+    value: (.5 - 1 + .6)^2 = .01, (.5 - 1 + .4)^2 = .01, (.5 - 1 - .6)^2 = 1.21; the policy's numbers are the same ones,
+    with gradient 2 beta (...) = .4, -.4, -4.4 through lr_t alone.
+    """
+    lr = tensor([0.1, 0.2, -0.3], requires_grad=True)
+    ahead = to_go(lr, [2, 1])
+    assert torch.allclose(ahead, tensor([0.3, 0.2, -0.3]))
+    v, r = torch.full((3,), 0.5, requires_grad=True), torch.ones(3)
+    want = tensor([0.01, 0.01, 1.21])
+    assert torch.allclose(path_value_error(v, r, ahead, 2.0), want, atol=1e-6)
+    policy = path_policy_error(lr, ahead, v, r, 2.0)
+    assert torch.allclose(policy, want, atol=1e-6)
+    policy.sum().backward()
+    assert torch.allclose(lr.grad, tensor([0.4, -0.4, -4.4]), atol=1e-5)
+    assert v.grad is None
+
+
+def test_path_value_with_beta_zero_is_the_squared_error() -> None:
+    v, r = tensor([0.2, 0.7]), tensor([1.0, 0.0])
+    assert torch.equal(path_value_error(v, r, tensor([9.0, 9.0]), 0.0), (v - r).square())
+
+
+def test_oreo_at_the_reference_is_a_policy_gradient_with_advantage_r_minus_v(small_model: Path) -> None:
+    """pi = ref: lr = 0 and the exact KL is flat, so that the gradient is -2 beta (R - V_t) grad log pi_t, mean of means."""
+    built = oreo(TASK, n=4)
+    cast = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, cast):
+        found = of_policy(cast, groups, phase.learn, step)
+        cast["policy"].optimiser.zero()
+        traces = [t for g in groups for t in g.traces]
+        for t in traces:
+            mask = t.by("ref")
+            value = cast["critic"].outputs([t.tokens], [mask], {"value"})["value"].detach()
+            logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
+            (-2 * 0.03 * ((t.scores["reward"] - value) * logp).mean() / len(traces)).backward()
+        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
+
+
+# ----------------------------------------------------------------------------------------------------------- segments
+
+
+def probed_group() -> Group:
+    """A reply of 6 tokens with cuts at positions 3 and 5 of the trace, two probes from each; its own score is 1."""
+    reply = trace(
+        ("task", 2), ("policy", 6), index=0, scores={"reward": 1.0}, note={"cuts": [3, 5]}, tags=frozenset({"sample"})
+    )
+    probes = [
+        trace(("task", 2), ("policy", 4), index=1 + k, scores={"reward": score}, note={"of": 0, "at": at}, tags=frozenset({"probe"}))
+        for k, (at, score) in enumerate([(3, 0.0), (3, 0.5), (5, 1.0), (5, 0.5)])
+    ]  # fmt: skip
+    return Group(ASKED, [reply, *probes])
+
+
+def test_segment_advantages_by_hand() -> None:
+    """V(3) = 1/4, V(5) = 3/4, own score 1: tokens 3, 4 get 1/2, tokens 5, 6, 7 get 1/4, token 2 before the first cut 0."""
+    group = probed_group()
+    segment_advantages().call([group], STEP)
+    assert group.traces[0].streams["adv"][2:].tolist() == [0.0, 0.5, 0.5, 0.25, 0.25, 0.25]
+    assert all(torch.isnan(t.streams["adv"]).all() for t in group.traces[1:])
+    success_rates().call([group], STEP)
+    rate = group.traces[0].streams["rate"]
+    assert rate[[3, 5]].tolist() == [0.25, 0.75] and int((~rate.isnan()).sum()) == 2
+
+
+def test_cut_points_by_hand() -> None:
+    """p = .99 .5 .95 .1 .2 .3: uncertain below 0.9 at 1, 3, 4, 5; every second: 1, 4. Lines begin at 0 and after a newline."""
+    turn = Turn(tensor([10, 5, 10, 5, 5, 10]), "policy", tensor([0.99, 0.5, 0.95, 0.1, 0.2, 0.3]).log())
+    chat = SimpleNamespace(text=lambda tokens: "\n" if tokens.tolist() == [10] else "x")
+    assert uncertain(0.9, 2)(turn, chat) == [1, 4]
+    assert lines(turn, chat) == [0, 1, 3]
+
+
+def test_spo_chain_values_are_those_of_its_probes_and_telescope(small_model: Path) -> None:
+    """Along a reply the segments' advantages sum to its score minus the value at its first cut; probes are not trained."""
+    built = spo_chain(TASK, n=2, probes=3, interval=3, temperature=1.0, top_p=1.0)
+    cast = build_cast(built, small_model)
+    step = Step(Clock(0, 10), cast, SMALL)
+    phase = built.phases[0]
+    groups = phase.score.call(phase.rollout.call(phase.draw.call(step), step), step)
+    segment_advantages().call(groups, step)
+    for group in groups:
+        for t in (t for t in group.traces if "sample" in t.tags):
+            mine = [p for p in group.traces if p.note.get("of") == t.index and "probe" in p.tags]
+            assert len(mine) == 3 * len(t.note["cuts"])
+            for p in mine:
+                assert torch.equal(p.tokens[: p.note["at"]], t.tokens[: p.note["at"]])
+                assert len(p.turns[-1]) <= SMALL.max_new_tokens
+            first = [p.scores["reward"] for p in mine if p.note["at"] == t.note["cuts"][0]]
+            total = sum(float(t.streams["adv"][at]) for at in t.note["cuts"])
+            assert total == pytest.approx(t.scores["reward"] - sum(first) / len(first), abs=1e-6)
+    for _, found, _ in credited(built, cast):
+        assert not any(bool(t.streams["member:pg"].any()) for g in found for t in g.traces if "probe" in t.tags)
+
+
+def test_spo_chain_whitens_over_the_tokens_it_trains(small_model: Path) -> None:
+    built = spo_chain(TASK, n=4, probes=2)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        traces = [t for g in groups for t in g.traces]
+        values = torch.cat([t.streams["adv"][t.streams["member:pg"]] for t in traces])
+        old = torch.cat([t.streams["old"][t.streams["member:pg"]] for t in traces])
+        assert float(values.mean()) == pytest.approx(0, abs=1e-5)
+        assert float(values.std(unbiased=False)) == pytest.approx(1, abs=1e-3)
+        assert bool((old < math.log(0.9)).all())
+
+
+def small_tree() -> list[Trace]:
+    """Root -> a (ends, score 1) and b; b -> c (0), d (1/2)."""
+    root = Turn(torch.arange(2), "task")
+    a, b = Turn(torch.arange(2), "policy", parent=root), Turn(torch.arange(3), "policy", parent=root)
+    c, d = Turn(torch.arange(1), "policy", parent=b), Turn(torch.arange(1), "policy", parent=b)
+    paths = [((root, a), 1.0), ((root, b, c), 0.0), ((root, b, d), 0.5)]
+    return [Trace(turns, i, {"reward": r}, tags=frozenset({"tree"})) for i, (turns, r) in enumerate(paths)]
+
+
+def test_tree_advantages_by_hand() -> None:
+    """V(b) = 1/4, V(root) = (1 + 1/4)/2 = 5/8 (children, not leaves: 1/2). A: a 3/8, b -3/8, c -1/4, d 1/4."""
+    traces = small_tree()
+    assert node_values(traces, "reward")[id(traces[0].turns[0])] == 0.625
+    tree_advantages().call([Group(ASKED, traces)], STEP)
+    assert traces[0].streams["adv"][2:].tolist() == [0.375, 0.375]
+    assert traces[1].streams["adv"][2:].tolist() == [-0.375, -0.375, -0.375, -0.25]
+    assert traces[2].streams["adv"][2:].tolist() == [-0.375, -0.375, -0.375, 0.25]
+
+
+def test_a_tree_of_depth_one_is_relative_to_the_group(small_model: Path) -> None:
+    """Children of the root alone: A_i = r_i - mean r, before whitening; and shared turns are trained once."""
+    built = spo_tree(TASK, branch=4, depth=1, temperature=1.0)
+    cast = build_cast(built, small_model)
+    step = Step(Clock(0, 10), cast, SMALL)
+    phase = built.phases[0]
+    groups = phase.score.call(phase.rollout.call(phase.draw.call(step), step), step)
+    tree_advantages().call(groups, step)
+    for group in groups:
+        mean = sum(t.scores["reward"] for t in group.traces) / 4
+        assert [float(t.streams["adv"][-1]) for t in group.traces] == pytest.approx(
+            [t.scores["reward"] - mean for t in group.traces]
+        )
+
+
+def test_a_tree_shares_turns_obeys_the_limit_and_trains_each_turn_once(small_model: Path) -> None:
+    built = spo_tree(TASK, branch=3, depth=2, segment=4, temperature=1.0, top_p=1.0, below=1.0)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        for group in groups:
+            claimed: dict[int, int] = {}
+            for t in group.traces:
+                assert sum(len(turn) for turn in t.turns[1:]) <= SMALL.max_new_tokens
+                assert len(t.turns) == 2 or len(t.turns[1]) == 4
+                for turn, start, end in t.spans():
+                    claimed[id(turn)] = claimed.get(id(turn), 0) + int(t.streams["member:pg"][start:end].any())
+            assert max(claimed.values()) == 1
+            assert len({id(t.turns[1]) for t in group.traces}) == 3
+
+
+# -------------------------------------------------------------------------------------------------- direct advantages
+
+
+def test_advantage_regression_by_hand() -> None:
+    """A = .02, beta = .01, log-ratio .5: (2 - .5)^2 / 2 = 1.125. At log-ratio A / beta it is 0."""
+    assert advantage_regression(tensor([0.5, 2.0]), tensor([0.02, 0.02]), 0.01).tolist() == pytest.approx([1.125, 0.0])
+
+
+def test_candidates_are_apart_and_their_advantages_sum_to_zero() -> None:
+    """Chances .2, .2 (the same reply), .6: one of the equals goes; advantages -.2, .2. A span below 0.5 drops the state."""
+    made = [trace(("task", 1), ("ref", 2), scores={"chance": c}) for c in (0.2, 0.2, 0.6)]
+    made[2].turns = (made[2].turns[0], Turn(tensor([7, 7]), "ref", parent=made[2].turns[0]))
+    group = Group(ASKED, list(made))
+    assert apart(0.5, score="chance").call([Group(ASKED, list(made))], STEP) == []
+    kept = apart(0.1, score="chance").call([group], STEP)
+    assert kept[0].traces == [made[0], made[2]] and all("apart" in t.tags for t in kept[0].traces)
+    step_advantage("chance").call(kept, STEP)
+    assert [float(t.streams["gain"][0]) for t in kept[0].traces] == pytest.approx([-0.2, 0.2])
+
+
+def test_direct_advantage_at_the_reference_is_a_policy_gradient_over_steps(small_model: Path) -> None:
+    """pi = ref: the gradient is -(A / beta) grad of the step's log-prob, mean over candidates."""
+    built = direct_advantage_po(TASK, solutions=1, completions=2, candidates=4, least=0.0, beta=0.02)
+    cast = doubled(build_cast(built, small_model))
+    phase, groups, step = list(credited(built, cast))[1]
+    found = of_policy(cast, groups, phase.learn, step)
+    cast["policy"].optimiser.zero()
+    traces = [t for g in groups for t in g.traces]
+    for t in traces:
+        logp = cast["policy"].outputs([t.tokens], [t.by("ref")], {"logp"})["logp"].sum()
+        (-float(t.streams["gain"][-1]) / 0.02 * logp / len(traces)).backward()
+    assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-3)
+
+
+def test_the_critic_of_steps_learns_rates_and_outcomes_of_solutions(small_model: Path) -> None:
+    built = direct_advantage_po(TASK, solutions=2, completions=3)
+    _, groups, _ = next(iter(credited(built, build_cast(built, small_model))))
+    for t in (t for g in groups for t in g.traces):
+        chosen = t.streams["member:chance"].nonzero()[:, 0].tolist()
+        assert chosen == t.note.get("cuts", []) and (not chosen or chosen[0] == len(t.turns[0]))
+        assert bool(t.streams["member:end"].any()) == ("sample" in t.tags)
+
+
+# ---------------------------------------------------------------------------------------------------------------- ReFT
+
+
+def test_reft_warms_up_by_sft_and_its_reference_is_the_warmed_up_policy(small_model: Path) -> None:
+    assert_close(last_gradient(reft(TASK), small_model, phase=0), last_gradient(sft(TASK), small_model))
+    built = reft(TASK, n=2, warmup=3, epochs=1)
+    cast = build_cast(built, small_model)
+    steps = loop(built, cast, SMALL, steps=4)
+    start = _weights(cast, "policy")
+    for _ in range(2):
+        next(steps)
+        assert torch.equal(_weights(cast, "policy"), _weights(cast, "ref"))
+    assert not torch.equal(start, _weights(cast, "policy"))
+    next(steps)
+    reference = _weights(cast, "ref")
+    next(steps)
+    assert torch.equal(reference, _weights(cast, "ref")) and not torch.equal(reference, _weights(cast, "policy"))
+    with pytest.raises(ValueError, match="warmup is 0"):
+        reft(TASK, warmup=0)
+
+
+def test_reft_after_the_warm_up_is_ppo_with_sequence_means(small_model: Path) -> None:
+    plain = ppo(TASK, n=4, kl=0.05)
+    credit, old = plain.phases[0].credit, plain.phases[0].learn
+    by_sequence = replace(plain.phases[0], credit=credit, learn=Learn(pg_clip(0.2, norm=seq_mean), *old.terms[1:]))
+    assert_close(
+        last_gradient(reft(TASK, n=4), small_model), last_gradient(replace(plain, phases=(by_sequence,)), small_model)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- chi2
+
+
+def test_symmetric_chi2_by_hand() -> None:
+    """L = log 2: (2 - 1) + (1/2 - 1) = 1/2, either sign; 0 and flat at 0. e^12 goes on as e^10 (1 + 2) = 3 e^10."""
+    x = tensor([math.log(2), -math.log(2), 0.0], requires_grad=True)
+    found = symmetric_chi2(x)
+    assert found.tolist() == pytest.approx([0.5, 0.5, 0.0])
+    found.sum().backward()
+    assert x.grad.tolist() == pytest.approx([1.5, -1.5, 0.0])
+    assert bounded_exp(tensor([12.0])).item() == pytest.approx(3 * math.exp(10), rel=1e-6)
+
+
+def test_chi2_scale_by_hand() -> None:
+    """Two replies with L = log 2 and 0: m = (1/2 + 0) / 2 = 1/4, scale 1 / (2 * 1/2) = 1. At pi = ref: 1 / (2 * 0.01) = 50."""
+    for ratio, want in ((math.log(2) / 2, 1.0), (0.0, 50.0)):
+        traces = [trace(("task", 1), ("policy", 2)) for _ in range(2)]
+        for t, each in zip(traces, (ratio, 0.0), strict=True):
+            t.streams |= {"old": tensor([NAN, each - 1, each - 1]), "ref": tensor([NAN, -1.0, -1.0])}
+        chi2_scale().call([Group(ASKED, traces)], STEP)
+        assert traces[0].streams["chi2_scale"].tolist() == pytest.approx([want] * 3, rel=1e-5)
+
+
+def test_chi2_term_has_the_gradient_of_the_root_of_the_batch_mean(small_model: Path, other_model: Path) -> None:
+    """With another model as reference, against autograd through sqrt(mean over replies) itself."""
+    built = chi2_ppo(TASK, n=4)
+    built = replace(built, cast={**built.cast, "ref": frozen(str(other_model))})
+    cast = doubled(build_cast(built, small_model))
+    for _, groups, step in credited(built, cast):
+        small = Step(step.clock, cast, replace(SMALL, token_budget=100))
+        found = of_policy(cast, groups, Learn(chi2_pull(coef=0.5)), small)
+        cast["policy"].optimiser.zero()
+        ratios = []
+        for t in (t for g in groups for t in g.traces):
+            mask = t.by("policy")
+            logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
+            ratios.append((logp - t.streams["ref"][mask]).sum())
+        (0.5 * symmetric_chi2(torch.stack(ratios)).mean().sqrt()).backward()
+        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
+
+
+def test_chi2_ppo_without_the_penalty_is_ppo(small_model: Path) -> None:
+    assert_close(
+        last_gradient(chi2_ppo(TASK, n=4, chi2=0.0), small_model),
+        last_gradient(ppo(TASK, n=4, kl=0.0, eps=0.4), small_model),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- small general parts
+
+
+def test_before_is_the_complement_of_after() -> None:
+    assert [before(2, 3)(Clock(step, 10)) for step in range(4)] == [3, 3, 0, 0]
+
+
+def test_whiten_over_some_tokens_leaves_the_others() -> None:
+    t = trace(("task", 1), ("policy", 4))
+    t.streams["adv"] = tensor([NAN, 1.0, 3.0, 9.0, 5.0])
+    part = whiten(where=lambda t: t.streams["adv"] < 6)
+    part.call([Group(ASKED, [t])], STEP)
+    root = math.sqrt(8 / 3)
+    assert t.streams["adv"][1:].tolist() == pytest.approx([-2 / root, 0.0, 9.0, 2 / root])
