@@ -11,6 +11,7 @@ from burnish.methods import (  # noqa: F401
     policy,
     preference,
     reward,
+    self_imitation,
     surrogates,
     values,
 )
