@@ -215,7 +215,9 @@ def test_a_lol_learns_only_from_replies_above_the_value(small_model: Path) -> No
     for phase, groups, _ in credited(built, build_cast(built, small_model)):
         if phase.name == "policy":
             assert groups and all(t.scores["advantage"] > 0 for g in groups for t in g.traces)
-            assert all(float(t.streams["adv"][-1]) == pytest.approx(t.scores["advantage"]) for g in groups for t in g.traces)
+            assert all(
+                float(t.streams["adv"][-1]) == pytest.approx(t.scores["advantage"]) for g in groups for t in g.traces
+            )
 
 
 def test_above_value_by_hand() -> None:
@@ -248,7 +250,9 @@ def test_prioritised_brings_nothing_where_nothing_is_positive() -> None:
 
 def test_the_value_regression_of_a_critic_with_one_output_by_hand() -> None:
     """Values 0.5 and 2 against 1 and 0: 0.25 and 4; with two columns against (1, 1) and (0, 0): summed."""
-    single = value_mse("value", None, "returns").loss(live([0, 1], {"value": tensor([0.5, 2.0])}, returns=tensor([1.0, 0.0])))
+    single = value_mse("value", None, "returns").loss(
+        live([0, 1], {"value": tensor([0.5, 2.0])}, returns=tensor([1.0, 0.0]))
+    )
     double = value_mse("value", slice(0, 2), "returns").loss(
         live([0, 1], {"value": tensor([[0.5, 1.0], [2.0, 1.0]])}, returns=tensor([[1.0, 1.0], [0.0, 0.0]]))
     )

@@ -7,6 +7,7 @@ from burnish.methods import (  # noqa: F401
     distillation,
     hybrid,
     imitation,
+    nash,
     offline,
     policy,
     preference,

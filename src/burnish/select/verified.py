@@ -18,8 +18,11 @@ def keep_verified(most: int, *, threshold: float = 0.5, score: str = "reward", a
     def call(groups: list[Group], step: Step) -> list[Group]:
         before = sum(len(group.traces) for group in groups)
         for group in groups:
-            right = [trace for trace in group.traces if trace.scores[score] > threshold]
-            group.traces = list({_said(trace, author): trace for trace in reversed(right)}.values())[::-1][:most]
+            different: dict[tuple[int, ...], Trace] = {}
+            for trace in group.traces:
+                if trace.scores[score] > threshold:
+                    different.setdefault(_said(trace, author), trace)
+            group.traces = list(different.values())[:most]
         kept = [group for group in groups if group.traces]
         step.notes.add("dropped/unverified_or_twice", before - sum(len(group.traces) for group in kept), before)
         return kept
