@@ -33,9 +33,9 @@ def reward_model(member: str = "rm", *, author: str = "policy") -> Part:
     )
 
 
-def scoring(source: Source, directory: str | None) -> Part:
+def scoring(source: Source, directory: str | None, *, author: str = "policy") -> Part:
     """How a method scores: by the task's verifier, or by the reward model in a directory (with `rm_role` in its cast)."""
-    return reward_model() if directory else verify(source)
+    return reward_model(author=author) if directory else verify(source, author=author)
 
 
 def rm_role(directory: str | None) -> dict[str, Role]:

@@ -33,14 +33,24 @@ def value_clip(
 
 
 def value_mse(
-    output: str, columns: slice, target: str, *, coef: Schedule = 1.0, trainee: str = "critic", name: str = "value"
+    output: str,
+    columns: slice | None,
+    target: str,
+    *,
+    coef: Schedule = 1.0,
+    trainee: str = "critic",
+    name: str = "value",
 ) -> Term:
-    """Squared error of some of the critic's columns against a stream of targets, summed over the columns."""
+    """Squared error of some of the critic's columns against a stream of targets, summed over the columns.
+
+    columns None is for a critic with one output.
+    """
 
     def loss(live: Live) -> torch.Tensor:
-        found = maths.squared_error(live.outputs[output][:, columns], live.streams[target]).sum(-1)
-        live.note("estimate", live.outputs[output][:, columns].mean(-1))
-        return found
+        value = live.outputs[output] if columns is None else live.outputs[output][:, columns]
+        found = maths.squared_error(value, live.streams[target])
+        live.note("estimate", value.reshape(len(value), -1).mean(-1))
+        return found.reshape(len(found), -1).sum(-1)
 
     return Term(
         name=name,

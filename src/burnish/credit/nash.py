@@ -1,0 +1,57 @@
+"""Advantages in a game of preferences: how often a reply beats the opponent's, less the regulariser still to come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from burnish.nouns import Group
+from burnish.parts import Part, supplies
+from burnish.schedules import Schedule, at
+from burnish.step import Step
+
+Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
+
+
+def by_comparison(mine: float, theirs: float) -> float:
+    """1 where the score is higher, 1/2 where it is the same, else 0."""
+    return 0.5 * ((mine > theirs) + (mine >= theirs))
+
+
+def by_bradley_terry(mine: float, theirs: float) -> float:
+    """sigmoid(r - r'): the preference that a reward model stands for."""
+    return 0.5 * (1 + math.tanh((mine - theirs) / 2))
+
+
+@supplies("stream:adv")
+def nash_advantage(
+    preference: Preference, tau: Schedule, *, rival: str, author: str = "policy", score: str = "reward"
+) -> Part:
+    """A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m), as stream "adv" on the author's tokens.
+
+    P is the mean over the group's traces by the rival. The log-ratio is that of streams "old" and "ref": the tokens from t
+    on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2).
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            theirs = [trace.scores[score] for trace in group.traces if bool(trace.by(rival).any())]
+            for trace in group.traces:
+                adv = torch.full((len(trace),), float("nan"))
+                mask = trace.by(author)
+                if bool(mask.any()):
+                    wins = sum(preference(trace.scores[score], other) for other in theirs) / len(theirs)
+                    logratio = (trace.streams["old"] - trace.streams["ref"])[mask]
+                    adv[mask] = wins - 0.5 - at(tau, step.clock) * logratio.flip(0).cumsum(0).flip(0)
+                    step.notes.add("wins", wins)
+                trace.streams["adv"] = adv
+        return groups
+
+    return Part(
+        name=f"nash_advantage(against {rival})",
+        call=call,
+        reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}", f"tokens:{rival}"}),
+        writes=frozenset({"stream:adv"}),
+    )

@@ -1,0 +1,26 @@
+"""What one demonstrated token may count, beyond one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def probability_weight(logp: Tensor) -> Tensor:
+    """DFT's token weight sg[p], p = pi(y_t) (arXiv 2508.05629): it turns the gradient of -log p into that of -p.
+
+    SFT's gradient is a policy gradient with the reward 1/p; this weight takes the 1/p away. Shape [N], no gradient.
+    """
+    return logp.detach().exp()
+
+
+def smoothed_nll(logits: Tensor, logp: Tensor, smoothing: float) -> Tensor:
+    """The negative log-likelihood against a target that keeps a share for every token, per token [N].
+
+        L = -(1 - smoothing) log pi(y_t) - smoothing mean over the vocabulary of log pi(v)
+
+    logits [N, V], logp [N]. smoothing = 0 is the plain negative log-likelihood.
+    """
+    assert logits.shape[:-1] == logp.shape
+    everywhere = torch.log_softmax(logits, -1).mean(-1)
+    return -(1 - smoothing) * logp - smoothing * everywhere

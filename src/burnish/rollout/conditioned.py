@@ -1,0 +1,29 @@
+"""The same task under a condition: a few words before the question that say what sort of reply is meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from burnish.nouns import Group, Task
+from burnish.parts import Rollout
+from burnish.step import Step
+
+
+def conditioned(task: Task, words: str) -> Task:
+    """The task with the words before the last message of its prompt; no words, the task itself."""
+    if not words:
+        return task
+    if isinstance(task.prompt, str):
+        return replace(task, prompt=f"{words}\n{task.prompt}")
+    *before, last = task.prompt
+    return replace(task, prompt=(*before, {**last, "content": f"{words}\n{last['content']}"}))
+
+
+def under(words: str, rollout: Rollout) -> Rollout:
+    """The rollout of the same tasks under a condition; the groups keep the tasks as they were drawn."""
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        groups = rollout.call([conditioned(task, words) for task in tasks], step)
+        return [replace(group, task=task) for group, task in zip(groups, tasks, strict=True)]
+
+    return replace(rollout, name=f"{rollout.name} under {words!r}", call=call) if words else rollout
