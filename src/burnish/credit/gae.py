@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from burnish.nouns import Group, Trace
-from burnish.parts import Part, per_trace, supplies
+from burnish.parts import Part, names, per_trace, supplies
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+
+Authors = str | tuple[str, ...]
 
 
 def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
@@ -29,36 +31,41 @@ def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: f
 
 
 @supplies("stream:reward")
-def token_rewards(*, score: str = "reward", kl: Schedule = 0.0, author: str = "policy") -> Part:
+def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: Authors = "policy") -> Part:
     """r_t = -kl (log pi_old - log pi_ref)(t), plus the trace's score at the author's last token, as stream "reward".
 
-    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token.
+    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With kl None
+    there is no reference, and the score is the only reward. Several authors count as one writer.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
-        penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
+        mask = _by(trace, author)
         reward = torch.full((len(trace),), float("nan"))
-        reward[mask] = -at(kl, step.clock) * penalty
+        trace.streams["reward"] = reward
+        if not bool(mask.any()):
+            return
+        reward[mask] = 0.0
+        if kl is not None:
+            penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
+            reward[mask] = -at(kl, step.clock) * penalty
+            step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
         last = int(mask.nonzero()[-1])
         reward[last] += trace.scores[score]
-        trace.streams["reward"] = reward
-        step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
 
     return per_trace(
         write,
         name="token_rewards",
-        reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}),
+        reads=_tokens(author) | {f"score:{score}"} | ({"stream:old", "stream:ref"} if kl is not None else set()),
         writes=frozenset({"stream:reward"}),
     )
 
 
 @supplies("stream:adv", "stream:returns")
-def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
+def gae(*, gamma: float = 1.0, lam: float = 0.95, author: Authors = "policy") -> Part:
     """Advantages and returns over the author's tokens, from streams "reward" and "value"; other tokens are skipped."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
+        mask = _by(trace, author)
         adv, returns = advantages_and_returns(trace.streams["reward"][mask], trace.streams["value"][mask], gamma, lam)
         for name, found in (("adv", adv), ("returns", returns)):
             trace.streams[name] = torch.full((len(trace),), float("nan"))
@@ -67,23 +74,30 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Par
     return per_trace(
         write,
         name="gae",
-        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
+        reads=_tokens(author) | {"stream:reward", "stream:value"},
         writes=frozenset({"stream:adv", "stream:returns"}),
     )
 
 
-def whiten(stream: str = "adv", *, author: str = "policy") -> Part:
-    """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch."""
+def whiten(stream: str = "adv", *, author: Authors = "policy", centre: bool = True) -> Part:
+    """The stream with mean 0 (its own mean, without `centre`) and standard deviation 1 over the author's tokens in the batch."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        traces = [(trace, trace.by(author)) for group in groups for trace in group.traces]
+        traces = [(trace, _by(trace, author)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
         mean, std = values.mean(), values.std(unbiased=False)
+        shift = 0.0 if centre else mean
         for trace, mask in traces:
-            trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8)
+            trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8) + shift
         return groups
 
     name = f"stream:{stream}"
-    return Part(
-        name=f"whiten({stream})", call=call, reads=frozenset({name, f"tokens:{author}"}), updates=frozenset({name})
-    )
+    return Part(name=f"whiten({stream})", call=call, reads=_tokens(author) | {name}, updates=frozenset({name}))
+
+
+def _by(trace: Trace, author: Authors) -> Tensor:
+    return trace.by(author) if isinstance(author, str) else trace.by(*author)
+
+
+def _tokens(author: Authors) -> frozenset[str]:
+    return names("tokens", author)
