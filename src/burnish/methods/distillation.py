@@ -88,11 +88,7 @@ def opd(
     )
 
 
-_KDRL_RULES = {
-    "none": lambda trace, group: True,
-    "response": is_wrong,
-    "group": is_unsolved,
-}
+_DISTILLED = {"all": lambda trace, group: True, "wrong": is_wrong, "unsolved": is_unsolved}
 
 
 @register(
@@ -105,7 +101,7 @@ _KDRL_RULES = {
     trial={"n": 4, "teacher": "tiny"},
 )
 def kdrl(
-    task: Source, *, teacher: str, n: int = 8, beta: float = 5e-3, beta_end: float = 1e-3, beta_steps: int = 80, mask: str = "none",
+    task: Source, *, teacher: str, n: int = 8, beta: float = 5e-3, beta_end: float = 1e-3, beta_steps: int = 80, distilled: str = "all",
     eps: float = 0.2, temperature: float = 1.0,
 ) -> Method:  # fmt: skip
     """KDRL: one loss of GRPO and reverse-KL distillation, both on the student's own samples.
@@ -114,15 +110,16 @@ def kdrl(
     L_GRPO: clipped surrogate, A_i = (r_i - mean) / (std + 1e-6), mean over sampled tokens, no KL to a reference
     beta falls on a line, max(beta - 5e-5 step, beta_end) with the defaults
 
-    k2 has the gradient of the reverse KL on the student's samples (k3 has not). In the paper masks and the falling beta are separate
-    variants: with a mask, set beta_end to beta. Masked tokens stay in the average.
+    k2 has the gradient of the reverse KL on the student's samples (k3 has not). In the paper the masks ("wrong":
+    response level, "unsolved": group level) and the falling beta are separate variants: with a mask, set beta_end to beta. Tokens that
+    are not distilled stay in the average.
     teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt.
     beta: weight of distillation at the start. beta_end: its weight after `beta_steps` steps. beta_steps: steps in which it falls.
-    mask: which replies are distilled; "none" for all, "response" for wrong ones, "group" for those to prompts nobody solved.
+    distilled: which replies are; "all", the "wrong" ones, or those to "unsolved" prompts, which no reply of the group solved.
     eps: the clip range.
     """
-    if mask not in _KDRL_RULES:
-        raise ValueError(f"mask is {mask!r}; choose one of {', '.join(_KDRL_RULES)}")
+    if distilled not in _DISTILLED:
+        raise ValueError(f"distilled is {distilled!r}; choose one of {', '.join(_DISTILLED)}")
     return method(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
@@ -131,7 +128,7 @@ def kdrl(
             group_relative(),
             behaviour(),
             streams("teacher", logp="teacher", temperature=temperature),
-            distilled_where(_KDRL_RULES[mask], mask),
+            distilled_where(_DISTILLED[distilled], distilled),
             member("pg", "policy"),
             member("kd", "policy"),
         ),

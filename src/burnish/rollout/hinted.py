@@ -24,7 +24,8 @@ def hinted(
     The hint is the first round(share x length) characters of the solution in `column`, added to the prompt; the shares
     are tried in turn, and a group that stays wrong keeps its last hint. Before step `start` there are no hints.
     Right and wrong are the source's own verdicts, so this rollout also scores: scores["reward"], scores["correct"].
-    A hint that does not fit in the context, with a whole reply after it, is not given. Every stage is one batch of samples. (GHPO, arXiv 2507.10628.)
+    A hint that does not fit in the context, with a whole reply after it, is not given. Every stage is one batch of samples.
+    (GHPO, arXiv 2507.10628.)
     """
     require_verifier(source)
     if n < 1:
@@ -47,6 +48,8 @@ def hinted(
         for share in shares if step.clock.step >= start else ():
             asked = {k: with_hint(tasks[k], share, column) for k in range(len(tasks)) if not _solved(groups[k])}
             fitting = [k for k, task in asked.items() if _fits(task, step, who)]
+            if not fitting:
+                continue
             again = attempt([tasks[k] for k in fitting], [asked[k] for k in fitting], step, f"hint {share:g}")
             for k, group in zip(fitting, again, strict=True):
                 groups[k] = group

@@ -24,8 +24,11 @@ Start = tuple[Task, tuple[Turn, ...], int]
 
 
 @supplies("tokens:demo")
-def reset(n: int, cut: Cut, *, column: str = "demo", temperature: float = 1.0, who: str = "policy") -> Rollout:
+def reset(
+    n: int, cut: Cut, *, column: str = "demo", temperature: float = 1.0, who: str = "policy", tag: str = "reset"
+) -> Rollout:
     """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's end."""
+    _at_least_one(n)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chat, clock = step.cast[who].chat, step.clock
@@ -36,13 +39,13 @@ def reset(n: int, cut: Cut, *, column: str = "demo", temperature: float = 1.0, w
                 kept = cut(demo, chat, clock, _dice(clock, "reset", task, i))
                 before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
                 starts.append((task, (prompt, *before), i))
-        return _grouped(tasks, continue_from(starts, who, step, tag="reset", temperature=temperature), n)
+        return _grouped(tasks, continue_from(starts, who, step, tag=tag, temperature=temperature), n)
 
     return Rollout(
         name=f"reset({n})",
         call=call,
         reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
-        writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", "reset"),
+        writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", tag),
     )
 
 
@@ -52,6 +55,7 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
 
     Both read the prompt as `then`'s chat template has it; the members must share a tokenizer.
     """
+    _at_least_one(n)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chat, clock = step.cast[then].chat, step.clock
@@ -83,6 +87,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
     stop token goes too) and become a turn by "past"; the words of `cue` follow as a turn by "cue"; then the policy goes on.
     Those traces carry the tag "from right" or "from wrong".
     """
+    _at_least_one(n)
     require_verifier(source)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -170,6 +175,11 @@ def _without_lines(tokens: Tensor, t: int, chat: Chat) -> int:
 
 
 # -------------------------------------------------------------------------------------------------------------- pieces
+
+
+def _at_least_one(n: int) -> None:
+    if n < 1:
+        raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
 
 def _dice(clock: Clock, purpose: str, task: Task, index: int) -> random.Random:
