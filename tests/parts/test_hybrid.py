@@ -455,6 +455,6 @@ def test_satori_restarts_inside_a_right_and_a_wrong_reply(small_model: Path) -> 
                 right = "from right" in t.tags
                 (first,) = [f for f in fresh if bool(f.scores["correct"]) == right and len(f.turns[-1]) > 1][:1]
                 assert torch.equal(past.tokens, first.turns[-1].tokens[: len(past)]) and 0 < len(past) < len(first)
-                assert cast["policy"].chat.text(cue.tokens) == "check"
+                assert cast["policy"].chat.text(cue.tokens) == "\ncheck\n"
                 assert torch.equal(t.streams["member:pg"], t.by("policy")) and said.author == "policy"
     assert seen >= 3

@@ -72,7 +72,7 @@ def opd(
     Without a discount the expected gradient is that of the reverse KL(student || teacher) at each visited state. No
     verifier is needed. Departure: the released code sums over tokens where this averages, a matter of the learning rate.
     teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt.
-    coef: scales the advantage. gamma: how far a token answers for those after it; the released default is 0.
+    coef: scales the advantage. gamma: how far a token answers for those after it, 0 in the released code.
     """
     return method(
         draw=prompts(task),
@@ -114,9 +114,9 @@ def kdrl(
     response level, "unsolved": group level) and the falling beta are separate variants: with a mask, set beta_end to beta. Tokens that
     are not distilled stay in the average.
     teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt.
-    beta: weight of distillation at the start. beta_end: its weight after `beta_steps` steps. beta_steps: steps in which it falls.
-    distilled: which replies are; "all", the "wrong" ones, or those to "unsolved" prompts, which no reply of the group solved.
-    eps: the clip range.
+    eps: the clip range. beta: weight of distillation at the start. beta_end: its weight after `beta_steps` steps.
+    beta_steps: steps in which it falls.
+    distilled: which replies are, "all", the "wrong" ones, or those to "unsolved" prompts, which no reply of the group solved.
     """
     if distilled not in _DISTILLED:
         raise ValueError(f"distilled is {distilled!r}; choose one of {', '.join(_DISTILLED)}")

@@ -167,11 +167,11 @@ def luffy(
     L = [ sum over sampled tokens of -rho A + sum over demonstrated tokens of -A f(p) ] / (all sequences x longest reply)
       - entropy x mean entropy of all reply tokens
 
-    As in the released run: no std, no clip, no KL, a sum of tokens over the longest reply. The paper's equation keeps the
+    As in the released run there is no std, no clip, no KL, and tokens are summed over the longest reply. The paper's equation keeps the
     clip on samples (eps = 0.2 gives it) and divides by the number of tokens. The demonstration is scored by the verifier, like
     the samples. That the entropy is averaged over tokens is the natural reading, not checked.
     n: replies for each prompt, one of them the demonstration. gamma: where the shaping is steepest, as a probability.
-    eps: the clip range of sampled tokens; infinite means no clip. entropy: coefficient of the entropy bonus.
+    eps: the clip range of sampled tokens, infinite for none. entropy: coefficient of the entropy bonus.
     """
     shaped = pg_shaped(gamma, norm=constant(), coef=1 / n)
     credit = chain(group_relative(std=False), behaviour(), copies(adv="demo_adv"))
@@ -192,15 +192,15 @@ def rl_plus(
     """RL-PLUS: n - 1 samples and one demonstration in each group; no clip on either.
 
     A_i = r_i - mean r over all n;  rho = pi/pi_old
-    demonstrated token: r = 2 p / (pi_omega + p_old), pi_omega = (p_old + uniform) / 2, so r = 4 p / (uniform + 3 p_old);
+    a demonstrated token has r = 2 p / (pi_omega + p_old), pi_omega = (p_old + uniform) / 2, so r = 4 p / (uniform + 3 p_old);
     A^c = A (1 - sg[p])^gamma;  p_old is the policy's own probability of the token before the update
     L = [ sum over sampled tokens of -rho A + sum over demonstrated tokens of -r A^c ] / (all sequences x longest reply)
       - entropy x mean entropy of all reply tokens
 
     The constants are the released run's; the paper also divides A by the standard deviation. That the entropy is averaged over tokens
     is the natural reading, not checked.
-    n: replies for each prompt, one of them the demonstration. gamma: how much more a surprising token counts; 0 turns it off.
-    uniform: the flat part of the unknown demonstrator's probability; 1 in the released code.
+    n: replies for each prompt, one of them the demonstration. gamma: how much more a surprising token counts, 0 for no more.
+    uniform: the flat part of the unknown demonstrator's probability, 1 in the released code.
     std: divide advantages by the group's standard deviation, as the paper writes. entropy: coefficient of the entropy bonus.
     """
     mixture = pg_mixture(uniform, gamma, norm=constant(), coef=1 / n)

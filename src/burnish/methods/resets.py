@@ -226,7 +226,7 @@ def aggrevated(
     trial={"n": 2, "epochs": 1},
 )
 def satori(
-    task: Source, *, n: int = 4, bonus: float = 0.5, back: int = 2, cue: str = "\nWait, check this again.\n", eps: float = 0.2, value_eps: float = 0.2,
+    task: Source, *, n: int = 4, bonus: float = 0.5, back: int = 2, cue: str = "Wait, check this again.", eps: float = 0.2, value_eps: float = 0.2,
     value_coef: float = 0.5, lam: float = 0.95, epochs: int = 1, critic_lr: float = 1.0, temperature: float = 0.6, reward_model: str | None = None,
 ) -> Method:  # fmt: skip
     """Satori's restart-and-explore: replies from the question, and from the middle of a right and of a wrong reply to it.

@@ -84,7 +84,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
     """n replies per task, then one more from the middle of a right one and one from the middle of a wrong one.
 
     The first right and the first wrong reply, where there are such, lose their last t lines (t uniform in 0 .. back; their
-    stop token goes too) and become a turn by "past"; the words of `cue` follow as a turn by "cue"; then the policy goes on.
+    stop token goes too) and become a turn by "past"; the words of `cue`, on a line of their own, follow as a turn by "cue"; then the policy goes on.
     Those traces carry the tag "from right" or "from wrong".
     """
     _at_least_one(n)
@@ -92,7 +92,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         member, clock = step.cast[who], step.clock
-        chat, words = member.chat, member.chat.reply(cue)[:-1]
+        chat, words = member.chat, member.chat.reply(f"\n{cue}\n")[:-1]
         begun = [(task, (Turn(chat.prompt(task), "task"),), i) for task in tasks for i in range(n)]
         groups = _grouped(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
         starts: list[Start] = []
