@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from burnish.nouns import Group, Trace
-from burnish.parts import Part, per_trace, supplies
+from burnish.parts import Part, names, per_trace, supplies
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+
+Authors = str | tuple[str, ...]
 
 
 def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
@@ -31,29 +33,31 @@ def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: f
 
 
 @supplies("stream:reward")
-def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: str = "policy") -> Part:
+def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: Authors = "policy") -> Part:
     """r_t = -kl (log pi_old - log pi_ref)(t), plus the trace's score at the author's last token, as stream "reward".
 
-    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With
-    kl=None there is no penalty, and no reference is asked for.
+    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With kl None
+    there is no penalty and no reference is asked for. Several authors count as one writer.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
+        mask = _by(trace, author)
         reward = torch.full((len(trace),), float("nan"))
+        trace.streams["reward"] = reward
+        if not bool(mask.any()):
+            return
         reward[mask] = 0.0
         if kl is not None:
             penalty = trace.streams["old"][mask] - trace.streams["ref"][mask]
             reward[mask] = -at(kl, step.clock) * penalty
             step.notes.add("kl", float(penalty.sum()), int(mask.sum()))
         reward[int(mask.nonzero()[-1])] += trace.scores[score]
-        trace.streams["reward"] = reward
 
     compared = frozenset({"stream:old", "stream:ref"}) if kl is not None else frozenset()
     return per_trace(
         write,
         name="token_rewards",
-        reads=frozenset({f"score:{score}", f"tokens:{author}"}) | compared,
+        reads=_tokens(author) | compared | {f"score:{score}"},
         writes=frozenset({"stream:reward"}),
     )
 
@@ -64,7 +68,7 @@ def gae(
     gamma: float = 1.0,
     lam: float | Callable[[int], float] = 0.95,
     value_lam: float | None = None,
-    author: str = "policy",
+    author: Authors = "policy",
 ) -> Part:
     """Advantages and returns over the author's tokens, from streams "reward" and "value"; other tokens are skipped.
 
@@ -73,7 +77,7 @@ def gae(
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
+        mask = _by(trace, author)
         reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
         own = lam(len(reward)) if callable(lam) else lam
         adv, returns = advantages_and_returns(reward, value, gamma, own)
@@ -86,7 +90,7 @@ def gae(
     return per_trace(
         write,
         name="gae",
-        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
+        reads=_tokens(author) | {"stream:reward", "stream:value"},
         writes=frozenset({"stream:adv", "stream:returns"}),
     )
 
@@ -94,30 +98,35 @@ def gae(
 def whiten(
     stream: str = "adv",
     *,
-    author: str = "policy",
+    author: Authors = "policy",
+    centre: bool = True,
     where: Callable[[Trace], Tensor] | None = None,
     needs: tuple[str, ...] = (),
 ) -> Part:
-    """The stream with mean 0 and standard deviation 1 over all of the author's tokens in the batch.
+    """The stream with mean 0 (its own mean, without `centre`) and standard deviation 1 over the author's tokens in the batch.
 
     where  a function from a trace to [T] bool: only these tokens count, and only they change; `needs` names what it reads
     """
 
     def counted(trace: Trace) -> Tensor:
-        return trace.by(author) if where is None else trace.by(author) & where(trace)
+        return _by(trace, author) if where is None else _by(trace, author) & where(trace)
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
         mean, std = values.mean(), values.std(unbiased=False)
+        shift = 0.0 if centre else mean
         for trace, mask in traces:
-            trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8)
+            trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8) + shift
         return groups
 
     name = f"stream:{stream}"
-    return Part(
-        name=f"whiten({stream})",
-        call=call,
-        reads=frozenset({name, f"tokens:{author}", *needs}),
-        updates=frozenset({name}),
-    )
+    return Part(name=f"whiten({stream})", call=call, reads=_tokens(author) | {name, *needs}, updates=frozenset({name}))
+
+
+def _by(trace: Trace, author: Authors) -> Tensor:
+    return trace.by(author) if isinstance(author, str) else trace.by(*author)
+
+
+def _tokens(author: Authors) -> frozenset[str]:
+    return names("tokens", author)

@@ -1,16 +1,26 @@
-"""Learning from a teacher's whole distributions."""
+"""Learning from a teacher: from its whole distributions, or from its log-probs of what the student wrote."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 from burnish.cast.roles import frozen, stage
+from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.draw.tasks import demos
+from burnish.credit.streams import behaviour, streams
+from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
+from burnish.draw.tasks import demos, prompts
 from burnish.learn.learn import Learn
-from burnish.learn.terms import distil
+from burnish.learn.terms import distil, imitate, pg_clip
+from burnish.learn.terms.hybrid import teacher_k2
 from burnish.method import Method, method
 from burnish.methods.table import register
+from burnish.parts import chain
 from burnish.rollout.given import given
-from burnish.rollout.sample import either, sample
+from burnish.rollout.sample import either, join, sample
+from burnish.schedules import linear
+from burnish.score.verify import verify
 from burnish.tasks.source import Source
 
 
@@ -41,3 +51,127 @@ def gkd(task: Source, *, teacher: str, lam: float = 0.5, beta: float = 0.5, temp
         learn=Learn(distil(beta), temperature=temperature),
         cast=stage(teacher=frozen(teacher)),
     )
+
+
+@register(
+    family="hybrid",
+    catalogue=("opd",),
+    title="On-Policy Distillation",
+    summary="The student writes; the teacher's log-prob of each token is its reward.",
+    example="burnish train opd --teacher runs/DIR/model",
+    trial={"n": 2, "teacher": "tiny"},
+)
+def opd(
+    task: Source, *, teacher: str, n: int = 4, coef: float = 1.0, gamma: float = 0.0, temperature: float = 1.0
+) -> Method:
+    """On-policy distillation (Thinking Machines, 2025): policy gradient towards the teacher, token by token.
+
+    A_t = sum over k >= 0 of gamma^k coef (log p_teacher - log p_student)(y_{t+k});  gamma = 0: the token's own alone
+    L = mean over sampled tokens of -rho A,  rho = pi/pi_old: importance weights without a clip
+
+    Without a discount the expected gradient is that of the reverse KL(student || teacher) at each visited state. No
+    verifier is needed. Departure: the released code sums over tokens where this averages, a matter of the learning rate.
+    teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt.
+    coef: scales the advantage. gamma: how far a token answers for those after it, 0 in the released code.
+    """
+    return method(
+        draw=prompts(task),
+        rollout=sample(n, temperature=temperature),
+        credit=chain(
+            behaviour(),
+            streams("teacher", logp="teacher", temperature=temperature),
+            from_teacher(partial(discounted_sum, gamma=gamma)),
+            member("pg", "policy"),
+        ),
+        learn=Learn(pg_clip(math.inf, coef=coef), temperature=temperature),
+        cast=stage(teacher=frozen(teacher)),
+    )
+
+
+_DISTILLED = {"all": lambda trace, group: True, "wrong": is_wrong, "unsolved": is_unsolved}
+
+
+@register(
+    family="hybrid",
+    catalogue=("kdrl",),
+    title="KDRL: Post-Training Reasoning LLMs via Unified Knowledge Distillation and Reinforcement Learning",
+    arxiv="2506.02208",
+    summary="GRPO with a pull to a teacher instead of a reference.",
+    example="burnish train kdrl --teacher runs/DIR/model",
+    trial={"n": 4, "teacher": "tiny"},
+)
+def kdrl(
+    task: Source, *, teacher: str, n: int = 8, beta: float = 5e-3, beta_end: float = 1e-3, beta_steps: int = 80, distilled: str = "all",
+    eps: float = 0.2, temperature: float = 1.0,
+) -> Method:  # fmt: skip
+    """KDRL: one loss of GRPO and reverse-KL distillation, both on the student's own samples.
+
+    L = L_GRPO + beta mean over sampled tokens of k2,   k2 = (log pi - log p_teacher)^2 / 2
+    L_GRPO: clipped surrogate, A_i = (r_i - mean) / (std + 1e-6), mean over sampled tokens, no KL to a reference
+    beta falls on a line, max(beta - 5e-5 step, beta_end) with the defaults
+
+    k2 has the gradient of the reverse KL on the student's samples (k3 has not). In the paper the masks ("wrong":
+    response level, "unsolved": group level) and the falling beta are separate variants: with a mask, set beta_end to beta. Tokens that
+    are not distilled stay in the average.
+    teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt.
+    eps: the clip range. beta: weight of distillation at the start. beta_end: its weight after `beta_steps` steps.
+    beta_steps: steps in which it falls.
+    distilled: which replies are, "all", the "wrong" ones, or those to "unsolved" prompts, which no reply of the group solved.
+    """
+    if distilled not in _DISTILLED:
+        raise ValueError(f"distilled is {distilled!r}; choose one of {', '.join(_DISTILLED)}")
+    return method(
+        draw=prompts(task),
+        rollout=sample(n, temperature=temperature),
+        score=verify(task),
+        credit=chain(
+            group_relative(),
+            behaviour(),
+            streams("teacher", logp="teacher", temperature=temperature),
+            distilled_where(_DISTILLED[distilled], distilled),
+            member("pg", "policy"),
+            member("kd", "policy"),
+        ),
+        learn=Learn(pg_clip(eps), teacher_k2(coef=linear(beta, beta_end, over=beta_steps)), temperature=temperature),
+        cast=stage(teacher=frozen(teacher)),
+    )
+
+
+@register(
+    family="hybrid",
+    catalogue=("minillm",),
+    title="MiniLLM: Knowledge Distillation of Large Language Models",
+    arxiv="2306.08543",
+    summary="Reverse-KL distillation by policy gradient, with the one-step part in closed form.",
+    example="burnish train minillm --teacher runs/DIR/model",
+    trial={"n": 2, "epochs": 1, "teacher": "tiny"},
+)
+def minillm(
+    task: Source, *, teacher: str, n: int = 1, eps: float = 0.2, lm: float = 1.0, kd_share: float = 0.5, epochs: int = 4, temperature: float = 1.0
+) -> Method:  # fmt: skip
+    """MiniLLM: the gradient of KL(student || teacher) in two parts, q the student, p the teacher.
+
+    long part:   L = mean over sampled tokens of -min(rho R, clip(rho, 1-eps, 1+eps) R),
+                 R_t = mean over the later tokens of log p/q (0 at the last): a length-normalised return
+    single step: L = mean over sampled tokens of KL(q || p) over the whole vocabulary
+    L = long + single + lm [ (1 - kd_share) (-log q) + kd_share KL(p || q) ], the bracket a mean over demonstrated tokens
+
+    Departures: replies are sampled from the student alone (the paper's teacher mix with alpha = 0, so w = 1), since mixing two models
+    in one sample is not done here; the pre-training corpus is the task's demonstrations. The return is the paper's; the released code
+    counts the token itself, discounts by 0.95, scales, clips and whitens it.
+    teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt. eps: the clip range.
+    lm: weight of the loss on demonstrations. kd_share: share of distillation in that loss. epochs: passes over each batch.
+    """
+    return method(
+        draw=demos(task),
+        rollout=join(sample(n, temperature=temperature), given("demo")),
+        credit=chain(
+            behaviour(), streams("teacher", logp="teacher", temperature=temperature), from_teacher(mean_of_later),
+            member("pg", "policy"), member("single", "policy"), member("sft", "demo"), member("kd", "demo"),
+        ),
+        learn=Learn(
+            pg_clip(eps), distil(1.0, name="single"), imitate(coef=lm * (1 - kd_share)), distil(0.0, coef=lm * kd_share, name="kd"),
+            epochs=epochs, temperature=temperature,
+        ),
+        cast=stage(teacher=frozen(teacher)),
+    )  # fmt: skip

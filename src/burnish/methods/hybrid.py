@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from burnish.cast.roles import stage
+from burnish.credit.alignment import aligned
+from burnish.credit.copies import copies
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, streams
+from burnish.credit.streams import behaviour, old, streams
 from burnish.draw.tasks import demos
 from burnish.learn.learn import Learn
 from burnish.learn.maths import phi_weight
-from burnish.learn.norms import constant
-from burnish.learn.terms import entropy_bonus, imitate, pg_clip
+from burnish.learn.norms import constant, seq_mean
+from burnish.learn.term import Term
+from burnish.learn.terms import entropy_bonus, imitate, pg_clip, pg_reinforce
+from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped
 from burnish.method import Method, method
 from burnish.methods.table import register
 from burnish.nouns import Clock
-from burnish.parts import chain
+from burnish.parts import Part, chain
 from burnish.rollout.given import given
 from burnish.rollout.sample import join, prefixed, sample
 from burnish.schedules import Schedule, at, cosine
@@ -143,3 +148,116 @@ def prefix_rft(
         learn=Learn(pg_clip(eps, dual=dual, norm=constant()), entropy_bonus(coef=entropy, norm=constant(), name="bonus"), temperature=temperature),
         cast=stage(),
     )  # fmt: skip
+
+
+@register(
+    family="hybrid",
+    catalogue=("luffy",),
+    title="Learning to Reason under Off-Policy Guidance",
+    arxiv="2504.14945",
+    summary="A demonstration joins each group, and its unlikely tokens count most.",
+    trial={"n": 4},
+)
+def luffy(
+    task: Source, *, n: int = 8, gamma: float = 0.1, eps: float = math.inf, entropy: float = 0.001, temperature: float = 1.0
+) -> Method:  # fmt: skip
+    """LUFFY: n - 1 samples and one demonstration in each group, the demonstration's ratio shaped.
+
+    A_i = r_i - mean r over all n (no std);  rho = pi/pi_old;  f(p) = p / (p + gamma),  p = pi of a demonstrated token
+    L = [ sum over sampled tokens of -rho A + sum over demonstrated tokens of -A f(p) ] / (all sequences x longest reply)
+      - entropy x mean entropy of all reply tokens
+
+    As in the released run there is no std, no clip, no KL, and tokens are summed over the longest reply. The paper's equation keeps the
+    clip on samples (eps = 0.2 gives it) and divides by the number of tokens. The demonstration is scored by the verifier, like
+    the samples. That the entropy is averaged over tokens is the natural reading, not checked.
+    n: replies for each prompt, one of them the demonstration. gamma: where the shaping is steepest, as a probability.
+    eps: the clip range of sampled tokens, infinite for none. entropy: coefficient of the entropy bonus.
+    """
+    shaped = pg_shaped(gamma, norm=constant(), coef=1 / n)
+    credit = chain(group_relative(std=False), behaviour(), copies(adv="demo_adv"))
+    return _with_a_demonstration(task, n, credit, shaped, eps, entropy, temperature)
+
+
+@register(
+    family="hybrid",
+    catalogue=("rl-plus",),
+    title="RL-PLUS: Countering Capability Boundary Collapse of LLMs in Reinforcement Learning with Hybrid-policy Optimization",
+    arxiv="2508.00222",
+    summary="A demonstration joins each group by multiple importance sampling, its surprising tokens first.",
+    trial={"n": 4},
+)
+def rl_plus(
+    task: Source, *, n: int = 8, gamma: float = 0.5, uniform: float = 1.0, std: bool = False, entropy: float = 0.001, temperature: float = 1.0
+) -> Method:  # fmt: skip
+    """RL-PLUS: n - 1 samples and one demonstration in each group; no clip on either.
+
+    A_i = r_i - mean r over all n;  rho = pi/pi_old
+    a demonstrated token has r = 2 p / (pi_omega + p_old), pi_omega = (p_old + uniform) / 2, so r = 4 p / (uniform + 3 p_old);
+    A^c = A (1 - sg[p])^gamma;  p_old is the policy's own probability of the token before the update
+    L = [ sum over sampled tokens of -rho A + sum over demonstrated tokens of -r A^c ] / (all sequences x longest reply)
+      - entropy x mean entropy of all reply tokens
+
+    The constants are the released run's; the paper also divides A by the standard deviation. That the entropy is averaged over tokens
+    is the natural reading, not checked.
+    n: replies for each prompt, one of them the demonstration. gamma: how much more a surprising token counts, 0 for no more.
+    uniform: the flat part of the unknown demonstrator's probability, 1 in the released code.
+    std: divide advantages by the group's standard deviation, as the paper writes. entropy: coefficient of the entropy bonus.
+    """
+    mixture = pg_mixture(uniform, gamma, norm=constant(), coef=1 / n)
+    credit = chain(group_relative(std=std), old(temperature=temperature), copies(adv="demo_adv", old="demo_old"))
+    return _with_a_demonstration(task, n, credit, mixture, math.inf, entropy, temperature)
+
+
+def _with_a_demonstration(
+    task: Source, n: int, credit: Part, on_demo: Term, eps: float, entropy: float, temperature: float
+) -> Method:
+    """n - 1 samples and a demonstration in one group. The shares (n - 1)/n and 1/n make both sums over all n sequences."""
+    if n < 2:
+        raise ValueError(f"n is {n}; a group needs the demonstration and at least 1 sample, so n must be 2 or more")
+    return method(
+        draw=demos(task),
+        rollout=join(sample(n - 1, temperature=temperature), given("demo")),
+        score=verify(task),
+        credit=chain(credit, member("pg", "policy"), member("demo", "demo"), member("bonus", "policy", "demo")),
+        learn=Learn(
+            pg_clip(eps, norm=constant(), coef=(n - 1) / n),
+            on_demo,
+            entropy_bonus(coef=entropy, name="bonus"),
+            temperature=temperature,
+        ),
+        cast=stage(),
+    )
+
+
+@register(
+    family="hybrid",
+    catalogue=("grao",),
+    title="Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment",
+    arxiv="2508.07750",
+    summary="Follow good samples, and the demonstration as long as it is better than they are.",
+    trial={"n": 4},
+)
+def grao(
+    task: Source, *, n: int = 8, beta: float = 0.5, lam: float = 0.6, demo_counts: bool = True, temperature: float = 0.7
+) -> Method:
+    """GRAO: exploration, imitation and the contrast between them, all weighed by relative advantages.
+
+    A = (R - mean) / std over the n samples and the demonstration y (std with 1/n);  l = mean log pi per token of a reply
+    J = 1/n sum_i [ A_i l(o_i) + beta A_y l(y) + lam A_i (l(o_i) - l(y)) ],   L = -J, averaged over prompts
+
+    There is no ratio, clip or KL. As printed, mean and std run over the samples alone (demo_counts = False), which leaves A_y
+    without a value where all samples score the same; the text speaks of one group, which is the default here. A group in
+    which nothing differs has weight 0. All log-probs are those at the sampling temperature.
+    n: replies sampled for each prompt. beta: weight of imitation. lam: weight of the contrast.
+    demo_counts: whether the demonstration counts in the mean and the deviation.
+    """
+    return method(
+        draw=demos(task),
+        rollout=join(sample(n, temperature=temperature), given("demo")),
+        score=verify(task),
+        credit=chain(
+            aligned(beta=beta, lam=lam, demo_counts=demo_counts), member("pg", "policy"), member("demo", "demo")
+        ),
+        learn=Learn(pg_reinforce(norm=seq_mean), pg_demonstrated(norm=seq_mean), temperature=temperature),
+        cast=stage(),
+    )
