@@ -169,6 +169,7 @@ def hir(
             contrast(smoothing, coef=contrastive), epochs=epochs,
         ),
         cast=stage(),
+        lr_share=0.1,
     )  # fmt: skip
 
 
