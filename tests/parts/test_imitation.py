@@ -58,7 +58,6 @@ def reader(context: int = 100) -> SimpleNamespace:
     """A member whose tokens are the letters of a text, numbered by the alphabet's codes."""
     chat = SimpleNamespace(
         prompt=lambda task: tensor([ord(letter) for letter in task.prompt]),
-        observation=lambda text: tensor([ord(letter) for letter in text]),
     )
     return SimpleNamespace(chat=chat, context=context)
 
@@ -314,23 +313,25 @@ def test_hir_with_everything_off_is_imitation_of_the_pieces(small_model: Path) -
 
 
 def test_with_feedback_by_hand() -> None:
-    """A reply that passes stands under G without words; one that fails under B, with the reason after it."""
+    """A reply that passes stands under G alone; one that fails under B and the reason, where there is one."""
     group = group_of(([7, 8], 1.0), ([9], 0.0), ([5], 0.0))
     group.traces[1].note["why"] = "no"
     (told,) = with_feedback("G", "B").call([group], at_step(reader()))
-    assert [[(turn.author, said(turn)) for turn in t.turns if turn.author != "policy"] for t in told.traces] == [
+    assert [[(turn.author, said(turn)) for turn in t.turns[:2]] for t in told.traces] == [
         [("start", "G"), ("task", "\nq")],
-        [("start", "B"), ("task", "\nq"), ("env", "no")],
-        [("start", "B"), ("task", "\nq"), ("env", "wrong")],
+        [("start", "B"), ("task", "\nno\nq")],
+        [("start", "B"), ("task", "\nq")],
     ]
     assert [t.turns[2].tokens.tolist() for t in told.traces] == [[7, 8], [9], [5]]
 
 
-def test_feedback_is_cut_where_the_context_ends() -> None:
-    group = group_of(([7, 8], 0.0))
-    group.traces[0].note["why"] = "far too long a reason"
-    (told,) = with_feedback("G", "B").call([group], at_step(reader(context=9)))
-    assert len(told.traces[0]) == 9 and said(told.traces[0].turns[-1]) == "far "
+def test_a_text_is_cut_where_the_context_ends() -> None:
+    """The prompt "B", a line end, "no", a line end and "q" are 6 tokens: a context of 7 holds one of the reply's two, of 6 none."""
+    for context, lengths in ((7, [7]), (6, [])):
+        group = group_of(([7, 8], 0.0))
+        group.traces[0].note["why"] = "no"
+        told = with_feedback("G", "B").call([group], at_step(reader(context=context)))
+        assert [len(t) for g in told for t in g.traces] == lengths
 
 
 def test_leti_where_all_pass_models_question_and_reply(small_model: Path) -> None:

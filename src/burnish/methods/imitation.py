@@ -119,6 +119,7 @@ def iqlearn(task: Source, *, lam: float = 0.1, gamma: float = 1.0, epochs: int =
         credit=chain(member("sft", "demo"), member("td", "demo")),
         learn=Learn(imitate(), soft_q_penalty(gamma, coef=lam), epochs=epochs),
         cast=stage(),
+        lr_share=0.1,
     )
 
 

@@ -39,10 +39,10 @@ def rejection_sampling(
     E step: y_i ~ pi(.|x), i = 1..n, kept where the verifier accepts them (different ones, at most `most` of a prompt)
     M step: L = -(1 / N) sum over the N tokens of the kept replies of log pi
 
-    Departures: ReST-EM samples 32 replies for each of all its problems in a round, and both it and STaR train the base model
-    anew on each round's replies; here a round is one step and the policy goes on from where it is, as in expert
-    iteration. STaR's rationalisation (a hint with the answer, where all replies fail) is left out.
-    n: replies sampled for each prompt. most: kept replies of one prompt, so that easy prompts do not dominate; 10 is ReST-EM's.
+    Departures: ReST-EM samples for all its problems in a round, and both it and STaR train the base model anew on each
+    round's replies; here a round is one step and the policy goes on from where it is, as in expert iteration. STaR's
+    rationalisation (a hint with the answer, where all replies fail) is left out. n, most and temperature are choices of ours.
+    n: replies sampled for each prompt. most: kept replies of one prompt, so that easy prompts do not dominate.
     epochs: updates on each batch.
     """
     return method(
@@ -78,7 +78,7 @@ def raft(
     y* = argmax over y_1..y_n ~ pi(.|x) of r(x, y);   L = -(1 / N) sum over the N tokens of the chosen replies of log pi
 
     Ranking is local, within each prompt. Left out: ranking over all prompts together, and the optional penalty
-    beta log pi/ref in the reward. Ties go to the earlier sample, so that a prompt of equal replies still teaches.
+    beta log pi/ref in the reward. n and temperature are choices of ours. Ties go to the earlier sample, so that a prompt of equal replies still teaches.
     n: replies sampled for each prompt. best: replies of each prompt that are kept. epochs: updates on each batch.
     reward_model: the directory of a reward model, in place of the task's own verifier.
     """
@@ -169,6 +169,7 @@ def hir(
             contrast(smoothing, coef=contrastive), epochs=epochs,
         ),
         cast=stage(),
+        lr_share=0.1,
     )  # fmt: skip
 
 
@@ -178,19 +179,20 @@ def hir(
     title="LeTI: Learning to Generate from Textual Interactions",
     arxiv="2305.10314",
     summary="Model one's own replies together with what the verifier said of them.",
-    trial={"n": 4},
+    trial={"n": 4, "epochs": 1},
 )
 def leti(
-    task: Source, *, n: int = 8, good: str = "", bad: str = "<|bad|>", epochs: int = 1, temperature: float = 1.0
+    task: Source, *, n: int = 8, good: str = "", bad: str = "<|bad|>", epochs: int = 3, temperature: float = 1.0
 ) -> Method:
     """Learning from textual interactions: feedback-conditioned fine-tuning on the policy's own replies.
 
-    text = condition (good or bad) + question + sampled reply + the verifier's words, where the reply failed
+    text = condition (good or bad) + the verifier's words, where the reply failed + question + sampled reply
     L = -(1 / N) sum over the N tokens of the texts, but for their first, of log pi
 
-    Nobody writes a solution: replies that fail are learned under `bad`, with the reason. Departures: the paper samples 128
-    replies and mixes in pre-training text, which a task does not give; the good condition is the bare prompt unless words
-    are given, so that the product is asked like any other model (the paper: "<|good|>").
+    Nobody writes a solution: replies that fail are learned under `bad` and the reason. The order of the text, the loss on all
+    of it and the 3 epochs are the released code's. Departures: that code samples 128 replies and mixes in pre-training text,
+    which a task does not give; the good condition is the bare prompt unless words are given, so that the product is asked
+    like any other model (the paper: "<|good|>").
     n: replies sampled for each prompt. good: words before the prompt in sampling, and of replies that pass.
     bad: words before that of replies that fail. epochs: updates on each batch.
     """
@@ -199,7 +201,7 @@ def leti(
         rollout=under(good, sample(n, temperature=temperature)),
         score=verify(task),
         select=with_feedback(good, bad),
-        credit=member("sft", "task", "policy", "env"),
+        credit=member("sft", "task", "policy"),
         learn=Learn(imitate(), epochs=epochs),
         cast=stage(),
     )

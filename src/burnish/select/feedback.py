@@ -1,31 +1,31 @@
-"""Replies followed by what the verifier said of them."""
+"""Replies told again after what the verifier said of them."""
 
 from __future__ import annotations
 
 from burnish.cast.member import Member
 from burnish.nouns import Group, Task, Trace, Turn
-from burnish.parts import Part, supplies
+from burnish.parts import Part
 from burnish.rollout.conditioned import conditioned
 from burnish.step import Step
 
 
-@supplies("tokens:env", "tokens:start")
 def with_feedback(
     good: str, bad: str, *, threshold: float = 0.5, score: str = "reward", reader: str = "policy"
 ) -> Part:
-    """Each sampled reply as one text to model: condition, question, reply, and the verifier's words where it failed.
+    """Each sampled reply as one text to model: condition, the verifier's words where it failed, question, reply.
 
-    A reply that scores more than the threshold stands under `good` and without words; any other under `bad`, and the
-    reason in the verdict (or "wrong", where there is none) follows it, by "env". The first token of the text, which
-    nothing comes before, is by "start"; the rest of the question by "task". (LeTI, arXiv 2305.10314.)
+    A reply that scores more than the threshold stands under `good`; any other under `bad` and the reason in its verdict
+    (where there is one). The first token of the text, which nothing comes before, is by "start"; the rest up to the reply
+    by "task". (LeTI, arXiv 2305.10314.)
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
             told = []
             for trace in group.traces:
-                passed = trace.scores[score] > threshold
-                told += _told(trace, group.task, good if passed else bad, not passed, step.cast[reader])
+                why = str(trace.note.get("why", ""))
+                words = good if trace.scores[score] > threshold else "\n".join(part for part in (bad, why) if part)
+                told += _told(trace, group.task, words, step.cast[reader])
             group.traces = told
         return [group for group in groups if group.traces]
 
@@ -33,22 +33,17 @@ def with_feedback(
         name="with_feedback",
         call=call,
         reads=frozenset({f"score:{score}", "tokens:policy"}),
-        writes=frozenset({"tokens:env", "tokens:start"}),
+        updates=frozenset({"tokens:task", "tokens:policy"}),
     )
 
 
-def _told(trace: Trace, task: Task, words: str, failed: bool, reader: Member) -> list[Trace]:
+def _told(trace: Trace, task: Task, words: str, reader: Member) -> list[Trace]:
     """The text, cut where the context ends; nothing where no room is left for the reply."""
     prompt = reader.chat.prompt(conditioned(task, words))
-    room = reader.context - len(prompt)
-    reply = trace.turns[-1].tokens[: max(0, room)]
+    reply = trace.turns[-1].tokens[: max(0, reader.context - len(prompt))]
     if not len(reply):
         return []
     start = Turn(prompt[:1], "start")
     asked = Turn(prompt[1:], "task", parent=start)
-    said = Turn(reply, "policy", parent=asked)
-    told = [start, asked, said]
-    if failed and room > len(reply):
-        answer = reader.chat.observation(str(trace.note.get("why", "wrong")))
-        told.append(Turn(answer[: room - len(reply)], "env", parent=said))
-    return [Trace(tuple(told), trace.index, dict(trace.scores), tags=trace.tags, note=dict(trace.note))]
+    turns = (start, asked, Turn(reply, "policy", parent=asked))
+    return [Trace(turns, trace.index, dict(trace.scores), tags=trace.tags, note=dict(trace.note))]
