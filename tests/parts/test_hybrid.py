@@ -40,7 +40,7 @@ from burnish.parts import chain
 from burnish.rollout.hinted import with_hint
 from burnish.rollout.resets import any_stage, anywhere, line_ends, reset, sliding_stage, stage_starts
 from burnish.rollout.sample import sample
-from burnish.score.shaping import partial_for_answering, reflection_reward
+from burnish.score.shaping import partial_for_answering, reflection_reward, squashed_model
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
@@ -441,6 +441,16 @@ def test_satori_reward_by_hand() -> None:
         assert t.scores["shaped"] == pytest.approx(expected + 0.3)
 
 
+def test_satori_squashes_a_reward_models_scores_by_hand() -> None:
+    """Scores 1 and 3: mean 2, std 1, so sigmoid(-1) and sigmoid(1). With a reward model the method has one more member."""
+    traces = [trace(("task", 1), ("policy", 1)) for _ in range(2)]
+    rm = SimpleNamespace(streams=lambda *_: [{"score": tensor([math.nan, 1.0])}, {"score": tensor([math.nan, 3.0])}])
+    step = SimpleNamespace(cast={"rm": rm}, settings=SMALL)
+    squashed_model().call([Group(NO_TASK, traces)], step)  # type: ignore[arg-type]
+    assert [t.scores["preference"] for t in traces] == pytest.approx([0.268941, 0.731059], abs=1e-6)
+    assert set(satori(TASK, reward_model="some/directory").cast) == {"policy", "critic", "rm"}
+
+
 def test_satori_restarts_inside_a_right_and_a_wrong_reply(small_model: Path) -> None:
     built = satori(TASK, n=4, back=1, cue="check")
     cast = build_cast(built, small_model)
@@ -455,6 +465,6 @@ def test_satori_restarts_inside_a_right_and_a_wrong_reply(small_model: Path) -> 
                 right = "from right" in t.tags
                 (first,) = [f for f in fresh if bool(f.scores["correct"]) == right and len(f.turns[-1]) > 1][:1]
                 assert torch.equal(past.tokens, first.turns[-1].tokens[: len(past)]) and 0 < len(past) < len(first)
-                assert cast["policy"].chat.text(cue.tokens) == "\ncheck\n"
+                assert cast["policy"].chat.text(cue.tokens).strip("\n") == "check"
                 assert torch.equal(t.streams["member:pg"], t.by("policy")) and said.author == "policy"
     assert seen >= 3

@@ -226,7 +226,7 @@ def aggrevated(
     trial={"n": 2, "epochs": 1},
 )
 def satori(
-    task: Source, *, n: int = 4, bonus: float = 0.5, back: int = 2, cue: str = "Wait, check this again.", eps: float = 0.2, value_eps: float = 0.2,
+    task: Source, *, n: int = 4, bonus: float = 0.5, back: int = 2, cue: str = "Check again.", eps: float = 0.2, value_eps: float = 0.2,
     value_coef: float = 0.5, lam: float = 0.95, epochs: int = 1, critic_lr: float = 1.0, temperature: float = 0.6, reward_model: str | None = None,
 ) -> Method:  # fmt: skip
     """Satori's restart-and-explore: replies from the question, and from the middle of a right and of a wrong reply to it.
@@ -237,10 +237,10 @@ def satori(
     L = mean over the policy's tokens of [ -min(rho A, clip(rho, 1-eps, 1+eps) A) + value_coef max((V - R)^2, (V_clip - R)^2) / 2 ]
 
     Departures: the meta-action tokens (<|continue|>, <|reflect|>, <|explore|>) and the format tuning that teaches them are left out, so an action
-    is a line and plain words stand for <|reflect|>; the replies that are restarted are of the present policy and of this step, where
+    is a line and plain words stand for <|reflect|> (a model that does not know them must first learn to go on from them); the replies that are restarted are of the present policy and of this step, where
     the paper prepares them before training; n, back, value_coef and epochs are choices of ours.
     n: replies from the question for each prompt. bonus: for mending a wrong reply, and against breaking a right one.
-    back: most lines that a restart drops. cue: the words after which the policy looks again. eps: the policy's clip range.
+    back: most lines that a restart drops. cue: the words after which the policy looks again, none if empty. eps: the policy's clip range.
     value_eps: the critic's clip range. value_coef: weight of the critic's loss. lam: GAE's lambda.
     reward_model: the directory of a reward model, whose squashed score is added.
     """

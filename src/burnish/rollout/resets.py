@@ -84,7 +84,8 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
     """n replies per task, then one more from the middle of a right one and one from the middle of a wrong one.
 
     The first right and the first wrong reply, where there are such, lose their last t lines (t uniform in 0 .. back; their
-    stop token goes too) and become a turn by "past"; the words of `cue`, on a line of their own, follow as a turn by "cue"; then the policy goes on.
+    stop token goes too) and become a turn by "past"; the words of `cue`, on a line of their own, follow as a turn by "cue" (none where
+    there are no words); then the policy goes on.
     Those traces carry the tag "from right" or "from wrong".
     """
     _at_least_one(n)
@@ -92,7 +93,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         member, clock = step.cast[who], step.clock
-        chat, words = member.chat, member.chat.reply(f"\n{cue}\n")[:-1]
+        chat = member.chat
         begun = [(task, (Turn(chat.prompt(task), "task"),), i) for task in tasks for i in range(n)]
         groups = _grouped(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
         starts: list[Start] = []
@@ -101,9 +102,9 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
             dice = _dice(clock, "restart", tasks[k], right)
             kept = len(said) - 1 if not (t := dice.randint(0, back)) else _without_lines(said.tokens, t, chat)
             past = _beginning(said, kept, "past")
-            turn = Turn(words, "cue", parent=past)
-            if len(prompt) + kept + len(words) < member.context:
-                starts.append((tasks[k], (prompt, past, turn), k * 2 + right))
+            turns = (prompt, past, *_cue(past, cue, chat))
+            if len(Trace(turns)) < member.context:
+                starts.append((tasks[k], turns, k * 2 + right))
         for (_, _, number), trace in zip(starts, _restart(starts, who, step, temperature), strict=True):
             group = groups[number // 2]
             trace.index, trace.tags = len(group.traces), frozenset({"from right" if number % 2 else "from wrong"})
@@ -189,6 +190,13 @@ def _dice(clock: Clock, purpose: str, task: Task, index: int) -> random.Random:
 def _beginning(turn: Turn, kept: int, author: str) -> Turn:
     logp = None if turn.logp is None else turn.logp[:kept]
     return Turn(turn.tokens[:kept], author, logp, turn.version, turn.parent)
+
+
+def _cue(past: Turn, words: str, chat: Chat) -> list[Turn]:
+    if not words:
+        return []
+    text = f"{words}\n" if chat.text(past.tokens).endswith("\n") else f"\n{words}\n"
+    return [Turn(chat.reply(text)[:-1], "cue", parent=past)]
 
 
 def _grouped(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
