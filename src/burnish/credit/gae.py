@@ -109,6 +109,8 @@ def whiten(
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
+        if not len(values):
+            return groups
         mean, std = values.mean(), values.std(unbiased=False)
         for trace, mask in traces:
             trace.streams[stream][mask] = (trace.streams[stream][mask] - mean) / (std + 1e-8)
