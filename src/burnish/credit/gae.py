@@ -114,6 +114,8 @@ def whiten(
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
         values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
+        if not len(values):
+            return groups
         mean, std = values.mean(), values.std(unbiased=False)
         shift = 0.0 if centre else mean
         for trace, mask in traces:

@@ -1,0 +1,103 @@
+"""Values learned from fixed data: numbers derived by hand, and what each method becomes without its idea."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import build_cast, credited, doubled
+from test_values import TASK, assert_close, of_policy
+from torch import tensor
+
+import burnish
+from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
+from burnish.methods.offline_values import dvpo, global_value_model, oreo
+from burnish.tasks.table import source
+
+# ---------------------------------------------------------------------------------------------------------------- DVPO
+
+
+def test_global_value_targets_with_lambda_one_are_the_outcomes(small_model: Path) -> None:
+    """No discount and no penalty: every token of a preferred reply is to say 1, every token of the other 0."""
+    built = global_value_model(source("sort"), lam=1.0)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        for group in groups:
+            for t, want in zip(group.traces, (1.0, 0.0), strict=True):
+                assert torch.allclose(t.streams["returns"][t.by("demo")], torch.tensor(want), atol=1e-5)
+                assert t.streams["member:end"].nonzero().tolist() == [[len(t) - 1]]
+                assert float(t.streams["outcome"][-1]) == want
+
+
+def test_dvpo_advantages_are_differences_of_the_frozen_values(small_model: Path) -> None:
+    """kl = 0, lambda = 0: A_t = V(s_{t+1}) - V(s_t), with V of the finished reply after the last token (then whitened)."""
+    built = dvpo(source("sort"), n=4, kl=0.0, lam=0.0)
+    main = replace(built, phases=built.phases[1:])
+    cast = build_cast(main, small_model)
+    for _, groups, _ in credited(main, cast):
+        traces = [t for g in groups for t in g.traces]
+        raw = []
+        for t in traces:
+            mask = t.by("policy")
+            out = cast["value"].streams([t], [mask], {"value", "score"}, 10**6)[0]
+            raw.append(torch.cat([out["value"][mask][1:], out["score"][-1:]]) - out["value"][mask])
+            assert t.scores["reward"] == pytest.approx(float(out["score"][-1]), abs=1e-6)
+        flat = torch.cat(raw)
+        for t, mine in zip(traces, raw, strict=True):
+            want = (mine - flat.mean()) / (flat.std(unbiased=False) + 1e-8)
+            assert torch.allclose(t.streams["adv"][t.by("policy")], want, atol=1e-3)
+
+
+def test_dvpo_takes_the_directory_that_global_value_model_saved(small_model: Path, tmp_path: Path) -> None:
+    run = {"model": str(small_model), "task": "sort", "steps": 1, "prompts": 2, "max_new_tokens": 6, "device": "cpu"}
+    burnish.train("global_value_model", out=str(tmp_path / "value"), eval_tasks=2, **run)
+    burnish.train(
+        "dvpo", out=str(tmp_path / "policy"), eval_tasks=2, n=2, value_model=str(tmp_path / "value" / "model"), **run
+    )
+    built = dvpo(source("sort"), value_model=str(tmp_path / "value" / "model"))
+    assert len(built.phases) == 1 and built.cast["value"].liveness == "frozen"
+    with pytest.raises(ValueError, match="value_steps is 0"):
+        dvpo(source("sort"), value_steps=0)
+
+
+# ---------------------------------------------------------------------------------------------------------------- OREO
+
+
+def test_path_consistency_by_hand() -> None:
+    """Rows of 2 and 1 tokens, lr = .1 .2 | -.3: to go .3 .2 | -.3. V = .5, R = 1, beta 2:
+    value: (.5 - 1 + .6)^2 = .01, (.5 - 1 + .4)^2 = .01, (.5 - 1 - .6)^2 = 1.21; the policy's numbers are the same ones,
+    with gradient 2 beta (...) = .4, -.4, -4.4 through lr_t alone.
+    """
+    lr = tensor([0.1, 0.2, -0.3], requires_grad=True)
+    ahead = to_go(lr, [2, 1])
+    assert torch.allclose(ahead, tensor([0.3, 0.2, -0.3]))
+    v, r = torch.full((3,), 0.5, requires_grad=True), torch.ones(3)
+    want = tensor([0.01, 0.01, 1.21])
+    assert torch.allclose(path_value_error(v, r, ahead, 2.0), want, atol=1e-6)
+    policy = path_policy_error(lr, ahead, v, r, 2.0)
+    assert torch.allclose(policy, want, atol=1e-6)
+    policy.sum().backward()
+    assert torch.allclose(lr.grad, tensor([0.4, -0.4, -4.4]), atol=1e-5)
+    assert v.grad is None
+
+
+def test_path_value_with_beta_zero_is_the_squared_error() -> None:
+    v, r = tensor([0.2, 0.7]), tensor([1.0, 0.0])
+    assert torch.equal(path_value_error(v, r, tensor([9.0, 9.0]), 0.0), (v - r).square())
+
+
+def test_oreo_at_the_reference_is_a_policy_gradient_with_advantage_r_minus_v(small_model: Path) -> None:
+    """pi = ref: lr = 0 and the exact KL is flat, so that the gradient is -2 beta (R - V_t) grad log pi_t, mean of means."""
+    built = oreo(TASK, n=4)
+    cast = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, cast):
+        found = of_policy(cast, groups, phase.learn, step)
+        cast["policy"].optimiser.zero()
+        traces = [t for g in groups for t in g.traces]
+        for t in traces:
+            mask = t.by("ref")
+            value = cast["critic"].outputs([t.tokens], [mask], {"value"})["value"].detach()
+            logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
+            (-2 * 0.03 * ((t.scores["reward"] - value) * logp).mean() / len(traces)).backward()
+        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
