@@ -245,12 +245,23 @@ def test_a_student_that_is_its_own_teacher_has_nothing_to_learn(small_model: Pat
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         for t in (t for group in groups for t in group.traces):
             assert float(t.streams["adv"][t.by("policy")].abs().max()) < 1e-4
-    same_gradient(minillm(TASK, teacher=str(small_model), kd_share=0.0), sft(TASK), small_model, to=1e-4)
+    same_gradient(minillm(TASK, teacher=str(small_model), alpha=0.0, kd_share=0.0), sft(TASK), small_model, to=1e-4)
+
+
+def test_minillms_ratio_is_the_students_share_of_the_mixture(small_model: Path, other_model: Path) -> None:
+    """At the first update rho = q / ((1 - alpha) q + alpha p), token by token."""
+    built = minillm(TASK, teacher=str(other_model), n=2, alpha=0.3)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        for sampled in (t for group in groups for t in group.traces if "policy" in t.authors()):
+            mask = sampled.by("policy")
+            q, p = sampled.streams["student"][mask].exp(), sampled.streams["teacher"][mask].exp()
+            rho = (sampled.streams["student"] - sampled.streams["old"])[mask].exp()
+            assert torch.allclose(rho, q / (0.7 * q + 0.3 * p), rtol=1e-3)
 
 
 def test_minillm_equals_its_definition(small_model: Path, other_model: Path) -> None:
     """-mean_t R_t log q_t + mean_t KL(q || p) over sampled tokens, plus half NLL and half KL(p || q) over demonstrated ones."""
-    built = minillm(TASK, teacher=str(other_model), n=2)
+    built = minillm(TASK, teacher=str(other_model), n=2, alpha=0.0)
     cast = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, cast):
         traces = [t for group in groups for t in group.traces]

@@ -14,13 +14,14 @@ from test_credit import trace
 from test_learn import TASK, gradients
 from torch import tensor
 
+from burnish.cast.blend import geometric
 from burnish.cast.roles import frozen, stage
 from burnish.cast.stage import build
 from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
 from burnish.draw.tasks import prompts
 from burnish.methods.nash import nash_ema, nash_md
 from burnish.nouns import Clock, Group
-from burnish.rollout.mixture import mixture
+from burnish.parts import Rollout
 from burnish.rollout.sample import sample
 from burnish.step import Notes, Step
 
@@ -41,6 +42,11 @@ def test_nash_advantage_by_hand() -> None:
     nash_advantage(by_comparison, 0.1, rival="mixture").call([Group(QUESTION, [mine, *theirs])], step)
     assert mine.streams["adv"][1:].tolist() == pytest.approx([-0.05, 0.05])
     assert all(bool(t.streams["adv"].isnan().all()) for t in theirs)
+
+
+def mixture(n: int, share: float, tag: str = "mixture") -> Rollout:
+    """The opponent of `nash_md`."""
+    return sample(n, blend=geometric("ref", share), author="mixture", tag=tag)
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ class Role:
     decay: float = 0.0  # ema: the share of its old self that it keeps at each publish
     every: int = 1  # snapshot: publishes between two copies
     lr: float = 1.0  # trained: multiplies the run's learning rate
+    mixed_with: str | None = None  # a second source, averaged into the first weights
+    share: float = 0.0  # the second source's share of the average
 
     @property
     def can(self) -> frozenset[str]:
@@ -47,6 +49,13 @@ def frozen(source: str = "policy", *, outputs: int = 0) -> Role:
     if source == "policy":
         return Role("frozen", "base", follows="policy", outputs=outputs)
     return Role("frozen", source, outputs=outputs)
+
+
+def soup(first: str, second: str, share: float = 0.5) -> Role:
+    """A frozen member whose weights are (1 - share) first + share second; "base" is the model of the run."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"a soup's share of {share} is not between 0 and 1")
+    return Role("frozen", first, mixed_with=second, share=share)
 
 
 def ema(follows: str, decay: float, *, outputs: int = 0) -> Role:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from burnish.cast.load import context_length, load_chat, load_model, stored_outputs
 from burnish.cast.lora import Lora, add_lora
@@ -63,6 +64,8 @@ def build(
                 "pass a directory that `burnish train reward_model` saved"
             )
         model = load_model(path, role.outputs, where)
+        if role.mixed_with is not None:
+            _average(model, load_model(resolve(role.mixed_with), role.outputs, where), role.share)
         trainer = None
         if role.liveness == "trained":
             model = add_lora(model, adapted, stored) if adapted else model
@@ -74,3 +77,15 @@ def build(
             model.requires_grad_(False)
         members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer, settings.packed)
     return Cast(members)
+
+
+@torch.no_grad()
+def _average(model: nn.Module, other: nn.Module, share: float) -> None:
+    """w <- (1 - share) w + share w_other, in place."""
+    theirs = dict(other.named_parameters())
+    for name, p in model.named_parameters():
+        if name not in theirs or theirs[name].shape != p.shape:
+            raise ValueError(
+                f"two models cannot be averaged: {name!r} is not in both, or not of one shape; take two of one kind"
+            )
+        p.lerp_(theirs[name], share)

@@ -32,12 +32,12 @@ def mean_of_later(gain: Tensor) -> Tensor:
 
 
 @supplies("stream:adv")
-def from_teacher(of_gains: Callable[[Tensor], Tensor], *, author: str = "policy") -> Part:
-    """adv = of_gains(g) over the author's tokens of each trace, from streams "teacher" and "old"."""
+def from_teacher(of_gains: Callable[[Tensor], Tensor], *, student: str = "old", author: str = "policy") -> Part:
+    """adv = of_gains(g) over the author's tokens of each trace, from stream "teacher" and the student's own log-probs."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
-        gain = trace.streams["teacher"][mask] - trace.streams["old"][mask]
+        gain = trace.streams["teacher"][mask] - trace.streams[student][mask]
         trace.streams["adv"] = torch.full((len(trace),), float("nan"))
         trace.streams["adv"][mask] = of_gains(gain)
         step.notes.add("teacher_kl", float(-gain.sum()), int(mask.sum()))
@@ -45,7 +45,7 @@ def from_teacher(of_gains: Callable[[Tensor], Tensor], *, author: str = "policy"
     return per_trace(
         write,
         name="from_teacher",
-        reads=frozenset({"stream:teacher", "stream:old", f"tokens:{author}"}),
+        reads=frozenset({"stream:teacher", f"stream:{student}", f"tokens:{author}"}),
         writes=frozenset({"stream:adv"}),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burnish.cast.blend import masked_by
-from burnish.cast.roles import frozen, snapshot, stage, trained
+from burnish.cast.roles import frozen, snapshot, soup, stage, trained
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
@@ -95,4 +95,42 @@ def nlpo(
         cast=stage(
             ref=frozen("policy"), mask=snapshot("policy", every=mask_every), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)
         ),
+    )  # fmt: skip
+
+
+@register(
+    family="policy",
+    catalogue=("salsa",),
+    title="SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF",
+    arxiv="2411.01798",
+    summary="PPO held near the average of two fine-tuned models instead of near its own start.",
+    example="burnish train salsa --other runs/DIR/model",
+    trial={"n": 2, "epochs": 1, "other": "tiny"},
+)
+def salsa(
+    task: Source, *, other: str, share: float = 0.5, n: int = 1, eps: float = 0.2, value_eps: float = 0.2, value_coef: float = 0.5, kl: float = 0.05,
+    gamma: float = 1.0, lam: float = 0.95, epochs: int = 4, critic_lr: float = 1.0, temperature: float = 1.0, reward_model: str | None = None,
+) -> Method:  # fmt: skip
+    """SALSA: PPO whose reference is a soup.
+
+    theta_ref = (1 - share) theta_start + share theta_other, two models fine-tuned apart from one base;   the rest is `ppo`:
+    r_t = -kl log(pi_old/ref)(y_t), plus the score at the last token
+
+    share = 0 is PPO. The PPO constants are `ppo`'s, the paper does not print all of its own.
+    other: the second model's name or directory. share: its share in the soup; the paper finds 0.5 best.
+    n: replies sampled for each prompt. eps: the policy's clip range. value_eps: the critic's clip range.
+    value_coef: weight of the critic's loss. kl: KL penalty per token, inside the reward. gamma: discount per token.
+    lam: GAE's lambda. epochs: passes over each batch. critic_lr: multiplies the learning rate for the critic.
+    reward_model: the directory of a reward model, in place of the task's own verifier.
+    """
+    return method(
+        draw=prompts(task),
+        rollout=sample(n, temperature=temperature),
+        score=scoring(task, reward_model),
+        credit=chain(
+            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(gamma=gamma, lam=lam),
+            whiten(), member("pg", "policy"), member("value", "policy"),
+        ),
+        learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, temperature=temperature),
+        cast=stage(ref=soup("base", other, share), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
     )  # fmt: skip

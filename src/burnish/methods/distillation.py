@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from burnish.cast.blend import arithmetic
 from burnish.cast.roles import frozen, stage
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
@@ -147,26 +148,27 @@ def kdrl(
     trial={"n": 2, "epochs": 1, "teacher": "tiny"},
 )
 def minillm(
-    task: Source, *, teacher: str, n: int = 1, eps: float = 0.2, lm: float = 1.0, kd_share: float = 0.5, epochs: int = 4, temperature: float = 1.0
+    task: Source, *, teacher: str, n: int = 1, alpha: float = 0.2, eps: float = 0.2, lm: float = 1.0, kd_share: float = 0.5, epochs: int = 4, temperature: float = 1.0
 ) -> Method:  # fmt: skip
     """MiniLLM: the gradient of KL(student || teacher) in two parts, q the student, p the teacher.
 
+    y ~ (1 - alpha) q + alpha p, token by token, and rho = q over this mixture (w r in the paper's words)
     long part:   L = mean over sampled tokens of -min(rho R, clip(rho, 1-eps, 1+eps) R),
                  R_t = mean over the later tokens of log p/q (0 at the last): a length-normalised return
     single step: L = mean over sampled tokens of KL(q || p) over the whole vocabulary
     L = long + single + lm [ (1 - kd_share) (-log q) + kd_share KL(p || q) ], the bracket a mean over demonstrated tokens
 
-    Departures: replies are sampled from the student alone (the paper's teacher mix with alpha = 0, so w = 1), since mixing two models
-    in one sample is not done here; the pre-training corpus is the task's demonstrations. The return is the paper's; the released code
-    counts the token itself, discounts by 0.95, scales, clips and whitens it.
-    teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt. eps: the clip range.
-    lm: weight of the loss on demonstrations. kd_share: share of distillation in that loss. epochs: passes over each batch.
+    Departures: the pre-training corpus is the task's demonstrations. The return is the paper's; the released code counts the token
+    itself, discounts by 0.95, scales, clips and whitens it. The single-step part is not weighed by rho, as in the released code.
+    teacher: a model's name or directory, with the student's tokenizer. n: replies sampled for each prompt. alpha: the teacher's share in sampling.
+    eps: the clip range. lm: weight of the loss on demonstrations. kd_share: share of distillation in that loss. epochs: passes over each batch.
     """
     return method(
         draw=demos(task),
-        rollout=join(sample(n, temperature=temperature), given("demo")),
+        rollout=join(sample(n, temperature=temperature, blend=arithmetic("teacher", alpha)), given("demo")),
         credit=chain(
-            behaviour(), streams("teacher", logp="teacher", temperature=temperature), from_teacher(mean_of_later),
+            behaviour(), streams("policy", logp="student", temperature=temperature),
+            streams("teacher", logp="teacher", temperature=temperature), from_teacher(mean_of_later, student="student"),
             member("pg", "policy"), member("single", "policy"), member("sft", "demo"), member("kd", "demo"),
         ),
         learn=Learn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burnish.cast.blend import geometric
 from burnish.cast.roles import Role, ema, frozen, stage
 from burnish.credit.members import member
 from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
@@ -12,7 +13,6 @@ from burnish.learn.terms import pg_reinforce
 from burnish.method import Method, method
 from burnish.methods.table import register
 from burnish.parts import Rollout, chain
-from burnish.rollout.mixture import mixture
 from burnish.rollout.sample import join, sample
 from burnish.score.model import rm_role, scoring
 from burnish.tasks.source import Source
@@ -43,13 +43,13 @@ def nash_md(
     L = mean over y of -sum_t A_t log pi(y_t),   A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m)
 
     P is 1, 1/2 or 0 as the verifier scores y above, like or below y', or sigmoid(r - r') of a reward model; the paper trains a
-    preference model that reads both replies. beta = 0 is self-play, beta = 1 the best response to the reference. The opponent
-    is read token by token without a cache, which is slow.
+    preference model that reads both replies. beta = 0 is self-play, beta = 1 the best response to the reference.
     n: replies of each side for each prompt; a reply's P is its mean over the opponent's. beta: the reference's share of the
     opponent; the paper finds 0.125 to 0.375 best. tau: weight of the KL to the starting policy.
     reward_model: the directory of a reward model, in place of the task's own verifier.
     """
-    opponent = mixture(n, beta, temperature=temperature)
+    mixed = geometric("ref", beta)
+    opponent = sample(n, temperature=temperature, blend=mixed, author="mixture", tag="mixture")
     return _nash(task, opponent, "mixture", {}, n, tau, temperature, reward_model)
 
 
