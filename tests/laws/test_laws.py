@@ -202,5 +202,5 @@ def _long_bystander(trace: Trace) -> Trace:
 def _spoiled(trace: Trace, stream: Tensor, term: str) -> Tensor:
     mask = trace.streams[f"member:{term}"]
     spoiled = stream.clone()
-    spoiled[~mask] = float("nan")
+    spoiled[~mask] = float("nan") if stream.is_floating_point() else -1
     return spoiled

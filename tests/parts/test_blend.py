@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SMALL
+from conftest import SMALL, build_cast, credited, doubled
+from test_learn import TASK, gradients
 from torch import tensor
 
 from burnish.cast.blend import arithmetic, geometric, masked_by
 from burnish.cast.local import Request
 from burnish.cast.roles import frozen, stage
 from burnish.cast.stage import build
+from burnish.learn.learn import measure
+from burnish.methods.constrained import nlpo
+from burnish.methods.policy import ppo
 
 P, Q = tensor([[0.5, 0.3, 0.2]]), tensor([[0.1, 0.3, 0.6]])
 
@@ -53,3 +57,25 @@ def test_the_recorded_log_probs_are_the_mixtures(small_model: Path, other_model:
 def test_a_share_outside_is_refused() -> None:
     with pytest.raises(ValueError, match="a share of 1.5 in a blend is not between 0 and 1"):
         arithmetic("q", 1.5)
+
+
+def test_nlpo_masks_nothing_at_one_and_is_ppo_there(small_model: Path) -> None:
+    found = []
+    for built in (nlpo(TASK, n=2, mask_top_p=1.0, epochs=1), ppo(TASK, n=2, epochs=1)):
+        cast = doubled(build_cast(built, small_model))
+        found += [gradients(cast, phase.learn, groups, step) for phase, groups, step in credited(built, cast)]
+    assert float((found[0] - found[1]).norm() / found[1].norm()) < 1e-6
+
+
+def test_nlpo_samples_only_what_its_mask_allows_and_its_ratio_starts_at_one(small_model: Path) -> None:
+    built = nlpo(TASK, n=4, mask_top_p=0.3, epochs=1)
+    cast = build_cast(built, small_model)
+    for phase, groups, step in credited(built, cast):
+        for trace in (t for group in groups for t in group.traces):
+            mask = trace.by("policy")
+            with torch.no_grad():
+                logits = cast["mask"].outputs([trace.tokens], [mask], {"logits"})["logits"]
+            allowed = masked_by("q", 0.3).mix([logits, logits])
+            assert torch.isfinite(allowed.gather(-1, trace.tokens[mask][:, None])).all()
+        measure(groups, phase.learn, step)
+        assert step.notes.means()["pg/old_kl"] == pytest.approx(0, abs=1e-6)

@@ -58,6 +58,16 @@ def old(*, temperature: float = 1.0) -> Part:
     return streams("policy", logp="old", temperature=temperature)
 
 
+@supplies("stream:token")
+def token_ids() -> Part:
+    """The token itself, as stream "token": for terms that take log-probs of their own from whole distributions."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.streams["token"] = trace.tokens
+
+    return per_trace(write, name="token_ids", reads=frozenset({"tokens:task"}), writes=frozenset({"stream:token"}))
+
+
 @supplies("stream:old")
 def behaviour(author: str = "policy") -> Part:
     """The log-probs that the tokens had when they were sampled (mu, recorded at birth), as stream "old"."""

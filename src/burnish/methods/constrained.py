@@ -7,11 +7,11 @@ from burnish.cast.roles import frozen, snapshot, soup, stage, trained
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, old, ref, streams
+from burnish.credit.streams import behaviour, ref, streams, token_ids
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.terms import pg_clip, value_clip
-from burnish.learn.terms.policy import kl_k2
+from burnish.learn.terms.policy import kl_k2, pg_clip_blended
 from burnish.learn.trust_region import trust_region
 from burnish.method import Method, method
 from burnish.methods.table import register
@@ -73,25 +73,26 @@ def nlpo(
 
     pi_psi: a copy of the policy, renewed every mask_every steps
     V(s) = the smallest set of tokens with sum over V of pi_psi(v|s) >= mask_top_p;   y_t ~ pi(.|s) restricted to V(s)
-    and then PPO as in `ppo`
+    and then PPO as in `ppo`, with all log-probs of the policy those of the restricted distribution
 
-    Departure: the ratio is of unmasked probabilities before and after the update (the trainer's own), where the released code
-    masks the distribution in both; the masked ratio differs by the change of the allowed set's probability alone.
+    The policy answers as it was trained only where the mask stays: sampled freely, it may say what was never allowed.
+    mask_top_p = 1 is PPO.
     n: replies sampled for each prompt. mask_top_p: probability that the allowed tokens hold. mask_every: steps between two
     copies. eps: the policy's clip range. value_eps: the critic's clip range. value_coef: weight of the critic's loss.
     kl: KL penalty per token, inside the reward. gamma: discount per token. lam: GAE's lambda. epochs: passes over each batch.
     critic_lr: multiplies the learning rate for the critic.
     reward_model: the directory of a reward model, in place of the task's own verifier.
     """
+    mask = masked_by("mask", mask_top_p)
     return method(
         draw=prompts(task),
-        rollout=sample(n, blend=masked_by("mask", mask_top_p)),
+        rollout=sample(n, blend=mask),
         score=scoring(task, reward_model),
         credit=chain(
-            old(), ref(), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(gamma=gamma, lam=lam), whiten(),
-            member("pg", "policy"), member("value", "policy"),
+            behaviour(), token_ids(), ref(), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(gamma=gamma, lam=lam),
+            whiten(), member("pg", "policy"), member("value", "policy"),
         ),
-        learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs),
+        learn=Learn(pg_clip_blended(eps, mask), value_clip(value_eps, coef=value_coef), epochs=epochs),
         cast=stage(
             ref=frozen("policy"), mask=snapshot("policy", every=mask_every), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)
         ),

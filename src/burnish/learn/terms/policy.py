@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from burnish.cast.blend import Blend
 from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean, token_mean
@@ -38,6 +39,27 @@ def pg_clip(
 
     streams = (adv, "old") if weight is None else (adv, "old", weight)
     return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm, coef=coef)
+
+
+def pg_clip_blended(
+    eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "pg"
+) -> Term:
+    """PPO's clip on the log-probs of a blend with one other member: the ratio is of what was really sampled from.
+
+    Reads whole distributions (logits of both members at every claimed token) and stream "token"; "old" is the blend's
+    log-prob at sampling.
+    """
+    (other,) = blend.others
+
+    def loss(live: Live) -> torch.Tensor:
+        mixed = torch.log_softmax(blend.mix([live.logits, live.outputs[f"{other}.logits"]]), -1)
+        logp = mixed.gather(-1, live.token[:, None])[:, 0]
+        live.note("clipped", was_clipped(logp, live.old, live.adv, eps, eps))
+        live.note("old_kl", maths.k3(logp, live.old))
+        return maths.clipped_surrogate(logp, live.old, live.adv, eps, eps)
+
+    needs = ("logits", f"{other}.logits")
+    return Term(name=name, unit="token", loss=loss, live=needs, streams=("adv", "old", "token"), norm=norm, coef=coef)
 
 
 def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
