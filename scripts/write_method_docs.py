@@ -76,6 +76,12 @@ def markdown(table: Table) -> str:
     """A rich table as a Markdown table."""
     head = [str(column.header) for column in table.columns]
     rows = zip(*(column.cells for column in table.columns), strict=True)
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+    return "\n".join(lines)
+
+
+def index(measured: dict[str, Any]) -> str:
+    """All methods by family, with what was measured."""
     lines = ["# Methods", INTRODUCTION]
     for family in sorted({entry.family for entry in METHODS.values()}):
         lines.append(f"## {family}")
