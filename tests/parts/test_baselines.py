@@ -56,7 +56,7 @@ from burnish.score.lengths import brevity_once_right, effort, halved_after_each_
 from burnish.score.sanity import price_astray, repeats
 from burnish.score.verify import verify
 from burnish.select.confidence import drop_surest
-from burnish.select.outcomes import mixed, solvable
+from burnish.select.outcomes import partly_right, solvable
 from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
@@ -292,7 +292,7 @@ def test_price_on_replies_gone_astray() -> None:
 
 
 def test_groups_are_kept_by_how_many_are_right() -> None:
-    kept = mixed().call([scored(1, 1), scored(1, 0), scored(0, 0)], step())
+    kept = partly_right().call([scored(1, 1), scored(1, 0), scored(0, 0)], step())
     assert [[t.scores["reward"] for t in g.traces] for g in kept] == [[1, 0]]
     kept = solvable().call([scored(1, 1), scored(1, 0), scored(0, 0)], step())
     assert len(kept) == 2 and all("solvable" in t.tags for g in kept for t in g.traces)
@@ -473,7 +473,7 @@ def test_conciser_walks_by_grpo_with_dynamic_sampling(small_model: Path) -> None
         draw=prompts(TASK),
         rollout=sample(4),
         score=verify(TASK),
-        select=mixed(),
+        select=partly_right(),
         credit=chain(group_relative(), member("pg", "policy", tag="mixed")),
         learn=Learn(pg_reinforce(norm=token_mean)),
         cast=stage(),

@@ -15,9 +15,10 @@ from test_learn import TASK, gradients, same_gradient
 from torch import Tensor, tensor
 
 from burnish.cast.roles import stage
+from burnish.credit.gae import token_rewards
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.sequence import outcome, shared
+from burnish.credit.sequence import shared
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.maths.sequence import held_ratio, pairwise_joint, pairwise_separate, relative_reward_error
@@ -271,7 +272,7 @@ def test_every_pair_by_hand() -> None:
 
 def test_outcome_and_shared_by_hand() -> None:
     one = trace(("task", 2), ("policy", 2), ("env", 1), scores={"reward": 0.5})
-    for part in (outcome(), shared("reward", "adv")):
+    for part in (token_rewards(kl=None), shared("reward", "adv")):
         part.call([Group(QUESTION, [one])], SimpleNamespace())
     assert one.streams["reward"].isnan().tolist() == [True, True, False, False, True]
     assert one.streams["reward"][2:4].tolist() == [0.0, 0.5]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,3 +101,17 @@ def test_every_factory_makes_what_it_says() -> None:
         "prompts",
     } <= found.keys()
     assert part_from("group_relative").name == "group_relative(std)"
+
+
+def test_no_two_parts_share_a_name() -> None:
+    """Words name parts, so a name must mean one thing."""
+    homes: dict[str, set[str]] = {}
+    for function in factories().values():
+        homes.setdefault(function.__name__, set()).add(function.__module__)
+    for room in ("draw", "rollout", "score", "select", "credit", "learn.terms"):
+        package = importlib.import_module(f"burnish.{room}")
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, function in inspect.getmembers(importlib.import_module(found.name), inspect.isfunction):
+                if name in homes:
+                    homes[name].add(function.__module__)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -11,25 +11,6 @@ from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
 
 
-@supplies("stream:reward")
-def outcome(score: str = "reward", *, author: str = "policy") -> Part:
-    """The trace's score at the author's last token and 0 at its others, as stream "reward": its sum is the score."""
-
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
-        reward = torch.full((len(trace),), float("nan"))
-        reward[mask] = 0.0
-        reward[int(mask.nonzero()[-1])] = trace.scores[score]
-        trace.streams["reward"] = reward
-
-    return per_trace(
-        write,
-        name="outcome",
-        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
-        writes=frozenset({"stream:reward"}),
-    )
-
-
 @supplies("stream:*")
 def shared(score: str, stream: str) -> Part:
     """The trace's score on every one of its tokens, as a stream."""

@@ -9,21 +9,6 @@ from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
 
 
-@supplies("stream:outcome")
-def outcome(score: str = "reward", stream: str = "outcome") -> Part:
-    """The trace's score on all of its tokens."""
-
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        trace.streams[stream] = torch.full((len(trace),), float(trace.scores[score]))
-
-    return per_trace(
-        write,
-        name=f"outcome({stream})",
-        reads=frozenset({f"score:{score}"}),
-        writes=frozenset({f"stream:{stream}"}),
-    )
-
-
 @supplies("stream:gain")
 def step_advantage(score: str, stream: str = "gain") -> Part:
     """A_i = V_i - mean over the group of V_j, V the named score, on all tokens of trace i."""

@@ -22,7 +22,7 @@ from burnish.rollout.early_exit import early_exits
 from burnish.rollout.sample import sample
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right
 from burnish.score.verify import verify
-from burnish.select.outcomes import mixed, solvable
+from burnish.select.outcomes import partly_right, solvable
 from burnish.tasks.source import Source
 
 EXIT = "Time is limited, stop thinking and start answering.\n</think>\n\n"
@@ -91,7 +91,7 @@ def conciser(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=verify(task),
-        select=mixed(),
+        select=partly_right(),
         credit=chain(group_relative(), behaviour(), member("pg", "policy", tag="mixed"), member("entropy", "policy", tag="mixed")),
         learn=Learn(clip, entropy_bonus(coef=entropy), epochs=updates, temperature=temperature),
         times=_until(walk_share),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.gae import token_rewards
 from burnish.credit.members import member
-from burnish.credit.sequence import outcome, shared
+from burnish.credit.sequence import shared
 from burnish.credit.streams import behaviour, ref
 from burnish.draw.tasks import pairs, prompts
 from burnish.learn.learn import Learn
@@ -94,7 +94,7 @@ def copg(task: Source, *, beta: float = 0.1, reward_model: str | None = None) ->
         rollout=given("chosen", "rejected"),
         score=scoring(task, reward_model, author="demo"),
         select=every_pair(),
-        credit=chain(ref(), outcome(author="demo"), member("pair", "demo")),
+        credit=chain(ref(), token_rewards(kl=None, author="demo"), member("pair", "demo")),
         learn=Learn(regress_rewards(beta, anchor="ref")),
         cast=stage(ref=frozen("policy"), **rm_role(reward_model)),
         lr_share=0.1,
@@ -131,7 +131,7 @@ def copg_online(
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
         select=every_pair(),
-        credit=chain(ref(temperature=temperature), outcome(), member("pair", "policy")),
+        credit=chain(ref(temperature=temperature), token_rewards(kl=None), member("pair", "policy")),
         learn=Learn(regress_rewards(beta, anchor="ref", coef=n / 2), epochs=updates, temperature=temperature),
         cast=stage(ref=frozen("policy"), **rm_role(reward_model)),
         lr_share=0.1,

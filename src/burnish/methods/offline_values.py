@@ -8,7 +8,7 @@ from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.gae import token_rewards, whiten
 from burnish.credit.members import member
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo
-from burnish.credit.steps import outcome
+from burnish.credit.sequence import shared
 from burnish.credit.streams import behaviour, ref, streams
 from burnish.draw.tasks import pairs, prompts
 from burnish.learn.learn import Learn
@@ -40,7 +40,7 @@ def _value_phase(task: Source, lam: float, times: int | Callable[[Clock], float]
         score=given_order("chosen", "rejected"),
         credit=chain(
             streams("value", "demo", value="value"), token_rewards(kl=None, author="demo"), lambda_returns(lam=lam, author="demo"),
-            outcome(), member("value", "demo"), member("end", "demo", at="end"),
+            shared("reward", "outcome"), member("value", "demo"), member("end", "demo", at="end"),
         ),
         learn=Learn(
             value_fit("returns", trainee="value"), value_fit("outcome", output="score", trainee="value", name="end")

@@ -10,7 +10,8 @@ from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.gae import whiten
 from burnish.credit.members import member
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
-from burnish.credit.steps import outcome, step_advantage
+from burnish.credit.sequence import shared
+from burnish.credit.steps import step_advantage
 from burnish.credit.streams import behaviour, ref
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
@@ -159,7 +160,7 @@ def direct_advantage_po(
         rollout=probed(solutions, completions, lines, temperature=temperature, who="ref"),
         score=verify(task, author="ref"),
         credit=chain(
-            success_rates(), outcome(), member("end", "ref", at="end", tag="sample"),
+            success_rates(), shared("reward", "outcome"), member("end", "ref", at="end", tag="sample"),
             member("chance", "ref", where=lambda trace: ~trace.streams["rate"].isnan(), needs=("stream:rate",)),
         ),
         learn=Learn(chance_fit("rate"), chance_fit("outcome", output="score", name="end")),

@@ -11,8 +11,8 @@ from burnish.step import Step
 
 
 @supplies("tag:mixed")
-def mixed() -> Part:
-    """Only groups with a right and a wrong reply, tagged "mixed" (dynamic sampling, arXiv 2503.14476)."""
+def partly_right() -> Part:
+    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the scores."""
     return _keep("mixed", lambda right, n: 0 < right < n)
 
 
