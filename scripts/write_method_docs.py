@@ -22,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
 MEASURED = ROOT / "benchmarks" / "learning.json"
 WIDTH, HEIGHT, PAD = 420, 160, 30
-INTRODUCTION = """`burnish show NAME` prints the same in a terminal.
+BASES = ("grpo", "ppo", "sft", "dpo", "online_dpo", "reinforce", "best_of_n_distill", "gkd", "reward_model")
+INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
 The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, one seed, free sampling at
 temperature 1 (`scripts/measure_learning.py`; 60 steps for `archer`). It shows that a method learns, not how good it is: defaults are the papers', which had
@@ -40,6 +41,7 @@ def main() -> None:
         if name in measured:
             (OUT / f"{name}.svg").write_text(plot(name, measured))
     (OUT / "README.md").write_text(index(measured))
+    (OUT / "map.md").write_text(relations())
 
 
 def page(name: str, entry: Entry, measured: dict[str, Any]) -> str:
@@ -94,6 +96,35 @@ def index(measured: dict[str, Any]) -> str:
                 table.append(f"| [{name}]({name}.md) | {entry.summary} | {paper} | {gain} |")
         lines.append("\n".join(table))
     return "\n\n".join(lines) + "\n"
+
+
+def relations() -> str:
+    """Each method as the nearest of the basic ones, with what is put in and what is left out."""
+    pieces = {name: composition(entry) for name, entry in METHODS.items()}
+    lines = [
+        "# How the methods relate",
+        "Every method as a basic one with parts exchanged, found by comparing compositions part by part. "
+        "Parts go by the names that `burnish show` prints; terms by name, unit and average.",
+        "| method | is nearest to | with | without |\n|---|---|---|---|",
+    ]
+    rows = []
+    for name, mine in sorted(pieces.items()):
+        others = [base for base in BASES if base != name]
+        base = min(others, key=lambda other: (len(mine ^ pieces[other]), BASES.index(other)))
+        added = ", ".join(f"`{piece}`" for piece in sorted(mine - pieces[base])) or "-"
+        left = ", ".join(f"`{piece}`" for piece in sorted(pieces[base] - mine)) or "-"
+        rows.append(f"| [{name}]({name}.md) | {base} | {added} | {left} |")
+    return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
+
+
+def composition(entry: Entry) -> frozenset[str]:
+    """The parts, terms and members of a method, as words."""
+    example = built(entry)
+    found = {room.part.name for phase in example.phases for room in phase.rooms()}
+    found |= {f"{t.name}: {t.unit}, {t.norm.name}" for phase in example.phases for t in phase.learn.terms}
+    return frozenset(
+        found | {f"{role.liveness} {name}" for name, role in example.cast.items() if name != example.product}
+    )
 
 
 def plot(name: str, measured: dict[str, Any]) -> str:
