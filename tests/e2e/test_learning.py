@@ -36,7 +36,6 @@ def gain(tmp_path: Path, method: str, **options: object) -> float:
         ("best_of_n_distill", {"task": "reverse", "steps": 8, "n": 8}, 0.25),
         ("best_of_n", {"task": "reverse", "steps": 1, "n": 16}, 0.4),
         ("reward_model", {"task": "reverse", "steps": 30}, 0.15),
-        ("archer", {"task": "guess:1", "steps": 40, "n": 4, "critic_updates": 8, "critic_warmup": 10}, 0.1),
     ],
 )
 def test_it_gets_better(method: str, options: dict, margin: float, tmp_path: Path) -> None:
