@@ -21,12 +21,6 @@ MARGIN = 0.12
 FAST: dict[str, Any] = {"task": "reverse", "steps": 12, "prompts": 8, "eval_every": 0, "save_every": 0, "device": "cpu"}
 OTHERWISE: dict[str, dict[str, Any]] = {
     "a2c": {"n": 8, "lookahead": 100, "entropy": 0.0},  # one reply a prompt is too noisy at this size
-        "task": "guess:1",
-        "steps": 40,
-        "prompts": 16,
-        "critic_updates": 8,
-        "critic_warmup": 10,
-    },  # it plays games
     "copg": {"steps": 30, "prompts": 16},  # regression at a tenth of the learning rate
     "copg_online": {"steps": 30, "prompts": 16},
     "dpo": {"steps": 40, "prompts": 16},
