@@ -15,11 +15,6 @@ def at(value: Schedule, clock: Clock) -> float:
     return float(value(clock)) if callable(value) else float(value)
 
 
-def is_zero(value: Schedule) -> bool:
-    """True for a coefficient that is the constant 0: the part it scales can be left out of a composition."""
-    return not callable(value) and value == 0
-
-
 def linear(start: float, end: float, over: int | None = None) -> Callable[[Clock], float]:
     """A straight line from start to end over the run, or over the first `over` steps and then constant."""
 

@@ -72,33 +72,30 @@ def monte_carlo(*, gamma: float = 1.0, author: str = "policy") -> Part:
 def lambda_returns(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
     """R_t = A_t + V_t by GAE(gamma, lam), from streams "reward" and "value": targets where no advantage is wanted."""
 
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(author)
-        reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
-        trace.streams["returns"] = placed(trace, mask, advantages_and_returns(reward, value, gamma, lam)[1])
-
-    return per_trace(
-        write,
-        name="lambda_returns",
-        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
-        writes=frozenset({"stream:returns"}),
-    )
+    return _one_of_gae("lambda_returns", "returns", gamma, lam, author)
 
 
 @supplies("stream:adv")
 def lambda_advantages(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
     """A_t by GAE(gamma, lam), from streams "reward" and "value": advantages where no value model is trained."""
 
+    return _one_of_gae("lambda_advantages", "adv", gamma, lam, author)
+
+
+def _one_of_gae(name: str, stream: str, gamma: float, lam: float, author: str) -> Part:
+    """GAE's advantages (stream "adv") or its returns (stream "returns"), the one without the other."""
+
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
         reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
-        trace.streams["adv"] = placed(trace, mask, advantages_and_returns(reward, value, gamma, lam)[0])
+        adv, returns = advantages_and_returns(reward, value, gamma, lam)
+        trace.streams[stream] = placed(trace, mask, adv if stream == "adv" else returns)
 
     return per_trace(
         write,
-        name="lambda_advantages",
+        name=name,
         reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
-        writes=frozenset({"stream:adv"}),
+        writes=frozenset({f"stream:{stream}"}),
     )
 
 

@@ -197,7 +197,7 @@ def rlsp(
 
     The exploration reward, kl, lam, the temperature and the critic's tenfold rate are those of the authors' code, where it is
     1000 / |y| for replies of at most 4096 tokens: a quarter of L_max, the longest allowed reply. Left out: its -0.5 for replies
-    without an answer, its first steps without the actor, and the variant 0.8 R + 0.2 (a judge's score of creativity).
+    without an answer, its running normalisation of rewards, its first steps without the actor, and the variant 0.8 R + 0.2 (a judge's score of creativity).
     n: replies sampled for each prompt. price: coefficient of the exploration reward. eps: the policy's clip range.
     value_eps: the critic's clip range. value_coef: weight of the critic's loss. kl: KL penalty per token, inside the reward.
     lam: GAE's lambda. epochs: passes over each batch. critic_lr: multiplies the learning rate for the critic.
