@@ -1,0 +1,268 @@
+"""Speed on one GPU, burnish beside its peers in the same run.
+
+    PYTHONPATH=src:build/peers python3 benchmarks/gpu.py                        everything
+    ... benchmarks/gpu.py --only generation,step --peers generate,trl           some parts, some peers
+    ... benchmarks/gpu.py --quick --device cpu                                  small shapes, to see that all of it works
+
+Every single run is kept in benchmarks/results/gpu.json; a run that was stopped goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import OURS, RESULTS, SCRATCH, Goal, Part, Side, compete, console
+from records import Records, show
+from workload import PAD, SHAPES, Costs, model_directory, pool, prompts, uneven
+
+CEILINGS = {  # name of the card: bytes/s that a copy reaches, dense bf16 operations/s of the data sheet
+    "H200": (4.3e12, 989e12),
+    "H100": (3.0e12, 989e12),
+    "A100": (1.7e12, 312e12),
+}
+ENGINE = "sides.burnish_side:generation"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the parts run: the device, what it can do at most, and whether everything is to be small."""
+
+    device: str
+    quick: bool
+    bandwidth: float | None = None
+    flops: float | None = None
+
+    def model(self, shape: str) -> tuple[str, Path]:
+        name = "quick" if self.quick else shape
+        return name, model_directory(name, SCRATCH / "models")
+
+
+def machine(device: str, quick: bool) -> Machine:
+    """This machine; the ceilings of a card that is not in the table are not known."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("torch sees no GPU here; `--device cpu --quick` shows that the benchmark works")
+    name = torch.cuda.get_device_name(0) if device == "cuda" else ""
+    known = next((limits for card, limits in CEILINGS.items() if card in name), (None, None))
+    return Machine(device, quick, *known)
+
+
+def _work(on: Machine, shape: str, rows: int, group: int, prompt: int, lengths: list[int]) -> dict[str, Any]:
+    name, path = on.model(shape)
+    vocabulary = SHAPES[name]["vocab_size"]
+    return {
+        "model": str(path),
+        "device": on.device,
+        "vocabulary": vocabulary,
+        "pad": PAD,
+        "prompts": prompts(rows // group, prompt, vocabulary, "prompts"),
+        "group": group,
+        "lengths": lengths,
+        "max_new": max(lengths),
+        "prompts_a_step": rows // group,
+    }
+
+
+def _peers(names: tuple[str, ...], batching: dict[str, int]) -> list[Side]:
+    """Peers of the engine. Those that need no compilation warm up on a few tokens, before their first turn."""
+    known = {
+        "static": Side("static", "sides.transformers_side:generate_static"),
+        "generate": Side("generate", "sides.transformers_side:generate", {"short_warm_up": True}, warmup=0),
+        "generate_batch": Side(
+            "generate_batch",
+            "sides.transformers_side:generate_batch",
+            {"short_warm_up": True, "continuous_batching": batching},
+            warmup=0,
+        ),
+    }
+    return [known[name] for name in names]
+
+
+def _generation(
+    on: Machine, name: str, title: str, shape: str, sizes: tuple[int, int, int, int], lengths: list[int] | None = None,
+    peers: tuple[str, ...] = ("static", "generate", "generate_batch"), goals: tuple[Goal, ...] = (), **facts: Any,
+) -> Part:  # fmt: skip
+    rows, group, prompt, new = sizes
+    lengths = lengths or [new] * rows
+    work = _work(on, shape, rows, group, prompt, lengths)
+    floor = Costs.of(Path(work["model"])).decode_floor(prompt, lengths, group, on.bandwidth) if on.bandwidth else None
+    return Part(
+        name,
+        title,
+        (Side(OURS, ENGINE), *_peers(peers, pool(rows, prompt + new))),
+        work,
+        rate="sampled_tokens",
+        goals=goals,
+        floor=floor,
+        facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": shape, **facts},
+        same={"sampled_tokens": 0.0},
+    )
+
+
+def generation(on: Machine) -> list[Part]:
+    """256 prompts, all different."""
+    sizes = (8, 1, 16, 12) if on.quick else (256, 1, 128, 256)
+    goals = (Goal("rate", 200e3), Goal("rate", 62, "generate"), Goal("rate", 6.5, "static"))
+    title = "{0} x ({2}+{3}) tokens, no shared prompts, SmolLM2-135M shape".format(*sizes)
+    return [_generation(on, "generation", title, "smollm2-135m", sizes, goals=goals)]
+
+
+def groups(on: Machine) -> list[Part]:
+    """1024 samples in groups of 8."""
+    sizes = (16, 8, 16, 12) if on.quick else (1024, 8, 128, 256)
+    title = "{0} x ({2}+{3}) tokens in groups of {1}, SmolLM2-135M shape".format(*sizes)
+    return [_generation(on, "groups", title, "smollm2-135m", sizes, goals=(Goal("rate", 500e3),))]
+
+
+def uneven_lengths(on: Machine) -> list[Part]:
+    """The same engine when replies end at different times."""
+    sizes = (16, 8, 16, 12) if on.quick else (1024, 8, 128, 256)
+    title = "{0} samples in groups of {1}, geometric lengths with mean 0.3 x {3}, SmolLM2-135M shape".format(*sizes)
+    goal = Goal("rate", 0.85, "burnish@groups")
+    return [_generation(on, "uneven", title, "smollm2-135m", sizes, uneven(sizes[0], sizes[3]), goals=(goal,))]
+
+
+def _training(on: Machine, name: str, title: str, shape: str, sizes: tuple[int, int, int, int], goals: tuple[Goal, ...],
+              lengths: list[int] | None = None, micro: int | None = None) -> Part:  # fmt: skip
+    rows, group, prompt, new = sizes
+    work = _work(on, shape, rows, group, prompt, lengths or [new] * rows)
+    whole = [prompt + length for length in work["lengths"]]
+    flops = Costs.of(Path(work["model"])).training_flops(whole)
+    budget = (micro or rows) * (prompt + new)
+    plain = {"micro": micro} if micro else {}
+    return Part(
+        name,
+        title,
+        (
+            Side(OURS, "sides.burnish_side:training", {"settings": {"packed": True, "token_budget": budget}}),
+            Side("transformers", "sides.transformers_side:training", plain),
+        ),
+        work,
+        rate="processed_tokens",
+        goals=goals,
+        floor=flops / on.flops if on.flops else None,
+        facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": shape},
+        same={"processed_tokens": 0.0},
+    )
+
+
+def training(on: Machine) -> list[Part]:
+    """The training pass alone: packed, with shared prompts, and with replies of uneven lengths."""
+    single, shared = ((4, 1, 8, 12), (8, 4, 8, 12)) if on.quick else ((64, 1, 128, 256), (64, 8, 128, 256))
+    shape = "smollm2-135m"
+    return [
+        _training(on, "training", "forward, backward and AdamW on {0} x {2}+{3} tokens, SmolLM2-135M shape".format(*single),
+                  shape, single, (Goal("rate", 400e3), Goal("rate", 2.6, "transformers"))),
+        _training(on, "training-shared", "the same with prompts shared by {1} replies".format(*shared), shape, shared,
+                  (Goal("rate", 1.35, "burnish@training"),)),
+        _training(on, "training-uneven", "the same with geometric lengths, mean 0.3 x {3}".format(*shared), shape, shared,
+                  (), uneven(shared[0], shared[3])),
+    ]  # fmt: skip
+
+
+def step(on: Machine) -> list[Part]:
+    """A whole GRPO step, TRL beside burnish."""
+    rows, group, prompt, new = (16, 4, 8, 12) if on.quick else (256, 8, 128, 256)
+    work = _work(on, "smollm2-135m", rows, group, prompt, [new] * rows) | {"task": "words"}
+    budget = {"packed": True, "token_budget": rows * (prompt + new) // 4}
+    micro = {"micro": rows // 4}
+    return [
+        Part(
+            "step",
+            f"a whole GRPO step of {rows // group} prompts x {group} x ({prompt}+{new}) tokens, SmolLM2-135M shape",
+            (
+                Side(OURS, "sides.burnish_side:step", {"settings": budget}),
+                Side("trl", "sides.trl_side:step", micro, warmup=1),
+                Side(
+                    "trl-batching",
+                    "sides.trl_side:step",
+                    {**micro, "continuous_batching": pool(rows, prompt + new)},
+                    warmup=1,
+                ),
+            ),
+            work,
+            goals=(Goal("seconds", 0.5), Goal("seconds", 17, "trl"), Goal("peak_bytes", 4, "trl")),
+            facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": "smollm2-135m"},
+            same={"samples": 0.0, "prompt_tokens": 0.0, "sampled_tokens": 0.05, "trained_tokens": 0.05},
+        )
+    ]
+
+
+def large(on: Machine) -> list[Part]:
+    """A 1.5B shape: the share of what the machine could do."""
+    sizes = (8, 1, 16, 12) if on.quick else (256, 8, 256, 512)
+    rows = (4, 1, 8, 12) if on.quick else (64, 8, 256, 512)
+    shape = "qwen2.5-1.5b"
+    return [
+        _generation(on, "large-generation", "{0} x ({2}+{3}) tokens in groups of {1}, Qwen2.5-1.5B shape".format(*sizes),
+                    shape, sizes, peers=("static",), goals=(Goal("floor", 0.60),)),
+        _training(on, "large-training", "training pass on {0} x ({2}+{3}) tokens, Qwen2.5-1.5B shape".format(*rows), shape,
+                  rows, (Goal("floor", 0.45),), micro=max(1, rows[0] // 8)),
+    ]  # fmt: skip
+
+
+def sweep(on: Machine) -> list[Part]:
+    """burnish alone: tokens a second against batch, length and group size."""
+    prompt, new = (8, 8) if on.quick else (128, 256)
+    batches = (2, 8) if on.quick else (16, 64, 256, 512, 1024, 2048)
+    lengths = (4, 8) if on.quick else (64, 128, 256, 512, 1024)
+    sizes = (1, 4) if on.quick else (1, 2, 4, 8, 16, 32)
+    rows = 8 if on.quick else 256
+    points = [("batch", n, (n, 1, prompt, new)) for n in batches]
+    points += [("length", n, (rows, 1, prompt, n)) for n in lengths]
+    points += [("group", n, (rows, n, prompt, new)) for n in sizes]
+    return [
+        _generation(on, f"sweep-{axis}-{x}", f"{axis} {x}", "smollm2-135m", at, peers=(), axis=axis, x=x)
+        for axis, x, at in points
+    ]
+
+
+PARTS = {
+    "generation": generation,
+    "groups": groups,
+    "uneven": uneven_lengths,
+    "training": training,
+    "step": step,
+    "large": large,
+    "sweep": sweep,
+}
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    reader.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)} (default: all)")
+    reader.add_argument("--peers", help="peers to measure beside burnish, by name (default: all; none: burnish alone)")
+    reader.add_argument("--repeats", type=int, default=5, help="turns that count, for every side (default: 5)")
+    reader.add_argument("--warmup", type=int, default=2, help="turns before those (default: 2)")
+    reader.add_argument("--limit", type=float, default=300, help="seconds that one turn may take (default: 300)")
+    reader.add_argument("--quick", action="store_true", help="tiny shapes: shows that it works, measures nothing")
+    reader.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    reader.add_argument("--again", action="store_true", help="measure again what has been measured with this code")
+    reader.add_argument("--results", type=Path, help="the JSON file (default: benchmarks/results/gpu.json)")
+    told = reader.parse_args()
+    chosen = told.only.split(",")
+    if unknown := set(chosen) - set(PARTS):
+        raise SystemExit(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    on = machine(told.device, told.quick)
+    records = Records(told.results or (SCRATCH / "quick-gpu.json" if told.quick else RESULTS / "gpu.json"))
+    run(records, [part for name in chosen for part in PARTS[name](on)], told)
+
+
+def run(records: Records, parts: list[Part], told: argparse.Namespace) -> None:
+    """All the parts, then their tables."""
+    allowed = {OURS, *told.peers.split(",")} if told.peers else None
+    for part in parts:
+        sides = [side for side in part.sides if allowed is None or side.name in allowed]
+        record = records.part(part, told.again)
+        compete(part, sides, record, records.save, repeats=told.repeats, warmup=told.warmup, limit=told.limit)
+    for part in parts:
+        show(part.name, records.content["parts"])
+    console.print(f"\nevery run is in {records.path.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""The work itself, written down once for all sides: models, prompts, lengths; and what the machine must need at least.
+
+Models of the GPU benchmarks have real shapes and random weights: speed does not depend on what a model knows. Their
+tokenizer has one word for every id ("t0 t1 t2 ..."), so that text and tokens correspond one to one and every side reads
+prompts of exactly the asked length.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from burnish.randomness import rng
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "smollm2-135m": {
+        "model_type": "llama",
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+        "tie_word_embeddings": True,
+    },
+    "qwen2.5-1.5b": {
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "tie_word_embeddings": True,
+    },
+    "quick": {
+        "model_type": "llama",
+        "vocab_size": 512,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": True,
+    },
+}
+END, PAD = 0, 1  # the ids of the tokens that end a reply and fill a row
+
+
+def model_directory(shape: str, place: Path) -> Path:
+    """A model of this shape with random weights and its tokenizer, made once."""
+    path = place / shape
+    if (path / "done").is_file():
+        return path
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    given = dict(SHAPES[shape])
+    config = AutoConfig.for_model(
+        given.pop("model_type"), **given, eos_token_id=END, pad_token_id=PAD, bos_token_id=None
+    )
+    config.dtype = "bfloat16"
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    path.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(path)
+    words = {"<end>": END, "<pad>": PAD} | {f"t{i}": i for i in range(2, given["vocab_size"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="t2"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>", padding_side="left"
+    )
+    fast.save_pretrained(path)
+    (path / "done").write_text("")
+    return path
+
+
+def prompts(number: int, length: int, vocabulary: int, what: str) -> list[list[int]]:
+    """Prompts of one length, all different."""
+    dice = rng("benchmark", what, number, length)
+    return [[dice.randrange(2, vocabulary) for _ in range(length)] for _ in range(number)]
+
+
+def text(ids: list[int]) -> str:
+    """What the one-word-per-id tokenizer reads as these ids."""
+    return " ".join(f"t{i}" for i in ids)
+
+
+def uneven(number: int, longest: int, mean: float = 0.3) -> list[int]:
+    """Lengths from a geometric distribution whose mean is `mean` of the longest, cut there: what replies look like."""
+    dice = rng("benchmark", "uneven", number, longest)
+    stop = _chance(mean * longest, longest)
+    return [min(longest, 1 + int(math.log(1.0 - dice.random()) / math.log(1.0 - stop))) for _ in range(number)]
+
+
+def _chance(mean: float, longest: int) -> float:
+    """The chance of stopping at each token for which the cut geometric distribution has this mean: (1-(1-p)^L)/p = mean."""
+    low, high = 1e-9, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (1 - (1 - middle) ** longest) / middle > mean else (low, middle)
+    return low
+
+
+def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
+    """transformers' continuous batching, its pool sized to the work: by default it takes all free memory, and is slower."""
+    from transformers import ContinuousBatchingConfig
+
+    wanted = {
+        "page_size": page,  # called so since transformers 5.18
+        "block_size": page,
+        "num_blocks": rows * -(-longest // page) + 8,
+        "max_requests_per_batch": rows,
+        "max_batch_tokens": max(rows, 4096),
+    }
+    known = {field.name for field in fields(ContinuousBatchingConfig)}
+    if "page_size" in known:
+        known.discard("block_size")
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+# ------------------------------------------------------------------------------------------------- what it must cost
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one model costs in arithmetic and memory traffic, from its shape."""
+
+    weights: int  # all weights, embeddings counted once
+    kv_bytes: int  # keys and values of one token, two bytes a number
+    attention: int  # multiply-adds of attention for one pair of tokens, all layers
+
+    @classmethod
+    def of(cls, directory: Path) -> Costs:
+        config = json.loads((directory / "config.json").read_text())
+        hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
+        width = config.get("head_dim") or hidden // heads
+        kv = config["num_key_value_heads"] * width
+        layer = 2 * hidden * heads * width + 2 * hidden * kv + 3 * hidden * config["intermediate_size"] + 2 * hidden
+        weights = layers * layer + config["vocab_size"] * hidden + hidden
+        return cls(weights, layers * 2 * kv * 2, layers * 2 * heads * width)
+
+    def decode_floor(self, prompt: int, lengths: list[int], group: int, bandwidth: float) -> float:
+        """The least seconds for decoding: weights once a step, keys and values of every living row, bytes over bandwidth.
+
+        A step reads what has been said so far; `group` rows share the reading of their prompt. Rows that are
+        done are not read any more.
+        """
+        total = 0.0
+        for step in range(max(lengths)):
+            living = sum(length > step for length in lengths)
+            tokens = living * step + living * prompt / group
+            total += self.weights * 2 + tokens * self.kv_bytes
+        return total / bandwidth
+
+    def training_flops(self, lengths: list[int]) -> float:
+        """Forward and backward: six operations a weight and token, and causal attention (half of all pairs)."""
+        return sum(6.0 * self.weights * n + 6.0 * self.attention * n * n / 2 for n in lengths)
