@@ -16,12 +16,12 @@ from typing import Any
 
 from harness import OURS, RESULTS, SCRATCH, Goal, Part, Side, compete, console
 from records import Records, show
-from workload import PAD, SHAPES, Costs, model_directory, pool, prompts, uneven
+from workload import PAD, SHAPES, Ceiling, Costs, model_directory, pool, prompts, uneven
 
-CEILINGS = {  # name of the card: bytes/s that a copy reaches, dense bf16 operations/s of the data sheet
-    "H200": (4.3e12, 989e12),
-    "H100": (3.0e12, 989e12),
-    "A100": (1.7e12, 312e12),
+CEILINGS = {  # by the name of the card: bytes/s that a large copy reaches, dense bf16 operations/s of the data sheet
+    "H200": Ceiling(4.3e12, 989e12),
+    "H100": Ceiling(3.0e12, 989e12),
+    "A100": Ceiling(1.7e12, 312e12),
 }
 ENGINE = "sides.burnish_side:generation"
 
@@ -32,8 +32,7 @@ class Machine:
 
     device: str
     quick: bool
-    bandwidth: float | None = None
-    flops: float | None = None
+    top: Ceiling | None = None
 
     def model(self, shape: str) -> tuple[str, Path]:
         name = "quick" if self.quick else shape
@@ -47,8 +46,8 @@ def machine(device: str, quick: bool) -> Machine:
     if device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU here; `--device cpu --quick` shows that the benchmark works")
     name = torch.cuda.get_device_name(0) if device == "cuda" else ""
-    known = next((limits for card, limits in CEILINGS.items() if card in name), (None, None))
-    return Machine(device, quick, *known)
+    known = next((limits for card, limits in CEILINGS.items() if card in name), None)
+    return Machine(device, quick, known)
 
 
 def _work(on: Machine, shape: str, rows: int, group: int, prompt: int, lengths: list[int]) -> dict[str, Any]:
@@ -89,7 +88,8 @@ def _generation(
     rows, group, prompt, new = sizes
     lengths = lengths or [new] * rows
     work = _work(on, shape, rows, group, prompt, lengths)
-    floor = Costs.of(Path(work["model"])).decode_floor(prompt, lengths, group, on.bandwidth) if on.bandwidth else None
+    costs = Costs.of(Path(work["model"]))
+    floor = costs.sampling_floor([prompt] * (rows // group), lengths, group, on.top) if on.top else None
     return Part(
         name,
         title,
@@ -144,7 +144,7 @@ def _training(on: Machine, name: str, title: str, shape: str, sizes: tuple[int, 
         work,
         rate="processed_tokens",
         goals=goals,
-        floor=flops / on.flops if on.flops else None,
+        floor=flops / on.top.flops if on.top else None,
         facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": shape},
         same={"processed_tokens": 0.0},
     )

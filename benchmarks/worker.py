@@ -9,6 +9,7 @@ side, take turns, and none of them sees another one's memory, packages or crash.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -67,10 +68,8 @@ def _reset_peak() -> None:
     if cuda:
         cuda.reset_peak_memory_stats()
         return
-    try:
+    with contextlib.suppress(OSError):  # where this is not allowed, the peak is that of the whole life of the process
         Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark over
-    except OSError:
-        pass  # the peak is then that of the whole life of the process
 
 
 def _peak() -> int:

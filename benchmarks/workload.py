@@ -77,6 +77,9 @@ def model_directory(shape: str, place: Path) -> Path:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     path.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(path)
+    del model
+    if device == "cuda":
+        torch.cuda.empty_cache()  # this process only writes the model down; the sides need the memory
     words = {"<end>": END, "<pad>": PAD} | {f"t{i}": i for i in range(2, given["vocab_size"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="t2"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -121,7 +124,7 @@ def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
     from transformers import ContinuousBatchingConfig
 
     wanted = {
-        "page_size": page,  # called so since transformers 5.18
+        "page_size": page,  # block_size in older releases
         "block_size": page,
         "num_blocks": rows * -(-longest // page) + 8,
         "max_requests_per_batch": rows,
@@ -137,11 +140,20 @@ def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
+class Ceiling:
+    """What a machine can do at most: bytes and operations a second, and how many bytes a number has there."""
+
+    bandwidth: float
+    flops: float
+    width: int = 2
+
+
+@dataclass(frozen=True)
 class Costs:
     """What one model costs in arithmetic and memory traffic, from its shape."""
 
-    weights: int  # all weights, embeddings counted once
-    kv_bytes: int  # keys and values of one token, two bytes a number
+    weights: int  # all weights, tied embeddings counted once
+    kv: int  # numbers in the keys and values of one token, all layers
     attention: int  # multiply-adds of attention for one pair of tokens, all layers
 
     @classmethod
@@ -151,21 +163,24 @@ class Costs:
         width = config.get("head_dim") or hidden // heads
         kv = config["num_key_value_heads"] * width
         layer = 2 * hidden * heads * width + 2 * hidden * kv + 3 * hidden * config["intermediate_size"] + 2 * hidden
+        if config["model_type"] == "qwen2":
+            layer += heads * width + 2 * kv  # the biases of queries, keys and values
         weights = layers * layer + config["vocab_size"] * hidden + hidden
-        return cls(weights, layers * 2 * kv * 2, layers * 2 * heads * width)
+        return cls(weights, layers * 2 * kv, layers * 2 * heads * width)
 
-    def decode_floor(self, prompt: int, lengths: list[int], group: int, bandwidth: float) -> float:
-        """The least seconds for decoding: weights once a step, keys and values of every living row, bytes over bandwidth.
-
-        A step reads what has been said so far; `group` rows share the reading of their prompt. Rows that are
-        done are not read any more.
-        """
-        total = 0.0
-        for step in range(max(lengths)):
-            living = sum(length > step for length in lengths)
-            tokens = living * step + living * prompt / group
-            total += self.weights * 2 + tokens * self.kv_bytes
-        return total / bandwidth
+    def sampling_floor(self, prompts: list[int], lengths: list[int], group: int, top: Ceiling) -> float:
+        """The least seconds for sampling: prompts are read once a group, then every step reads all weights and the keys
+        and values of the living rows (those of a shared prompt once), and multiplies them; the slower of both counts."""
+        ends = [prompts[row // group] for row in range(len(lengths))]
+        total = 2.0 * self.weights * sum(prompts) / top.flops
+        for step in range(1, max(lengths)):
+            living = [row for row, length in enumerate(lengths) if length > step]
+            shared = sum(prompts[g] for g in {row // group for row in living})
+            read = self.weights + (shared + len(living) * step) * self.kv
+            pairs = sum(ends[row] for row in living) + len(living) * step
+            work = 2.0 * (self.weights * len(living) + self.attention * pairs)
+            total += max(read * top.width / top.bandwidth, work / top.flops)
+        return total
 
     def training_flops(self, lengths: list[int]) -> float:
         """Forward and backward: six operations a weight and token, and causal attention (half of all pairs)."""

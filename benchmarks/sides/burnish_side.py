@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sides.problems import source_of
 from worker import Turns
 
 from burnish.cast.local import LocalEngine, Request
@@ -29,6 +28,7 @@ from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.step import Settings, Step
 from burnish.tasks.source import Source
+from sides.problems import source_of
 
 NEVER = -1  # no token has this id: no reply stops before its length
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from sides.problems import Few, source_of
 from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from worker import Turns
+
+from sides.problems import Few, source_of
 
 
 class TakeTurns(TrainerCallback):
