@@ -9,13 +9,12 @@ Every single run is kept in benchmarks/results/gpu.json; a run that was stopped 
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import OURS, RESULTS, SCRATCH, Goal, Part, Side, compete, console
-from records import Records, show
+from command import chosen, flags, run
+from harness import OURS, SCRATCH, Goal, Part, Side
 from workload import PAD, SHAPES, Ceiling, Costs, model_directory, pool, prompts, uneven
 
 CEILINGS = {  # by the name of the card: bytes/s that a large copy reaches, dense bf16 operations/s of the data sheet
@@ -233,35 +232,12 @@ PARTS = {
 
 
 def main() -> None:
-    reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reader.add_argument("--only", default=",".join(PARTS), help=f"parts, of {', '.join(PARTS)} (default: all)")
-    reader.add_argument("--peers", help="peers to measure beside burnish, by name (default: all; none: burnish alone)")
-    reader.add_argument("--repeats", type=int, default=5, help="turns that count, for every side (default: 5)")
-    reader.add_argument("--warmup", type=int, default=2, help="turns before those (default: 2)")
-    reader.add_argument("--limit", type=float, default=300, help="seconds that one turn may take (default: 300)")
-    reader.add_argument("--quick", action="store_true", help="tiny shapes: shows that it works, measures nothing")
-    reader.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    reader.add_argument("--again", action="store_true", help="measure again what has been measured with this code")
-    reader.add_argument("--results", type=Path, help="the JSON file (default: benchmarks/results/gpu.json)")
+    reader = flags(__doc__, PARTS)
+    reader.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu only shows that it works")
     told = reader.parse_args()
-    chosen = told.only.split(",")
-    if unknown := set(chosen) - set(PARTS):
-        raise SystemExit(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    names = chosen(told, PARTS)
     on = machine(told.device, told.quick)
-    records = Records(told.results or (SCRATCH / "quick-gpu.json" if told.quick else RESULTS / "gpu.json"))
-    run(records, [part for name in chosen for part in PARTS[name](on)], told)
-
-
-def run(records: Records, parts: list[Part], told: argparse.Namespace) -> None:
-    """All the parts, then their tables."""
-    allowed = {OURS, *told.peers.split(",")} if told.peers else None
-    for part in parts:
-        sides = [side for side in part.sides if allowed is None or side.name in allowed]
-        record = records.part(part, told.again)
-        compete(part, sides, record, records.save, repeats=told.repeats, warmup=told.warmup, limit=told.limit)
-    for part in parts:
-        show(part.name, records.content["parts"])
-    console.print(f"\nevery run is in {records.path.name}")
+    run(told, "gpu", [part for name in names for part in PARTS[name](on)])
 
 
 if __name__ == "__main__":

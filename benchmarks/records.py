@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import OURS, RESULTS, ROOT, Goal, Part, console, shown, unit
+from harness import OURS, ROOT, Goal, Part, console, shown, unit
 from rich.table import Table
 
 LOWER_IS_BETTER = ("seconds", "peak_bytes")
@@ -48,11 +48,6 @@ class Records:
         aside = self.path.with_suffix(".tmp")
         aside.write_text(json.dumps(self.content, indent=1) + "\n")
         aside.replace(self.path)
-
-
-def results(name: str) -> Records:
-    """benchmarks/results/NAME.json"""
-    return Records(RESULTS / f"{name}.json")
 
 
 def digest(what: Any) -> str:

@@ -23,7 +23,7 @@ from burnish.loop import loop
 from burnish.method import Method, method
 from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import chain
-from burnish.randomness import rng
+from burnish.randomness import key_of, rng
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.step import Settings, Step
@@ -33,11 +33,12 @@ from sides.problems import source_of
 NEVER = -1  # no token has this id: no reply stops before its length
 
 
-def _cast(work: dict[str, Any], settings: Settings) -> Cast:
+def cast_of(work: dict[str, Any], settings: Settings) -> Cast:
+    """The policy, with the optimiser that would train it."""
     return build(stage(), Path(work["model"]), settings, device=work["device"])
 
 
-def _settings(work: dict[str, Any]) -> Settings:
+def settings_of(work: dict[str, Any]) -> Settings:
     """The run's own settings, and whatever the part sets about speed."""
     shared = {"prompts": work.get("prompts_a_step", 1), "max_new_tokens": work.get("max_new", 1), "lr": 1e-6}
     return Settings(**{**shared, **work.get("settings", {})})
@@ -45,20 +46,20 @@ def _settings(work: dict[str, Any]) -> Settings:
 
 def generation(work: dict[str, Any], turns: Turns) -> None:
     """Sample replies of given lengths."""
-    policy = _cast(work, _settings(work))["policy"]
+    policy = cast_of(work, settings_of(work))["policy"]
     policy.chat.stops = (NEVER,)  # type: ignore[misc]
     engine = LocalEngine(policy.model, policy.chat, policy.context)
     texts = [torch.tensor(ids) for ids in work["prompts"]]
     requests = [
-        Request(texts[row // work["group"]], key, length)
-        for row, (length, key) in enumerate(zip(work["lengths"], range(len(work["lengths"])), strict=True))
+        Request(texts[row // work["group"]], key_of("benchmark", row), length)
+        for row, length in enumerate(work["lengths"])
     ]
     while turns.begin():
         samples = engine.generate(requests)
         turns.end(samples=len(samples), sampled_tokens=sum(len(found.tokens) for found in samples))
 
 
-def _grpo(source: Source, group: int) -> Method:
+def grpo(source: Source, group: int) -> Method:
     """GRPO without the penalty: the policy alone, as the peer's default is."""
     return method(
         draw=prompts(source),
@@ -72,9 +73,8 @@ def _grpo(source: Source, group: int) -> Method:
 
 def step(work: dict[str, Any], turns: Turns) -> None:
     """Whole GRPO steps: draw, sample, score, credit, learn."""
-    settings = _settings(work)
-    grpo = _grpo(source_of(work), work["group"])
-    reports = loop(grpo, _cast(work, settings), settings, steps=1 << 20)
+    settings = settings_of(work)
+    reports = loop(grpo(source_of(work), work["group"]), cast_of(work, settings), settings, steps=1 << 20)
     while turns.begin():
         report = next(reports)
         traces = [trace for groups in report.groups.values() for group in groups for trace in group.traces]
@@ -111,8 +111,8 @@ def _given(work: dict[str, Any]) -> list[Group]:
 
 def training(work: dict[str, Any], turns: Turns) -> None:
     """The learner alone: one policy-gradient update on given replies."""
-    settings = _settings(work)
-    cast, groups, plan = _cast(work, settings), _given(work), Learn(pg_clip(0.2, norm=seq_mean))
+    settings = settings_of(work)
+    cast, groups, plan = cast_of(work, settings), _given(work), Learn(pg_clip(0.2, norm=seq_mean))
     tokens = sum(len(trace) for group in groups for trace in group.traces)
     number = 0
     while turns.begin():

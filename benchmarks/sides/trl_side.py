@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,11 +55,18 @@ def _dataset(source: Few, tokenizer: Any) -> Dataset:
 
 def step(work: dict[str, Any], turns: Turns) -> None:
     """Whole GRPO steps: generate, reward, advantages, loss, optimiser."""
+    counted: dict[str, Any] = {}
+    trainer = trainer_of(work, lambda found: None, counted)
+    trainer.add_callback(TakeTurns(turns, counted))
+    trainer.train()
+
+
+def trainer_of(work: dict[str, Any], rewarded: Callable[[dict[str, Any]], None], counted: dict[str, Any]) -> Counting:
+    """The trainer of this work. `rewarded` hears of every batch that was generated; `counted` is kept up to date."""
     source = source_of(work)
     tokenizer = AutoTokenizer.from_pretrained(work["model"], padding_side="left")
     data = _dataset(source, tokenizer)
     lengths = [_length(tokenizer, row["prompt"]) for row in data]
-    counted: dict[str, Any] = {}
 
     def reward(completions: list[Any], completion_ids: list[list[int]], number: list[int], **_: Any) -> list[float]:
         texts = [said if isinstance(said, str) else said[0]["content"] for said in completions]
@@ -67,19 +75,18 @@ def step(work: dict[str, Any], turns: Turns) -> None:
         counted["prompt_tokens"] = sum(lengths[n] for n in number)
         counted["sampled_tokens"] = sum(map(len, completion_ids))
         counted["rewarded"] = sum(scores) / len(scores)
+        rewarded(counted)
         return scores
 
-    with tempfile.TemporaryDirectory() as place:
-        trainer = Counting(
-            model=work["model"],
-            args=GRPOConfig(output_dir=place, **_settings(work)),
-            reward_funcs=reward,
-            train_dataset=data,
-            processing_class=tokenizer,
-            callbacks=[TakeTurns(turns, counted)],
-        )
-        trainer.counted = counted
-        trainer.train()
+    trainer = Counting(
+        model=work["model"],
+        args=GRPOConfig(output_dir=tempfile.mkdtemp(prefix="trl-"), **_settings(work)),
+        reward_funcs=reward,
+        train_dataset=data,
+        processing_class=tokenizer,
+    )
+    trainer.counted = counted
+    return trainer
 
 
 def _length(tokenizer: Any, prompt: Any) -> int:
