@@ -30,7 +30,7 @@ class Member:
     chat: Chat
     context: int
     trainer: Optimiser | None = None
-    packed: bool = False
+    packed: bool = True
     version: int = 0
     engine: LocalEngine = field(init=False)
 
@@ -67,8 +67,10 @@ class Member:
     ) -> list[dict[str, Tensor]]:
         """The same without gradient, for many traces, as streams over whole traces (nan where nobody asked)."""
         found: list[dict[str, Tensor]] = [{} for _ in traces]
-        order = sorted((i for i in range(len(traces)) if bool(masks[i].any())), key=lambda i: -len(traces[i]))
-        for batch in _by_budget(order, [len(trace) for trace in traces], budget):
+        order = [i for i in range(len(traces)) if bool(masks[i].any())]
+        if not self.packed:
+            order.sort(key=lambda i: -len(traces[i]))
+        for batch in _by_budget(order, [len(trace) for trace in traces], budget, self.packed):
             out = self.outputs([traces[i].tokens for i in batch], [masks[i] for i in batch], want, temperature)
             for name, values in out.items():
                 for i, mine in zip(
@@ -80,12 +82,14 @@ class Member:
         return found
 
 
-def _by_budget(order: list[int], lengths: list[int], budget: int) -> list[list[int]]:
-    """Consecutive runs of `order` (longest first) whose padded size fits the budget."""
+def _by_budget(order: list[int], lengths: list[int], budget: int, packed: bool) -> list[list[int]]:
+    """Consecutive runs of `order` that fit the budget of tokens, laid end to end or padded to the first (the longest)."""
     batches: list[list[int]] = []
     for i in order:
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
+        if batches:
+            full = sum(lengths[j] for j in batches[-1]) if packed else len(batches[-1]) * lengths[batches[-1][0]]
+            if full + lengths[i if packed else batches[-1][0]] <= budget:
+                batches[-1].append(i)
+                continue
+        batches.append([i])
     return batches

@@ -1,0 +1,149 @@
+"""Attention over packed rows, with beginnings that several rows share read once, forward and backward.
+
+A child's token attends to two stretches: its root (all of it) and itself (causally). Each is an attention of its own,
+with its output o and its log-sum-exp l; the attention over both together is
+
+    l = log(e^l1 + e^l2),    o = o1 e^(l1 - l) + o2 e^(l2 - l).
+
+The backward of attention needs only the probabilities e^(s - l) and the sum over do * o. Called on each part with the
+joined l and o, the stock backward kernels give the exact gradient of the whole.
+
+Tensors are [N, heads, D]; log-sum-exps are [N, heads].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from burnish.cast.packing import Cuts, Packed
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
+    """[N, heads, D]: attention over the pack. window: how many tokens back a token sees, itself included."""
+    window = window if window is not None and window < packed.longest else None
+    if window is not None and packed.children is not None:
+        raise ValueError("rows that share a beginning are longer than the model's window; pack them unshared")
+    return _Attend.apply(q, k, v, packed, scale, window)  # type: ignore[no-any-return]
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
+        n = packed.n_roots
+        parts = [_forward(*_of(q, k, v, part), cuts, True, scale, window) for part, cuts in _own(packed)]
+        out, lse = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
+        if packed.in_roots is not None:
+            seen, weight = _forward(q[n:], k[:n], v[:n], packed.in_roots, False, scale, None)
+            joined = torch.logaddexp(lse[n:], weight)
+            out[n:] = (
+                out[n:] * (lse[n:] - joined).exp()[..., None].to(out.dtype)
+                + seen * (weight - joined).exp()[..., None].to(out.dtype)
+            )
+            lse[n:] = joined
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.how = packed, scale, window
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, out, lse = ctx.saved_tensors
+        packed, scale, window = ctx.how
+        n = packed.n_roots
+        grad = grad.contiguous()
+        parts = [
+            _backward(grad[part], *_of(q, k, v, part), out[part], lse[part], cuts, True, scale, window)
+            for part, cuts in _own(packed)
+        ]
+        dq, dk, dv = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
+        if packed.in_roots is not None:
+            more = _backward(
+                grad[n:], q[n:], k[:n], v[:n], out[n:], lse[n:], packed.in_roots, False, scale, None
+            )
+            dq[n:] += more[0]
+            dk[:n] += more[1]
+            dv[:n] += more[2]
+        return dq, dk, dv, None, None, None
+
+
+def _own(packed: Packed) -> list[tuple[slice, Cuts]]:
+    """Every stretch looking at itself: in one call where lengths may differ for free, else roots and children apart."""
+    if packed.tokens.is_cuda or packed.children is None:
+        return [(slice(None), packed.everything)]
+    return [(slice(0, packed.n_roots), packed.roots), (slice(packed.n_roots, None), packed.children)]
+
+
+def _of(q: Tensor, k: Tensor, v: Tensor, part: slice) -> tuple[Tensor, Tensor, Tensor]:
+    return q[part], k[part], v[part]
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, cuts: Cuts, causal: bool, scale: float, window: int | None
+) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of queries that look at the keys of their stretch."""
+    if q.is_cuda:
+        out, lse, *_ = torch.ops.aten._flash_attention_forward(
+            q, k, v, cuts.q, cuts.k, cuts.longest_q, cuts.longest_k, 0.0, causal, False, scale=scale,
+            window_size_left=None if window is None else window - 1, window_size_right=None if window is None else 0,
+        )  # fmt: skip
+        return out, lse.t()
+    wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
+    mask = _mask(cuts, causal, window, q.dtype)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        wide_q, wide_k, wide_v, 0.0, causal and mask is None, attn_mask=mask, scale=scale
+    )
+    real = cuts.padded_q[1]
+    return out.transpose(1, 2)[real], lse.transpose(1, 2)[real]
+
+
+def _backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+    cuts: Cuts, causal: bool, scale: float, window: int | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k, v, for the probabilities that `lse` normalises."""
+    if q.is_cuda:
+        nothing = torch.empty(0, dtype=torch.uint64, device=q.device)
+        return torch.ops.aten._flash_attention_backward(  # type: ignore[no-any-return]
+            grad, q, k, v, out, lse.t().contiguous(), cuts.q, cuts.k, cuts.longest_q, cuts.longest_k, 0.0, causal,
+            nothing, nothing, scale=scale,
+            window_size_left=None if window is None else window - 1, window_size_right=None if window is None else 0,
+        )  # fmt: skip
+    wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
+    mask, places = _mask(cuts, causal, window, q.dtype), cuts.padded_q[0]
+    dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        _zero_padded(grad, cuts), wide_q, wide_k, wide_v, out[places].transpose(1, 2), lse[places].transpose(1, 2),
+        0.0, causal and mask is None, attn_mask=mask, scale=scale,
+    )  # fmt: skip
+    real_q, real_k = cuts.padded_q[1], cuts.padded_k[1]
+    shared = k.shape[1], q.shape[1] // k.shape[1]
+    dk, dv = (x.unflatten(1, shared).sum(2).transpose(1, 2)[real_k] for x in (dk, dv))
+    return dq.transpose(1, 2)[real_q], dk, dv
+
+
+def _wide(q: Tensor, k: Tensor, v: Tensor, cuts: Cuts) -> tuple[Tensor, Tensor, Tensor]:
+    """[S, heads, longest, D] of each, keys and values repeated for the queries that share them."""
+    times = q.shape[1] // k.shape[1]
+    wide_q = q[cuts.padded_q[0]].transpose(1, 2)
+    wide_k, wide_v = (x[cuts.padded_k[0]].transpose(1, 2) for x in (k, v))
+    if times > 1:
+        wide_k, wide_v = (x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2) for x in (wide_k, wide_v))
+    return wide_q, wide_k, wide_v
+
+
+def _zero_padded(grad: Tensor, cuts: Cuts) -> Tensor:
+    """[S, heads, longest, D]: queries that are padding ask for nothing."""
+    places, real = cuts.padded_q
+    return grad[places].masked_fill(~real[..., None, None], 0).transpose(1, 2)
+
+
+def _mask(cuts: Cuts, causal: bool, window: int | None, dtype: torch.dtype) -> Tensor | None:
+    """What the kernel's own causal rule does not say: keys that are padding, and keys before the window."""
+    if not causal:
+        return cuts.key_mask(dtype)
+    if window is None:
+        return None
+    t = torch.arange(cuts.longest_q, device=cuts.q.device)
+    back = t[:, None] - t[None]
+    return torch.zeros(back.shape, dtype=dtype).masked_fill((back < 0) | (back >= window), -torch.inf)[None, None]
