@@ -39,12 +39,20 @@ def run(told: argparse.Namespace, machine: str, parts: list[Part]) -> None:
     records = Records(
         told.results or (SCRATCH / f"quick-{machine}.json" if told.quick else RESULTS / f"{machine}.json")
     )
+    try:
+        _measure(told, records, parts)
+    except KeyboardInterrupt:
+        console.print("\nstopped; what was measured is kept, and the same command goes on from there")
+    for part in parts:
+        if records.content["parts"].get(part.name, {}).get("sides"):
+            show(part.name, records.content["parts"])
+    console.print(f"\nevery run is kept in {records.path.name}")
+
+
+def _measure(told: argparse.Namespace, records: Records, parts: list[Part]) -> None:
     allowed = {OURS, *told.peers.split(",")} if told.peers else None
     for part in parts:
         sides = [side for side in part.sides if allowed is None or side.name in allowed]
         record = records.part(part, told.again)
         compete(part, sides, record, records.save, repeats=told.repeats, warmup=told.warmup, limit=told.limit)
         records.save()
-    for part in parts:
-        show(part.name, records.content["parts"])
-    console.print(f"\nevery run is kept in {records.path.name}")

@@ -18,7 +18,7 @@ from typing import Any
 import prepare
 from command import chosen, flags, run
 from harness import OURS, ROOT, Goal, Part, Side
-from workload import Ceiling, Costs, pool, prompts, uneven
+from workload import Ceiling, Costs, pool, sweep_points, uneven
 
 ARITHMETIC = str(ROOT / "examples" / "arithmetic.jsonl")
 VLLM_SETTINGS = {
@@ -46,7 +46,7 @@ def _steps(
         name,
         title,
         (
-            Side(OURS, "sides.burnish_side:step", {"settings": {"packed": True}}),
+            Side(OURS, "sides.burnish_side:step"),
             Side("trl", "sides.trl_side:step", paths=(str(prepare.trl()),), **more),
         ),
         work,
@@ -149,24 +149,17 @@ def sweep(quick: bool) -> list[Part]:
     """burnish alone on `tiny`: tokens a second against batch, length and group size."""
     from burnish.cast.models import TINY
 
-    new, rows = (4, 8) if quick else (64, 128)
-    points = [("batch", n, (n, 1, new)) for n in ((2, 8) if quick else (1, 8, 32, 128, 512))]
-    points += [("length", n, (rows, 1, n)) for n in ((2, 4) if quick else (16, 64, 128, 256))]
-    points += [("group", n, (rows, n, new)) for n in ((1, 4) if quick else (1, 2, 4, 8, 16, 32))]
-    return [_point(TINY, axis, x, *at) for axis, x, at in points]
-
-
-def _point(model: Path, axis: str, x: int, rows: int, group: int, new: int) -> Part:
-    asked, lengths = prompts(rows // group, 64, 400, "sweep"), [new] * rows
-    return Part(
-        f"sweep-{axis}-{x}",
-        f"{axis} {x}",
-        (Side(OURS, "sides.burnish_side:generation"),),
-        {"model": str(model), "device": "cpu", "prompts": asked, "group": group, "lengths": lengths},
-        rate="sampled_tokens",
-        floor=Costs.of(model).sampling_floor([64] * len(asked), lengths, group, ceiling()),
-        facts={"axis": axis, "x": x, "rows": rows, "group": group, "prompt": 64, "new": new, "shape": "tiny"},
-    )
+    prompt, new, rows = (8, 4, 8) if quick else (64, 64, 128)
+    axes = {
+        "batch": [(n, (n, 1, prompt, new)) for n in ((2, 8) if quick else (1, 8, 32, 128, 512))],
+        "length": [(n, (rows, 1, prompt, n)) for n in ((2, 4) if quick else (16, 64, 128, 256))],
+        "group": [(n, (rows, n, prompt, new)) for n in ((1, 4) if quick else (1, 2, 4, 8, 16, 32))],
+    }
+    points, facts = sweep_points(axes, 400, Costs.of(TINY), ceiling())
+    title = f"sampling against batch, length and group size, around {rows} x ({prompt}+{new}), `tiny`"
+    work = {"model": str(TINY), "device": "cpu", "points": points}
+    side = Side(OURS, "sides.burnish_side:sweep")
+    return [Part("sweep", title, (side,), work, rate="sampled_tokens", facts={"points": facts})]
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 
 from command import chosen, flags, run
 from harness import OURS, SCRATCH, Goal, Part, Side
-from workload import PAD, SHAPES, Ceiling, Costs, model_directory, pool, prompts, uneven
+from workload import PAD, SHAPES, Ceiling, Costs, model_directory, pool, prompts, sweep_points, uneven
 
 CEILINGS = {  # by the name of the card: bytes/s that a large copy reaches, dense bf16 operations/s of the data sheet
     "H200": Ceiling(4.3e12, 989e12),
@@ -82,7 +82,7 @@ def _peers(names: tuple[str, ...], batching: dict[str, int]) -> list[Side]:
 
 def _generation(
     on: Machine, name: str, title: str, shape: str, sizes: tuple[int, int, int, int], lengths: list[int] | None = None,
-    peers: tuple[str, ...] = ("static", "generate", "generate_batch"), goals: tuple[Goal, ...] = (), **facts: Any,
+    peers: tuple[str, ...] = ("static", "generate", "generate_batch"), goals: tuple[Goal, ...] = (),
 ) -> Part:  # fmt: skip
     rows, group, prompt, new = sizes
     lengths = lengths or [new] * rows
@@ -97,7 +97,7 @@ def _generation(
         rate="sampled_tokens",
         goals=goals,
         floor=floor,
-        facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": shape, **facts},
+        facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": shape},
         same={"sampled_tokens": 0.0},
     )
 
@@ -129,15 +129,14 @@ def _training(on: Machine, name: str, title: str, shape: str, sizes: tuple[int, 
               lengths: list[int] | None = None, micro: int | None = None) -> Part:  # fmt: skip
     rows, group, prompt, new = sizes
     work = _work(on, shape, rows, group, prompt, lengths or [new] * rows)
-    whole = [prompt + length for length in work["lengths"]]
-    flops = Costs.of(Path(work["model"])).training_flops(whole)
+    flops = Costs.of(Path(work["model"])).training_flops([prompt] * (rows // group), work["lengths"], group)
     budget = (micro or rows) * (prompt + new)
     plain = {"micro": micro} if micro else {}
     return Part(
         name,
         title,
         (
-            Side(OURS, "sides.burnish_side:training", {"settings": {"packed": True, "token_budget": budget}}),
+            Side(OURS, "sides.burnish_side:training", {"settings": {"token_budget": budget}}),
             Side("transformers", "sides.transformers_side:training", plain),
         ),
         work,
@@ -167,7 +166,7 @@ def step(on: Machine) -> list[Part]:
     """A whole GRPO step, TRL beside burnish."""
     rows, group, prompt, new = (16, 4, 8, 12) if on.quick else (256, 8, 128, 256)
     work = _work(on, "smollm2-135m", rows, group, prompt, [new] * rows) | {"task": "words"}
-    budget = {"packed": True, "token_budget": rows * (prompt + new) // 4}
+    budget = {"token_budget": rows * (prompt + new) // 4}
     micro = {"micro": rows // 4}
     return [
         Part(
@@ -194,7 +193,7 @@ def step(on: Machine) -> list[Part]:
 def large(on: Machine) -> list[Part]:
     """A 1.5B shape: the share of what the machine could do."""
     sizes = (8, 1, 16, 12) if on.quick else (256, 8, 256, 512)
-    rows = (4, 1, 8, 12) if on.quick else (64, 8, 256, 512)
+    rows = (4, 1, 8, 12) if on.quick else (64, 1, 256, 512)
     shape = "qwen2.5-1.5b"
     return [
         _generation(on, "large-generation", "{0} x ({2}+{3}) tokens in groups of {1}, Qwen2.5-1.5B shape".format(*sizes),
@@ -206,18 +205,18 @@ def large(on: Machine) -> list[Part]:
 
 def sweep(on: Machine) -> list[Part]:
     """burnish alone: tokens a second against batch, length and group size."""
-    prompt, new = (8, 8) if on.quick else (128, 256)
-    batches = (2, 8) if on.quick else (16, 64, 256, 512, 1024, 2048)
-    lengths = (4, 8) if on.quick else (64, 128, 256, 512, 1024)
-    sizes = (1, 4) if on.quick else (1, 2, 4, 8, 16, 32)
-    rows = 8 if on.quick else 256
-    points = [("batch", n, (n, 1, prompt, new)) for n in batches]
-    points += [("length", n, (rows, 1, prompt, n)) for n in lengths]
-    points += [("group", n, (rows, n, prompt, new)) for n in sizes]
-    return [
-        _generation(on, f"sweep-{axis}-{x}", f"{axis} {x}", "smollm2-135m", at, peers=(), axis=axis, x=x)
-        for axis, x, at in points
-    ]
+    name, path = on.model("smollm2-135m")
+    prompt, new, rows = (8, 8, 8) if on.quick else (128, 256, 256)
+    axes = {
+        "batch": [(n, (n, 1, prompt, new)) for n in ((2, 8) if on.quick else (16, 64, 256, 512, 1024, 2048))],
+        "length": [(n, (rows, 1, prompt, n)) for n in ((4, 8) if on.quick else (64, 128, 256, 512, 1024))],
+        "group": [(n, (rows, n, prompt, new)) for n in ((1, 4) if on.quick else (1, 2, 4, 8, 16, 32))],
+    }
+    points, facts = sweep_points(axes, SHAPES[name]["vocab_size"], Costs.of(path), on.top)
+    title = f"sampling against batch, length and group size, around {rows} x ({prompt}+{new}), SmolLM2-135M shape"
+    side = Side(OURS, "sides.burnish_side:sweep")
+    work = {"model": str(path), "device": on.device, "points": points}
+    return [Part("sweep", title, (side,), work, rate="sampled_tokens", facts={"points": facts})]
 
 
 PARTS = {

@@ -105,8 +105,11 @@ class Worker:
         work = place / f"{name}.json"
         work.write_text(json.dumps({**part.work, **side.options}))
         self.log = place / f"{name}.log"
-        paths = [*side.paths, str(HERE), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-        env = {**os.environ, **side.env, "PYTHONPATH": os.pathsep.join(p for p in paths if p), "HF_HUB_OFFLINE": "1"}
+        inherited = [
+            str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+        ]
+        paths = os.pathsep.join([*side.paths, str(HERE), str(ROOT / "src"), *inherited])
+        env = {**os.environ, **side.env, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
         self._stderr: IO[str] = self.log.open("w")
         self.process = subprocess.Popen(
             [side.python, str(HERE / "worker.py"), side.target, str(work)],

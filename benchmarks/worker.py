@@ -40,11 +40,14 @@ class Turns:
         self._start = time.perf_counter()
         return True
 
-    def end(self, seconds: float | None = None, **counts: Any) -> None:
-        """Stop the clock and report. `seconds` where a side measures something else than its whole turn."""
+    def lap(self) -> float:
+        """Seconds since the turn began."""
         _synchronise()
-        took = time.perf_counter() - self._start
-        self.say(seconds=took if seconds is None else seconds, peak_bytes=_peak(), **counts)
+        return time.perf_counter() - self._start
+
+    def end(self, **counts: Any) -> None:
+        """Stop the clock and report."""
+        self.say(seconds=self.lap(), peak_bytes=_peak(), **counts)
 
     def say(self, **what: Any) -> None:
         """One line of JSON to the parent."""

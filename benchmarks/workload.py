@@ -136,6 +136,20 @@ def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
     return {name: value for name, value in wanted.items() if name in known}
 
 
+def sweep_points(
+    axes: dict[str, list[tuple[int, tuple[int, int, int, int]]]], vocabulary: int, costs: Costs, top: Ceiling | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """For every axis its points (x, (rows, group, prompt, new)): the work of each, and what readers want to know of it."""
+    work, facts = [], []
+    for axis, points in axes.items():
+        for x, (rows, group, prompt, new) in points:
+            asked, lengths = prompts(rows // group, prompt, vocabulary, "sweep"), [new] * rows
+            floor = costs.sampling_floor([prompt] * len(asked), lengths, group, top) if top else None
+            work.append({"prompts": asked, "group": group, "lengths": lengths})
+            facts.append({"axis": axis, "x": x, "tokens": rows * new, "floor_seconds": floor})
+    return work, facts
+
+
 # ------------------------------------------------------------------------------------------------- what it must cost
 
 
@@ -182,6 +196,10 @@ class Costs:
             total += max(read * top.width / top.bandwidth, work / top.flops)
         return total
 
-    def training_flops(self, lengths: list[int]) -> float:
-        """Forward and backward: six operations a weight and token, and causal attention (half of all pairs)."""
-        return sum(6.0 * self.weights * n + 6.0 * self.attention * n * n / 2 for n in lengths)
+    def training_flops(self, prompts: list[int], lengths: list[int], group: int) -> float:
+        """Forward and backward, a shared prompt counted once: six operations for every weight and token, and for every
+        pair of tokens of which one sees the other."""
+        tokens = sum(prompts) + sum(lengths)
+        pairs = sum(n * n / 2 for n in prompts)
+        pairs += sum(n * prompts[row // group] + n * n / 2 for row, n in enumerate(lengths))
+        return 6.0 * (self.weights * tokens + self.attention * pairs)

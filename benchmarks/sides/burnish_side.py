@@ -44,19 +44,37 @@ def settings_of(work: dict[str, Any]) -> Settings:
     return Settings(**{**shared, **work.get("settings", {})})
 
 
-def generation(work: dict[str, Any], turns: Turns) -> None:
-    """Sample replies of given lengths."""
+def _engine(work: dict[str, Any]) -> LocalEngine:
+    """The policy's engine, with no token that ends a reply."""
     policy = cast_of(work, settings_of(work))["policy"]
     policy.chat.stops = (NEVER,)  # type: ignore[misc]
-    engine = LocalEngine(policy.model, policy.chat, policy.context)
-    texts = [torch.tensor(ids) for ids in work["prompts"]]
-    requests = [
-        Request(texts[row // work["group"]], key_of("benchmark", row), length)
-        for row, length in enumerate(work["lengths"])
-    ]
+    return LocalEngine(policy.model, policy.chat, policy.context)
+
+
+def _requests(prompts: list[list[int]], group: int, lengths: list[int]) -> list[Request]:
+    texts = [torch.tensor(ids) for ids in prompts]
+    return [Request(texts[row // group], key_of("benchmark", row), length) for row, length in enumerate(lengths)]
+
+
+def generation(work: dict[str, Any], turns: Turns) -> None:
+    """Sample replies of given lengths."""
+    engine, requests = _engine(work), _requests(work["prompts"], work["group"], work["lengths"])
     while turns.begin():
         samples = engine.generate(requests)
         turns.end(samples=len(samples), sampled_tokens=sum(len(found.tokens) for found in samples))
+
+
+def sweep(work: dict[str, Any], turns: Turns) -> None:
+    """Many batches, one after the other in every turn, each with its own seconds."""
+    engine = _engine(work)
+    batches = [_requests(at["prompts"], at["group"], at["lengths"]) for at in work["points"]]
+    while turns.begin():
+        seconds, tokens = [], 0
+        for requests in batches:
+            start = turns.lap()
+            tokens += sum(len(found.tokens) for found in engine.generate(requests))
+            seconds.append(turns.lap() - start)
+        turns.end(sampled_tokens=tokens, points=seconds)
 
 
 def grpo(source: Source, group: int) -> Method:
