@@ -10,6 +10,7 @@ machine alone meanwhile: on two cores everything else that runs is in the number
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from workload import Ceiling, Costs, pool, sweep_points, uneven
 
 ARITHMETIC = str(ROOT / "examples" / "arithmetic.jsonl")
 VLLM_SETTINGS = {
-    "VLLM_CPU_OMP_THREADS_BIND": "0-1",
+    "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     "VLLM_CPU_KVCACHE_SPACE": "2",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a second process would only take a core from the first
     "VLLM_NO_USAGE_STATS": "1",
@@ -79,6 +80,7 @@ def generation(quick: bool) -> list[Part]:
 
     number, group, longest = (2, 2, 8) if quick else (8, 8, 96)
     model = prepare.smollm2()
+    costs = Costs.of(model)
     asked = [load_chat(model).prompt(task).tolist() for task in _questions(number)]
     lengths = uneven(number * group, longest)
     batching = pool(number * group, max(map(len, asked)) + longest)
@@ -102,7 +104,7 @@ def generation(quick: bool) -> list[Part]:
             {"model": str(model), "device": "cpu", "prompts": asked, "group": group, "lengths": lengths},
             rate="sampled_tokens",
             goals=(Goal("rate", 3, "trl-generate"), Goal("rate", 1.2, "vllm-cpu")),
-            floor=Costs.of(model).sampling_floor(list(map(len, asked)), lengths, group, ceiling()),
+            floor=costs.sampling_floor(list(map(len, asked)), lengths, group, ceiling(costs.weights)),
             facts={"rows": number * group, "group": group, "new": longest},
             same={"sampled_tokens": 0.0},
         )
@@ -155,7 +157,8 @@ def sweep(quick: bool) -> list[Part]:
         "length": [(n, (rows, 1, prompt, n)) for n in ((2, 4) if quick else (16, 64, 128, 256))],
         "group": [(n, (rows, n, prompt, new)) for n in ((1, 4) if quick else (1, 2, 4, 8, 16, 32))],
     }
-    points, facts = sweep_points(axes, 400, Costs.of(TINY), ceiling())
+    costs = Costs.of(TINY)
+    points, facts = sweep_points(axes, 400, costs, ceiling(costs.weights))
     title = f"sampling against batch, length and group size, around {rows} x ({prompt}+{new}), `tiny`"
     work = {"model": str(TINY), "device": "cpu", "points": points}
     side = Side(OURS, "sides.burnish_side:sweep")
@@ -163,17 +166,18 @@ def sweep(quick: bool) -> list[Part]:
 
 
 @cache
-def ceiling() -> Ceiling:
-    """What this CPU does at most, measured: a large fp32 matrix product, and a copy of memory (read and written)."""
+def ceiling(weights: int) -> Ceiling:
+    """What this CPU does at most, measured: a large fp32 matrix product, and reading as many numbers as the model has
+    weights (a small model stays in the caches, which are faster than memory)."""
     import torch
 
-    a, big = torch.ones(1024, 1024), torch.ones(1 << 26)
-    into = torch.empty_like(big)
-    multiply, copy = _best(lambda: a @ a), _best(lambda: into.copy_(big))
-    return Ceiling(bandwidth=2 * 4 * len(big) / copy, flops=2 * 1024**3 / multiply, width=4)
+    a, some = torch.ones(1024, 1024), torch.ones(weights)
+    multiply, read = _best(lambda: a @ a), _best(some.sum)
+    return Ceiling(bandwidth=4 * weights / read, flops=2 * 1024**3 / multiply, width=4)
 
 
 def _best(do: Any) -> float:
+    """The least seconds of seven tries."""
     seconds = []
     for _ in range(7):
         start = time.perf_counter()

@@ -9,7 +9,8 @@ Every single run is kept in benchmarks/results/gpu.json; a run that was stopped 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,20 @@ ENGINE = "sides.burnish_side:generation"
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the parts run: the device, what it can do at most, and whether everything is to be small."""
+    """Where the parts run: the device, what it can do at most, whether everything is to be small, settings of peers."""
 
     device: str
     quick: bool
     top: Ceiling | None = None
+    batching: dict[str, Any] = field(default_factory=dict)  # more settings for transformers' continuous batching
+    micro: int = 64  # rows of one micro-batch in a whole step, for all sides
 
     def model(self, shape: str) -> tuple[str, Path]:
         name = "quick" if self.quick else shape
         return name, model_directory(name, SCRATCH / "models")
 
 
-def machine(device: str, quick: bool) -> Machine:
+def machine(device: str, quick: bool, batching: dict[str, Any], micro: int) -> Machine:
     """This machine; the ceilings of a card that is not in the table are not known."""
     import torch
 
@@ -46,7 +49,7 @@ def machine(device: str, quick: bool) -> Machine:
         raise SystemExit("torch sees no GPU here; `--device cpu --quick` shows that the benchmark works")
     name = torch.cuda.get_device_name(0) if device == "cuda" else ""
     known = next((limits for card, limits in CEILINGS.items() if card in name), None)
-    return Machine(device, quick, known)
+    return Machine(device, quick, known, batching, 4 if quick else micro)
 
 
 def _work(on: Machine, shape: str, rows: int, group: int, prompt: int, lengths: list[int]) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def _work(on: Machine, shape: str, rows: int, group: int, prompt: int, lengths: 
     }
 
 
-def _peers(names: tuple[str, ...], batching: dict[str, int]) -> list[Side]:
+def _peers(names: tuple[str, ...], batching: dict[str, Any]) -> list[Side]:
     """Peers of the engine. Those that need no compilation warm up on a few tokens, before their first turn."""
     known = {
         "static": Side("static", "sides.transformers_side:generate_static"),
@@ -92,7 +95,7 @@ def _generation(
     return Part(
         name,
         title,
-        (Side(OURS, ENGINE), *_peers(peers, pool(rows, prompt + new))),
+        (Side(OURS, ENGINE), *_peers(peers, {**pool(rows, prompt + new), **on.batching})),
         work,
         rate="sampled_tokens",
         goals=goals,
@@ -166,8 +169,7 @@ def step(on: Machine) -> list[Part]:
     """A whole GRPO step, TRL beside burnish."""
     rows, group, prompt, new = (16, 4, 8, 12) if on.quick else (256, 8, 128, 256)
     work = _work(on, "smollm2-135m", rows, group, prompt, [new] * rows) | {"task": "words"}
-    budget = {"token_budget": rows * (prompt + new) // 4}
-    micro = {"micro": rows // 4}
+    budget, micro = {"token_budget": on.micro * (prompt + new)}, {"micro": on.micro}
     return [
         Part(
             "step",
@@ -178,7 +180,7 @@ def step(on: Machine) -> list[Part]:
                 Side(
                     "trl-batching",
                     "sides.trl_side:step",
-                    {**micro, "continuous_batching": pool(rows, prompt + new)},
+                    {**micro, "continuous_batching": {**pool(rows, prompt + new), **on.batching}},
                     warmup=1,
                 ),
             ),
@@ -233,9 +235,19 @@ PARTS = {
 def main() -> None:
     reader = flags(__doc__, PARTS)
     reader.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu only shows that it works")
+    reader.add_argument(
+        "--micro", type=int, default=64, help="rows of a micro-batch in `step`, all sides (default: 64)"
+    )
+    reader.add_argument(
+        "--batching",
+        type=json.loads,
+        default={},
+        metavar="JSON",
+        help="more settings for transformers' continuous batching, such as '{\"default_compile_level\": 1}'",
+    )
     told = reader.parse_args()
     names = chosen(told, PARTS)
-    on = machine(told.device, told.quick)
+    on = machine(told.device, told.quick, told.batching, told.micro)
     run(told, "gpu", [part for name in names for part in PARTS[name](on)])
 
 

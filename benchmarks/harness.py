@@ -8,6 +8,7 @@ neither the code nor the machine nor the work has changed. A side that fails is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -151,12 +152,14 @@ class Worker:
     def _last_words(self) -> str:
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-3:])[-600:]
 
-    def close(self) -> None:
+    def close(self, patience: float = 20) -> None:
+        """No more turns: the process may end by itself, or is ended."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        try:
+        with contextlib.suppress(OSError):
             self.process.stdin.close()
-            self.process.wait(20)
-        except (OSError, subprocess.TimeoutExpired):
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
@@ -241,7 +244,7 @@ class _tolerant:  # noqa: N801 - reads as a word in a with statement
         if not isinstance(error, (Failed, BrokenPipeError)):
             return False
         self.record["sides"].setdefault(self.name, {"runs": []})["error"] = str(error)
-        self.workers.pop(self.name).close()
+        self.workers.pop(self.name).close(patience=1)
         self.save()
         console.print(f"  {self.name:<16} [red]failed:[/red] {str(error)[:300]}", markup=True)
         return True

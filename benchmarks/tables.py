@@ -4,7 +4,8 @@
     python benchmarks/tables.py --check    says whether the page is up to date (exit code 1 if not)
 
 A place for a table is `<!-- table:gpu -->` ... `<!-- end -->` (peers), `<!-- goals:gpu -->` (goals) or
-`<!-- environment:gpu -->` (where it was measured), with the name of the JSON file after the colon.
+`<!-- environment:gpu -->` (where it was measured) or `<!-- pictures:gpu -->` (what plots.py drew), with the name of the
+JSON file after the colon.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harness import OURS, RESULTS, ROOT, Goal, disagreements, shown, unit
 from records import quartiles, reached, times_better, values
 
 PAGE = ROOT / "docs" / "performance.md"
-_PLACE = re.compile(r"(<!-- (table|goals|environment):([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- (table|goals|environment|pictures):([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "*Not measured yet.*\n"
 
 
@@ -29,6 +30,8 @@ def filled(page: str) -> str:
     """The page with every marked place filled from the results that there are."""
 
     def fill(place: re.Match[str]) -> str:
+        if place[2] == "pictures":
+            return place[1] + pictures(place[3]) + place[4]
         path = RESULTS / f"{place[3]}.json"
         content = json.loads(path.read_text()) if path.is_file() else None
         write = {"table": table, "goals": goals, "environment": environment}[place[2]]
@@ -94,6 +97,17 @@ def environment(content: Mapping[str, Any]) -> str:
     where = f"{found['gpu']} ({found['gpu_memory_gib']} GiB), " if "gpu" in found else ""
     where += f"{found['cpu']}, {found['cores']} cores"
     return f"{where}; Python {found['python']}, torch {found['torch']}, transformers {found['transformers']}.\n"
+
+
+def pictures(name: str) -> str:
+    """The pictures that there are."""
+    words = {"peers": "burnish beside its peers", "sweep": "sampling speed against batch, length and group size"}
+    found = [f"![{said}](performance/{name}-{kind}.svg)\n" for kind, said in words.items() if _drawn(name, kind)]
+    return "\n".join(found) or NOTHING
+
+
+def _drawn(name: str, kind: str) -> bool:
+    return (PAGE.parent / "performance" / f"{name}-{kind}.svg").is_file()
 
 
 def _one_line(text: str) -> str:

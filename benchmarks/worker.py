@@ -47,7 +47,7 @@ class Turns:
 
     def end(self, **counts: Any) -> None:
         """Stop the clock and report."""
-        self.say(seconds=self.lap(), peak_bytes=_peak(), **counts)
+        self.say(seconds=self.lap(), peak_bytes=_peak(), **_reserved(), **counts)
 
     def say(self, **what: Any) -> None:
         """One line of JSON to the parent."""
@@ -84,6 +84,12 @@ def _peak() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def _reserved() -> dict[str, int]:
+    """What torch held back from the GPU at most, captured graphs included: more than was allocated."""
+    cuda = _cuda()
+    return {"peak_reserved_bytes": cuda.max_memory_reserved()} if cuda else {}
 
 
 def _versions() -> dict[str, str]:
