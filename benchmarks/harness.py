@@ -171,6 +171,9 @@ def compete(
 ) -> None:
     """Give these sides of a part their turns; `record` is the part's entry in the results, saved after every turn."""
     console.print(f"\n[bold]{part.name}[/bold]  {part.title}")
+    for side in sides:
+        if record["sides"].get(side.name, {}).get("options", side.options) != dict(side.options):
+            del record["sides"][side.name]  # it was measured with other settings
     wanted = [side for side in sides if _missing(record, side.name, repeats)]
     for side in sides:
         if side not in wanted:

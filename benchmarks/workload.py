@@ -2,7 +2,8 @@
 
 Models of the GPU benchmarks have real shapes and random weights: speed does not depend on what a model knows. Their
 tokenizer has one word for every id ("t0 t1 t2 ..."), so that text and tokens correspond one to one and every side reads
-prompts of exactly the asked length.
+prompts of exactly the asked length. (For the Qwen2 shape transformers insists on its own tokenizer class, which reads the
+words otherwise: the parts of that shape are given token ids, never text.)
 """
 
 from __future__ import annotations

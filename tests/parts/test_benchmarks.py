@@ -87,6 +87,14 @@ def test_what_is_there_is_not_measured_again(contest: Any, tmp_path: Path) -> No
     assert (tmp_path / "log").read_text() == "bpbp"
 
 
+def test_other_settings_are_another_measurement(contest: Any, tmp_path: Path) -> None:
+    part, record = contest(burnish="steady")
+    run(part, record, repeats=1, warmup=0)
+    record["sides"]["burnish"]["options"] = {"name": "x"}
+    run(part, record, repeats=1, warmup=0)
+    assert (tmp_path / "log").read_text() == "bb" and len(record["sides"]["burnish"]["runs"]) == 1
+
+
 def test_a_side_that_fails_is_recorded_and_the_others_go_on(contest: Any) -> None:
     part, record = contest(burnish="steady", peer="breaks")
     run(part, record, repeats=3, warmup=0)
