@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.cast import attention
-from burnish.cast.logprob import logp_entropy
+from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.packing import pack
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
@@ -136,10 +136,17 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
     return logits
 
 
+def logits_at(model: nn.Module, states: Tensor) -> Tensor:
+    """[N, V] logits from hidden states, without gradient, in at least fp32."""
+    found = plain_head(model)
+    return logits_of(states, *found) if found is not None else head(model, states)
+
+
 def _head(model: nn.Module, states: Tensor) -> Tensor:
     """[N, k], or [N] for a single output."""
     inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
-    return wide(inner.score(states)).squeeze(-1)  # type: ignore[operator, union-attr]
+    matrix: Tensor = inner.score.weight  # type: ignore[union-attr, assignment]
+    return (wide(states) @ wide(matrix).t()).squeeze(-1)
 
 
 def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
@@ -148,7 +155,9 @@ def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
     matrix, config = inner.get_output_embeddings(), inner.config  # type: ignore[operator, union-attr]
     if type(matrix) is not nn.Linear or matrix.bias is not None or getattr(config, "final_logit_softcapping", None):
         return None
-    return matrix.weight, (getattr(config, "logit_scale", None) or 1.0) / (getattr(config, "logits_scaling", None) or 1.0)
+    return matrix.weight, (getattr(config, "logit_scale", None) or 1.0) / (
+        getattr(config, "logits_scaling", None) or 1.0
+    )
 
 
 def _from_logits(

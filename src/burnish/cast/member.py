@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from burnish.cast import forward
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.local import LocalEngine, Request, Sample
+from burnish.cast.local import Enough, LocalEngine, Request, Sample
 from burnish.cast.roles import Role
+from burnish.cast.working import Working
 from burnish.nouns import Trace
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ class Member:
     trainer: Optimiser | None = None
     packed: bool = True
     version: int = 0
+    kv_budget: int | None = None
+    working: Working = field(init=False)
     engine: LocalEngine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.engine = LocalEngine(self.model, self.chat, self.context)
+        self.working = Working(self.model, frozen=self.role.liveness == "frozen")
+        self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget)
 
     @property
     def optimiser(self) -> Optimiser:
@@ -46,9 +50,16 @@ class Member:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def generate(self, requests: list[Request], others: Sequence[Member] = (), mix: Mix | None = None) -> list[Sample]:
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[Member] = (),
+        mix: Mix | None = None,
+        enough: Enough | None = None,
+    ) -> list[Sample]:
         """A sample for each request, from this model or from a mixture with others."""
-        return self.engine.generate(requests, [member.model for member in others], mix)
+        self.working.weights()
+        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
 
     def outputs(
         self,
@@ -59,7 +70,7 @@ class Member:
         embedded: list[Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
-        return forward.outputs(self.model, tokens, masks, want, temperature, self.packed, embedded)
+        return forward.outputs(self.working.weights(), tokens, masks, want, temperature, self.packed, embedded)
 
     @torch.no_grad()
     def streams(

@@ -64,6 +64,7 @@ class Packed:
     n_roots            how many of the N tokens belong to roots
     longest            the length of the longest row
     rows               for each row: where its beginning lies, how long that is, where the rest lies
+    everything, sizes  on a GPU: roots and children as stretches of one call, and the four sizes that it needs
     """
 
     tokens: Tensor
@@ -74,6 +75,8 @@ class Packed:
     n_roots: int
     longest: int
     rows: list[tuple[int, int, int]]
+    everything: Cuts | None = None
+    sizes: Tensor | None = None
 
     def places(self, row: int, tokens: Tensor) -> Tensor:
         """Where tokens number `tokens` of a row lie in the pack."""
@@ -82,18 +85,25 @@ class Packed:
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         """The layout's part in a layer: [1, heads, N, D] each, to [1, N, heads, D]."""
-        from burnish.cast.varlen import attend
+        from burnish.cast.varlen import attend  # it knows this file
 
         return attend(q[0].transpose(0, 1), k[0].transpose(0, 1), v[0].transpose(0, 1), self, scale, window)[None]
 
-    @cached_property
-    def everything(self) -> Cuts:
-        """Roots and children as stretches of one call."""
-        if self.children is None:
-            return self.roots
-        borders = torch.cat([self.roots.q, self.children.q[1:] + self.n_roots]).to(torch.int32)
-        longest = max(self.roots.longest_q, self.children.longest_q)
-        return Cuts(borders, borders, longest, longest)
+    @property
+    def borders(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that attention on a GPU needs to know, as tensors: see from_borders."""
+        assert self.sizes is not None and self.everything is not None
+        none = self.roots.q[:0]
+        return self.everything.q, self.roots.q, self.in_roots.q if self.in_roots else none, self.sizes
+
+    @classmethod
+    def from_borders(cls, everything: Tensor, roots: Tensor, of_root: Tensor, sizes: Tensor) -> Packed:
+        """A pack without its tokens: borders of all stretches, of roots, of children by root; sizes is [4] on the CPU."""
+        n_roots, longest, longest_root, longest_of_root = sizes.tolist()
+        root_cuts = Cuts(roots, roots, longest_root, longest_root)
+        in_roots = Cuts(of_root, roots, longest_of_root, longest_root) if len(of_root) else None
+        both = Cuts(everything, everything, longest, longest)
+        return cls(everything, everything, root_cuts, None, in_roots, n_roots, longest, [], both, sizes)
 
 
 def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.device) -> Packed:
@@ -128,8 +138,16 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
     if children:
         borders = torch.tensor([0, *of_root]).cumsum(0).to(device, torch.int32)
         in_roots = Cuts(borders, root_cuts.k, max(of_root), root_cuts.longest_k)
+    longest = max(map(len, rows))
+    both, sizes = None, None
+    if device.type == "cuda":
+        both = _cuts([len(s) for s in stretches], device)
+        of = in_roots.longest_q if in_roots else 0
+        sizes = torch.tensor([n_roots, max(both.longest_q, 1), root_cuts.longest_q, of])
     tokens = torch.cat(stretches).to(device)
-    return Packed(tokens, positions.to(device), root_cuts, child_cuts, in_roots, n_roots, max(map(len, rows)), where)
+    return Packed(
+        tokens, positions.to(device), root_cuts, child_cuts, in_roots, n_roots, longest, where, both, sizes
+    )  # fmt: skip
 
 
 def _cuts(lengths: list[int], device: torch.device) -> Cuts:

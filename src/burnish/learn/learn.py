@@ -160,6 +160,7 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
         terms = update.terms(name)
         for micro in step.cast.ranks.share(update.micro_batches(name)) if terms else ():
             _backward(update, micro, terms)
+            step.cast[name].working.collect()
     step.cast.ranks.sum_gradients([step.cast[name].model for name in plan.trainees])
     return True
 
@@ -229,7 +230,7 @@ def _outputs(
 ) -> dict[str, Tensor]:
     if embed is None:
         return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
-    table = member.model.get_input_embeddings()  # type: ignore[operator]
+    table = member.working.weights().get_input_embeddings()  # type: ignore[operator]
     device = member.device
     embedded = [embed.call(table(row.trace.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
     return member.outputs([row.trace.tokens for row in rows], masks, want, temperature, embedded)
