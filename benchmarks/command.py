@@ -39,6 +39,8 @@ def run(told: argparse.Namespace, machine: str, parts: list[Part]) -> None:
     records = Records(
         told.results or (SCRATCH / f"quick-{machine}.json" if told.quick else RESULTS / f"{machine}.json")
     )
+    if told.quick:
+        console.print("quick: everything is tiny, whatever the titles say; the numbers mean nothing", style="yellow")
     try:
         _measure(told, records, parts)
     except KeyboardInterrupt:

@@ -84,9 +84,16 @@ def _peers(names: tuple[str, ...], batching: dict[str, Any]) -> list[Side]:
 
 
 def _generation(
-    on: Machine, name: str, title: str, shape: str, sizes: tuple[int, int, int, int], lengths: list[int] | None = None,
-    peers: tuple[str, ...] = ("static", "generate", "generate_batch"), goals: tuple[Goal, ...] = (),
-) -> Part:  # fmt: skip
+    on: Machine,
+    name: str,
+    title: str,
+    shape: str,
+    sizes: tuple[int, int, int, int],
+    lengths: list[int] | None = None,
+    peers: tuple[str, ...] = ("static", "generate", "generate_batch"),
+    goals: tuple[Goal, ...] = (),
+) -> Part:
+    """Sampling of (rows, group, prompt, new), all rows to the full length unless lengths are given."""
     rows, group, prompt, new = sizes
     lengths = lengths or [new] * rows
     work = _work(on, shape, rows, group, prompt, lengths)
@@ -128,8 +135,17 @@ def uneven_lengths(on: Machine) -> list[Part]:
     return [_generation(on, "uneven", title, "smollm2-135m", sizes, uneven(sizes[0], sizes[3]), goals=(goal,))]
 
 
-def _training(on: Machine, name: str, title: str, shape: str, sizes: tuple[int, int, int, int], goals: tuple[Goal, ...],
-              lengths: list[int] | None = None, micro: int | None = None) -> Part:  # fmt: skip
+def _training(
+    on: Machine,
+    name: str,
+    title: str,
+    shape: str,
+    sizes: tuple[int, int, int, int],
+    goals: tuple[Goal, ...],
+    lengths: list[int] | None = None,
+    micro: int | None = None,
+) -> Part:
+    """One update on (rows, group, prompt, new), in micro-batches of `micro` rows (all at once if not given)."""
     rows, group, prompt, new = sizes
     work = _work(on, shape, rows, group, prompt, lengths or [new] * rows)
     flops = Costs.of(Path(work["model"])).training_flops([prompt] * (rows // group), work["lengths"], group)
@@ -153,16 +169,17 @@ def _training(on: Machine, name: str, title: str, shape: str, sizes: tuple[int, 
 
 def training(on: Machine) -> list[Part]:
     """The training pass alone: packed, with shared prompts, and with replies of uneven lengths."""
-    single, shared = ((4, 1, 8, 12), (8, 4, 8, 12)) if on.quick else ((64, 1, 128, 256), (64, 8, 128, 256))
-    shape = "smollm2-135m"
+    rows, group, prompt, new = (8, 4, 8, 12) if on.quick else (64, 8, 128, 256)
+    alone, shared, shape = (rows, 1, prompt, new), (rows, group, prompt, new), "smollm2-135m"
+    what = f"training pass on {rows} x ({prompt}+{new}) tokens"
+    uneven_title = f"training pass on {rows} replies in groups of {group}, geometric lengths, mean 0.3 x {new}"
+    fast = (Goal("rate", 400e3), Goal("rate", 2.6, "transformers"))
+    more = (Goal("rate", 1.35, "burnish@training"),)
     return [
-        _training(on, "training", "forward, backward and AdamW on {0} x {2}+{3} tokens, SmolLM2-135M shape".format(*single),
-                  shape, single, (Goal("rate", 400e3), Goal("rate", 2.6, "transformers"))),
-        _training(on, "training-shared", "the same with prompts shared by {1} replies".format(*shared), shape, shared,
-                  (Goal("rate", 1.35, "burnish@training"),)),
-        _training(on, "training-uneven", "the same with geometric lengths, mean 0.3 x {3}".format(*shared), shape, shared,
-                  (), uneven(shared[0], shared[3])),
-    ]  # fmt: skip
+        _training(on, "training", f"{what}, SmolLM2-135M shape", shape, alone, fast),
+        _training(on, "training-shared", f"{what}, prompts shared by {group} replies", shape, shared, more),
+        _training(on, "training-uneven", uneven_title, shape, shared, (), uneven(rows, new)),
+    ]
 
 
 def step(on: Machine) -> list[Part]:
@@ -194,15 +211,22 @@ def step(on: Machine) -> list[Part]:
 
 def large(on: Machine) -> list[Part]:
     """A 1.5B shape: the share of what the machine could do."""
-    sizes = (8, 1, 16, 12) if on.quick else (256, 8, 256, 512)
-    rows = (4, 1, 8, 12) if on.quick else (64, 1, 256, 512)
-    shape = "qwen2.5-1.5b"
-    return [
-        _generation(on, "large-generation", "{0} x ({2}+{3}) tokens in groups of {1}, Qwen2.5-1.5B shape".format(*sizes),
-                    shape, sizes, peers=("static",), goals=(Goal("floor", 0.60),)),
-        _training(on, "large-training", "training pass on {0} x ({2}+{3}) tokens, Qwen2.5-1.5B shape".format(*rows), shape,
-                  rows, (Goal("floor", 0.45),), micro=max(1, rows[0] // 8)),
-    ]  # fmt: skip
+    rows, group, prompt, new = (8, 4, 16, 12) if on.quick else (256, 8, 256, 512)
+    fewer, shape = rows // 4, "qwen2.5-1.5b"
+    said = f"{rows} x ({prompt}+{new}) tokens in groups of {group}, Qwen2.5-1.5B shape"
+    learnt = f"training pass on {fewer} x ({prompt}+{new}) tokens, Qwen2.5-1.5B shape"
+    sampling = _generation(
+        on,
+        "large-generation",
+        said,
+        shape,
+        (rows, group, prompt, new),
+        peers=("static",),
+        goals=(Goal("floor", 0.60),),
+    )
+    micro = max(1, fewer // 8)
+    mfu = (Goal("floor", 0.45),)
+    return [sampling, _training(on, "large-training", learnt, shape, (fewer, 1, prompt, new), mfu, micro=micro)]
 
 
 def sweep(on: Machine) -> list[Part]:

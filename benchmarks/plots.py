@@ -55,7 +55,7 @@ def _sides(canvas: Canvas, part: Mapping[str, Any], y: float) -> float:
         canvas.text(NAMES - 8, y + 13, name, anchor="end", kind="strong" if ours else "ink")
         canvas.bar(NAMES, y, value * scale, BAR, TEAL if ours else OTHERS)
         low, _, high = quartiles(values(part, name, of))
-        canvas.line(NAMES + low * scale, y + BAR / 2, NAMES + high * scale, y + BAR / 2, colour="#212529")
+        canvas.line(NAMES + low * scale, y + BAR / 2, NAMES + high * scale, y + BAR / 2, kind="ink")
         better = None if ours else times_better(part, OURS, name)
         end = f"{short(value)} {unit(part['rate'])}" + (f"  (burnish {better:.3g}x)" if better else "")
         canvas.text(NAMES + max(value, high) * scale + 6, y + 13, end)

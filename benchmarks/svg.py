@@ -8,15 +8,15 @@ from html import escape
 
 INK = "ink"  # classes whose colours follow the page
 FAINT = "faint"
-OURS = "#0b7285"
+OURS = "#1098ad"
 OTHERS = "#868e96"
 CEILING = "#e8590c"
 
 _STYLE = """<style>
 text { font-family: system-ui, sans-serif; font-size: 12px; fill: #343a40 }
-text.faint { fill: #6c757d } line.faint { stroke: #dee2e6 } text.strong { font-weight: 600 }
+text.faint { fill: #6c757d } line.faint { stroke: #dee2e6 } line.ink { stroke: #212529 } text.strong { font-weight: 600 }
 @media (prefers-color-scheme: dark) {
-  text { fill: #dee2e6 } text.faint { fill: #adb5bd } line.faint { stroke: #495057 }
+  text { fill: #dee2e6 } text.faint { fill: #adb5bd } line.faint { stroke: #495057 } line.ink { stroke: #f8f9fa }
 }
 </style>"""
 
@@ -38,9 +38,8 @@ class Canvas:
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(1.0, width):.1f}" height="{height:.1f}" rx="2" fill="{colour}"/>'
         )
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, *, colour: str | None = None) -> None:
-        look = f'stroke="{colour}"' if colour else f'class="{FAINT}"'
-        self._marks.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {look}/>')
+    def line(self, x1: float, y1: float, x2: float, y2: float, *, kind: str = FAINT) -> None:
+        self._marks.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
 
     def curve(self, points: Sequence[tuple[float, float]], colour: str, *, dashed: bool = False) -> None:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
