@@ -32,7 +32,7 @@ class TakeTurns(TrainerCallback):
 
 
 class Counting(GRPOTrainer):
-    """The trainer as it is, with a count of the tokens whose loss is taken (summed on the device, read after the clock)."""
+    """The trainer as it is, with a count of the tokens whose loss is taken (summed on the device)."""
 
     counted: dict[str, Any]
 
