@@ -48,7 +48,8 @@ def _engine(work: dict[str, Any]) -> LocalEngine:
     """The policy's engine, with no token that ends a reply."""
     policy = cast_of(work, settings_of(work))["policy"]
     policy.chat.stops = (NEVER,)  # type: ignore[misc]
-    return LocalEngine(policy.model, policy.chat, policy.context)
+    policy.working.weights()
+    return policy.engine
 
 
 def _requests(prompts: list[list[int]], group: int, lengths: list[int]) -> list[Request]:

@@ -54,14 +54,14 @@ class Working:
             return
         fresh = [master.grad is None for master, _ in moved]
         grads = [torch.empty_like(master) for master, _ in moved]
-        torch._foreach_copy_(grads, [ours.grad for _, ours in moved])
+        torch._foreach_copy_(grads, [ours.grad for _, ours in moved])  # type: ignore[misc]
         for (master, ours), grad, new in zip(moved, grads, fresh, strict=True):
             if new:
                 master.grad = grad
             ours.grad = None
         if not all(fresh):
             old = [i for i, new in enumerate(fresh) if not new]
-            torch._foreach_add_([moved[i][0].grad for i in old], [grads[i] for i in old])
+            torch._foreach_add_([moved[i][0].grad for i in old], [grads[i] for i in old])  # type: ignore[misc]
 
 
 def layers(model: nn.Module) -> nn.ModuleList | None:
