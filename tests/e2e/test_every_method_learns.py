@@ -1,7 +1,7 @@
 """Every registered method beats its starting point on the embedded model in a few seconds: reversal, twelve steps (a quarter of an hour
 for all of them on two cores).
 
-The margin is 12 points on 200 held-out tasks; most gain 40 or more (benchmarks/learning.json has longer runs). Options that
+The margin is 12 points on 200 held-out tasks; most gain 40 or more (benchmarks/curves.json has longer runs). Options that
 differ from the defaults are named with their reason: papers' defaults suit larger models and longer runs.
 """
 
@@ -36,7 +36,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "satori": {"steps": 20, "prompts": 16},
 }
 NOT_HERE = {
-    "archer": "it plays games for minutes on two cores: benchmarks/learning.json has it, 46% to 84%",
+    "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "a_lol": "its value model alone takes longer than this test",
     "a_lol_seq": "its value model alone takes longer than this test",
     "a_lol_ref_free": "its value model alone takes longer than this test",
