@@ -27,6 +27,7 @@ from burnish.tasks.source import Source
     title="Trust Region Policy Optimization",
     arxiv="1502.05477",
     summary="A natural-gradient step with a hard limit on the KL, found by conjugate gradient and line search.",
+    when="You need each step's change of the policy bounded for certain, and can pay for conjugate gradients.",
     trial={"n": 4, "iterations": 2},
 )
 def trpo(
@@ -63,6 +64,7 @@ def trpo(
     title="Is Reinforcement Learning (Not) for Natural Language Processing: Benchmarks, Baselines, and Building Blocks",
     arxiv="2210.01241",
     summary="PPO that samples only tokens which a slowly renewed copy of the policy finds likely.",
+    when="Free sampling wanders into tokens that never pay; the vocabulary can be cut to the likely ones.",
     trial={"n": 2, "epochs": 1, "mask_every": 1},
 )
 def nlpo(
@@ -105,6 +107,7 @@ def nlpo(
     title="SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF",
     arxiv="2411.01798",
     summary="PPO held near the average of two fine-tuned models instead of near its own start.",
+    when="You have two fine-tuned models and fear that a single reference is too narrow to explore around.",
     example="burnish train salsa --other runs/DIR/model",
     trial={"n": 2, "epochs": 1, "other": "tiny"},
 )

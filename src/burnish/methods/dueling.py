@@ -30,6 +30,7 @@ MOST = 1.0  # the largest reward, and so the largest value
     title="B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis",
     arxiv="2310.03173",
     summary="The logits are read as advantages of a dueling Q, backed up along the start's greedy choice.",
+    when="You have demonstrations and many scored replies of an older model: value-based learning reuses them all.",
     trial={"value_steps": 1},
 )
 def b_coder(

@@ -34,6 +34,7 @@ EXIT = "Time is limited, stop thinking and start answering.\n</think>\n\n"
     title="S-GRPO: Early Exit via Reinforcement Learning in Reasoning Models",
     arxiv="2505.07686",
     summary="One thought, answered early at several places: the sooner right, the better.",
+    when="Replies are right but think too long, and most of the thought comes after the answer is known.",
     trial={"exits": 3},
 )
 def s_grpo(
@@ -66,6 +67,7 @@ def s_grpo(
     title="Walk Before You Run! Concise LLM Reasoning via Reinforcement Learning",
     arxiv="2505.21178",
     summary="First learn to be right; then, where every reply is right, to be short.",
+    when="You want accuracy first and brevity after, and never brevity at the price of accuracy.",
     trial={"n": 4},
 )
 def conciser(
@@ -124,6 +126,7 @@ def _from(share: float) -> Callable[[Clock], int]:
     title="Concise Reasoning via Reinforcement Learning",
     arxiv="2504.05185",
     summary="PPO, then a little more PPO on a few solvable problems, which shortens replies.",
+    when="A trained reasoner should become shorter with little more training and without a length reward.",
     trial={"n": 4, "epochs": 1},
 )
 def concise_two_phase(
@@ -182,6 +185,7 @@ def _gae_credit(score: str, kl: float, lam: float, temperature: float, tag: str 
     title="On the Emergence of Thinking in LLMs I: Searching for the Right Intuition",
     arxiv="2502.06773",
     summary="PPO with a reward for being right and one, apart from it, for effort.",
+    when="The model should search longer before it answers, and long efforts are to be paid a little.",
     trial={"n": 2},
 )
 def rlsp(

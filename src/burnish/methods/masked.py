@@ -28,6 +28,7 @@ from burnish.tasks.source import Source
     title="Semi-Offline Reinforcement Learning for Optimized Text Generation",
     arxiv="2306.09712",
     summary="Masked tokens of a given reply are drawn anew, all at once, and the fills compared; with imitation.",
+    when="Decoding is too slow, replies are at hand, and exploring around them in one pass is enough.",
     trial={"n": 4},
 )
 def semi_offline_rl(

@@ -36,6 +36,7 @@ _A_LOL = "Improving Language Models with Advantage-based Offline Policy Gradient
     title="REBEL: Reinforcement Learning via Regressing Relative Rewards",
     arxiv="2404.16767",
     summary="Regress the reward difference of two replies on their log-ratios.",
+    when="You have scores of pairs and want neither a critic nor a clip: a regression that is stable off-policy.",
     trial={"n": 4, "updates": 1},
 )
 def rebel(
@@ -78,6 +79,7 @@ def rebel(
     title=_COPG,
     arxiv="2406.19185",
     summary="Contrast two scored replies from anywhere; each is the other's baseline.",
+    when="You have replies with scores from anywhere, and no log-probs of who wrote them.",
 )
 def copg(task: Source, *, beta: float = 0.1, reward_model: str | None = None) -> Method:
     """CoPG on pairs of replies that came with the data: an off-policy policy gradient without importance weights.
@@ -107,6 +109,7 @@ def copg(task: Source, *, beta: float = 0.1, reward_model: str | None = None) ->
     title=_COPG,
     arxiv="2406.19185",
     summary="CoPG on fresh samples, all pairs of a group contrasted.",
+    when="As `copg`, with fresh samples.",
     trial={"n": 4},
 )
 def copg_online(
@@ -144,6 +147,7 @@ def copg_online(
     title=_P3O,
     arxiv="2310.00212",
     summary="A policy gradient on pairs, invariant to a shift of the reward; pairs clipped as one.",
+    when="Only differences of rewards mean anything, as with a reward model that was trained on comparisons.",
     trial={"n": 4, "updates": 1},
 )
 def p3o(
@@ -177,6 +181,7 @@ def p3o(
     title=_P3O,
     arxiv="2310.00212",
     summary="P3O with each reply of a pair clipped by itself.",
+    when="As `p3o`, when the two replies of a pair drift apart at different speeds.",
     trial={"n": 4, "updates": 1},
 )
 def p3o_separate(
@@ -222,6 +227,7 @@ def _p3o(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="Offline: learn from given replies that beat what the reference would score.",
+    when="You have scored replies of any origin and no way to sample during training.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol(
@@ -251,6 +257,7 @@ def a_lol(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="A-LoL with a ratio for each token.",
+    when="As `a_lol`, for long replies, whose whole ratio is too noisy.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol_seq(
@@ -275,6 +282,7 @@ def a_lol_seq(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="A-LoL without the ratio: advantage-weighted imitation.",
+    when="As `a_lol`, without the memory for a reference.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol_ref_free(

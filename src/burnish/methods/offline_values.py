@@ -54,6 +54,7 @@ def _value_phase(task: Source, lam: float, times: int | Callable[[Clock], float]
     title=_DVPO,
     arxiv="2502.16944",
     summary="A global value model: the return to go of every token, from preference pairs.",
+    when="You will train several policies on one kind of preference and want one value model for all of them.",
     example="burnish train global_value_model",
 )
 def global_value_model(task: Source, *, lam: float = 0.95) -> Method:
@@ -76,6 +77,7 @@ def global_value_model(task: Source, *, lam: float = 0.95) -> Method:
     title=_DVPO,
     arxiv="2502.16944",
     summary="PPO with a frozen global value model in place of critic and reward model.",
+    when="You have preference pairs and no memory for a critic that learns beside the policy.",
     example="burnish train dvpo --value-model runs/DIR/model",
     trial={"n": 4, "value_steps": 1, "epochs": 1},
 )
@@ -123,6 +125,7 @@ def dvpo(
     title="Offline Reinforcement Learning for LLM Multi-Step Reasoning",
     arxiv="2412.16145",
     summary="Policy and value fitted to the soft Bellman equation on replies of the starting policy.",
+    when="You have replies with right and wrong ends, offline, and want credit for single steps; the value model guides search too.",
     trial={"n": 4},
 )
 def oreo(

@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     title="DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models",
     arxiv="2402.03300",
     summary="Each reply's advantage is its score relative to its group's; no critic.",
+    when="Verifiable rewards and several replies a prompt: the first thing to try.",
     trial={"n": 4},
 )
 def grpo(
@@ -69,6 +70,7 @@ def grpo(
     title="Proximal Policy Optimization Algorithms",
     arxiv="1707.06347",
     summary="Clipped surrogate with a critic and generalised advantage estimation.",
+    when="You can afford a critic and want token-level credit, or have only one reply a prompt.",
     trial={"n": 2, "epochs": 1},
 )
 def ppo(

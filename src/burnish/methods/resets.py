@@ -31,6 +31,7 @@ _RLGF = "Learning to Generate Better Than Your LLM"
     title="Dataset Reset Policy Optimization for RLHF",
     arxiv="2404.08495",
     summary="PPO whose replies start at random places of demonstrations.",
+    when="Demonstrations are at hand for RLHF: starting in the middle of them makes good states easy to reach.",
     trial={"n": 2, "epochs": 1},
 )
 def dr_po(
@@ -72,6 +73,7 @@ def dr_po(
     title=_R3,
     arxiv="2402.05808",
     summary="PPO from start states all along the demonstrations, mixed: a reverse curriculum.",
+    when="Rewards come only at the end and are too rare from the prompt, but demonstrations lead there.",
     trial={"n": 2, "epochs": 1},
 )
 def r3(
@@ -100,6 +102,7 @@ def r3(
     title=_R3,
     arxiv="2402.05808",
     summary="PPO whose start states slide from the end of the demonstrations to the prompt.",
+    when="As `r3`, when stages should follow each other instead of being mixed.",
     trial={"n": 2, "epochs": 1},
 )
 def r3_staged(
@@ -142,6 +145,7 @@ def _r3(
     title=_RLGF,
     arxiv="2306.11816",
     summary="PPO++: a guide model begins the reply, the policy learns to finish it.",
+    when="A better model can begin replies for yours, and yours should learn to finish them.",
     example="burnish train rlgf --guide runs/DIR/model",
     trial={"n": 2, "epochs": 1, "guide": "tiny"},
 )
@@ -182,6 +186,7 @@ def rlgf(
     title=_RLGF,
     arxiv="2306.11816",
     summary="AggreVaTeD: the policy begins, a guide model finishes and shows what that beginning is worth.",
+    when="A better model can finish any beginning, so that each of your tokens can be priced by what it would make of it.",
     example="burnish train aggrevated --guide runs/DIR/model",
     trial={"n": 2, "epochs": 1, "guide": "tiny"},
 )
@@ -223,6 +228,7 @@ def aggrevated(
     title="Satori: Reinforcement Learning with Chain-of-Action-Thought Enhances LLM Reasoning via Autoregressive Search",
     arxiv="2502.02508",
     summary="PPO that restarts in the middle of right and wrong replies, and rewards mending them.",
+    when="The model should learn to notice and mend its own mistakes.",
     trial={"n": 2, "epochs": 1},
 )
 def satori(
