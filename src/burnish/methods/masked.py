@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from burnish.cast.roles import stage
 from burnish.credit.group import group_relative
+from burnish.credit.masked_inputs import masked_inputs
 from burnish.credit.members import member
 from burnish.draw.tasks import pairs
 from burnish.learn.inputs import other_tokens
@@ -15,7 +16,7 @@ from burnish.method import Method, method
 from burnish.methods.table import register
 from burnish.nouns import Group, Trace
 from burnish.parts import chain
-from burnish.rollout.filled import filled, masked_inputs
+from burnish.rollout.filled import filled
 from burnish.rollout.given import given
 from burnish.rollout.sample import join
 from burnish.score.model import rm_role, scoring

@@ -8,7 +8,7 @@ from torch import Tensor
 from burnish import randomness
 from burnish.cast.member import Member
 from burnish.nouns import Clock, Group, Task, Trace, Turn
-from burnish.parts import Part, Rollout, names, per_trace, supplies
+from burnish.parts import Rollout, names, supplies
 from burnish.rollout.given import given_trace
 from burnish.step import Step
 
@@ -42,23 +42,6 @@ def filled(column: str, n: int, share: float, *, temperature: float = 1.0, who: 
     )
 
 
-@supplies("stream:read")
-def masked_inputs(share: float, *, drawn: str = "policy", given: str = "demo", reader: str = "policy") -> Part:
-    """What is read while learning, as stream "read": the mask where `drawn` wrote, and in place of each of `given`'s tokens
-    but the last with the chance `share`; elsewhere the token itself."""
-
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        mask = trace.by(drawn) | hidden(trace, given, group.task, step.clock, share)
-        trace.streams["read"] = _masked(trace, mask, step.cast[reader])
-
-    return per_trace(
-        write,
-        name=f"masked_inputs({share:g})",
-        reads=names("tokens", (drawn, given)),
-        writes=frozenset({"stream:read"}),
-    )
-
-
 def hidden(trace: Trace, author: str, task: Task, clock: Clock, share: float) -> Tensor:
     """[T] bool: each of the author's tokens but the trace's last, with the chance `share`; the same in a rerun."""
     key = torch.tensor(randomness.key_of(clock.seed, "hide", clock.step, clock.tick, task.key, author))
@@ -76,7 +59,8 @@ def mask_token(member: Member) -> int:
     return member.chat.stops[0]
 
 
-def _masked(trace: Trace, mask: Tensor, member: Member) -> Tensor:
+def with_mask(trace: Trace, mask: Tensor, member: Member) -> Tensor:
+    """The trace's tokens with the mask token where the mask is."""
     return torch.where(mask, torch.tensor(mask_token(member)), trace.tokens)
 
 
@@ -86,7 +70,7 @@ def _distributions(member: Member, trace: Trace, mask: Tensor, temperature: floa
     if not bool(mask.any()):
         return torch.zeros(0, 1)
     table = member.model.get_input_embeddings()  # type: ignore[operator]
-    read = table(_masked(trace, mask, member).to(member.device))  # type: ignore[operator]
+    read = table(with_mask(trace, mask, member).to(member.device))  # type: ignore[operator]
     logits = member.outputs([trace.tokens], [mask], {"logits"}, temperature, [read])["logits"]
     return torch.log_softmax(logits.double().cpu(), -1)
 
