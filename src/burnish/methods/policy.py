@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from burnish.cast.roles import frozen, stage, trained
-from burnish.credit.gae import gae, token_rewards, whiten
+from burnish.cast.roles import frozen, stage
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, ref, streams
+from burnish.credit.streams import behaviour, ref
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import kl_k3, pg_clip, value_clip
 from burnish.method import Method, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.parts import chain
 from burnish.rollout.sample import sample
@@ -95,10 +95,7 @@ def ppo(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
-        credit=chain(
-            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"),
-            token_rewards(kl=kl), gae(gamma=gamma, lam=lam), whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=ppo_credit(kl, lam, gamma=gamma, temperature=temperature),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, minibatches=minibatches, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import imitate, pg_clip, value_clip
 from burnish.method import Method, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.parts import chain
 from burnish.rollout.given import given
@@ -63,7 +64,7 @@ def dr_po(
             whiten(author=both), member("pg", "policy"), member("value", *both),
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip
 
 
@@ -128,14 +129,11 @@ def _r3(
         draw=demos(task),
         rollout=reset(n, cut, temperature=temperature),
         score=chain(verify(task), partial_for_answering(partial)),
-        credit=chain(
-            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"),
-            token_rewards(score="shaped", kl=kl), gae(lam=lam), whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=ppo_credit(kl, lam, score="shaped", temperature=temperature),
         learn=Learn(
             pg_clip(eps, norm=seq_mean), value_clip(value_eps, coef=value_coef, norm=seq_mean), epochs=epochs, temperature=temperature
         ),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)),
+        cast=ppo_cast(critic_lr),
     )  # fmt: skip
 
 

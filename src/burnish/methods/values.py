@@ -12,7 +12,7 @@ from burnish.credit.macro import macro_gae
 from burnish.credit.members import member
 from burnish.credit.returns import lambda_returns, monte_carlo, n_step
 from burnish.credit.steps import dense_bonus
-from burnish.credit.streams import behaviour, ref, streams
+from burnish.credit.streams import behaviour, streams
 from burnish.draw.tasks import demos, prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean, token_mean
@@ -20,9 +20,10 @@ from burnish.learn.terms import entropy_bonus, imitate, pg_clip, pg_reinforce, v
 from burnish.learn.terms.fit import value_fit
 from burnish.learn.terms.regression import chi2_pull
 from burnish.method import Method, Phase, method
+from burnish.methods.actor_critic import anchors, claims, ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.nouns import Trace
-from burnish.parts import Part, chain
+from burnish.parts import chain
 from burnish.rollout.given import given
 from burnish.rollout.sample import sample
 from burnish.schedules import after, before
@@ -30,15 +31,6 @@ from burnish.score.model import rm_role, scoring
 from burnish.score.shape import Moments, clipped, normalised
 from burnish.score.verify import verify
 from burnish.tasks.source import Source
-
-
-def _anchors(temperature: float) -> Part:
-    """What the clipped surrogate, the KL and GAE compare with: log-probs at sampling, the reference's, the critic's values."""
-    return chain(behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"))
-
-
-def _claims() -> Part:
-    return chain(member("pg", "policy"), member("value", "policy"))
 
 
 @register(
@@ -73,7 +65,7 @@ def a2c(
         score=scoring(task, reward_model),
         credit=chain(
             streams("critic", "policy", value="value"), token_rewards(kl=None), n_step(lookahead, gamma=gamma),
-            _claims(), member("bonus", "policy"),
+            claims(), member("bonus", "policy"),
         ),
         learn=Learn(
             pg_reinforce(norm=token_mean), entropy_bonus(coef=entropy, name="bonus"), value_clip(math.inf, coef=value_coef),
@@ -128,7 +120,7 @@ def vapo(
         credit=chain(
             behaviour(), streams("critic", "policy", value="value"), token_rewards(kl=None),
             gae(lam=length_adaptive(alpha), value_lam=1.0), whiten(),
-            _claims(), member("positive", "policy", where=_correct, needs=("score:reward",)),
+            claims(), member("positive", "policy", where=_correct, needs=("score:reward",)),
         ),
         learn=Learn(
             pg_clip(eps_low, eps_high), value_clip(math.inf), imitate(coef=positive, name="positive"),
@@ -183,10 +175,10 @@ def ma_rlhf(
         rollout=sample(n, temperature=temperature),
         score=chain(scoring(task, reward_model), clipped(limit)),
         credit=chain(
-            _anchors(temperature), token_rewards(score="clipped", kl=kl), macro_gae(length, cut=cut, repeats=repeats, gamma=gamma, lam=lam), _claims()
+            anchors(temperature), token_rewards(score="clipped", kl=kl), macro_gae(length, cut=cut, repeats=repeats, gamma=gamma, lam=lam), claims()
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip
 
 
@@ -226,7 +218,7 @@ def ppo_max(
         "rollout": sample(n, temperature=temperature),
         "score": chain(scoring(task, reward_model), normalised(moments, limit)),
     }
-    rewards = chain(_anchors(temperature), token_rewards(score="normal", kl=kl))
+    rewards = chain(anchors(temperature), token_rewards(score="normal", kl=kl))
     learn_value = Phase(
         name="critic",
         times=before(critic_warmup),
@@ -236,7 +228,7 @@ def ppo_max(
     )
     main = Phase(
         times=after(critic_warmup),
-        credit=chain(rewards, gae(gamma=gamma, lam=lam), _claims()),
+        credit=chain(rewards, gae(gamma=gamma, lam=lam), claims()),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, temperature=temperature),
         **rooms,  # type: ignore[arg-type]
     )
@@ -278,13 +270,11 @@ def rto(
         rollout=sample(n, temperature=temperature),
         score=chain(scoring(task, reward_model), normalised(Moments("scores"), limit, scale=beta3)),
         credit=chain(
-            _anchors(temperature), streams("dpo", logp="dpo", temperature=temperature),
-            token_rewards(score="normal", kl=beta2), dense_bonus(beta1, dense_limit, stream="dpo"), gae(lam=lam), whiten(), _claims(),
+            streams("dpo", logp="dpo", temperature=temperature),
+            ppo_credit(beta2, lam, score="normal", temperature=temperature, dense=(dense_bonus(beta1, dense_limit, stream="dpo"),)),
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, minibatches=minibatches, temperature=temperature),
-        cast=stage(
-            ref=frozen("policy"), dpo=frozen(dpo_policy), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)
-        ),
+        cast=ppo_cast(critic_lr, reward_model, dpo=frozen(dpo_policy)),
     )  # fmt: skip
 
 
@@ -332,7 +322,7 @@ def reft(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=verify(task),
-        credit=chain(_anchors(temperature), token_rewards(kl=kl), gae(gamma=gamma, lam=lam), whiten(), _claims()),
+        credit=ppo_credit(kl, lam, gamma=gamma, temperature=temperature),
         learn=Learn(
             pg_clip(eps, norm=seq_mean), value_clip(value_eps, coef=value_coef, norm=seq_mean), epochs=epochs, temperature=temperature
         ),
@@ -372,11 +362,11 @@ def chi2_ppo(
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
         credit=chain(
-            _anchors(temperature), chi2_scale(), token_rewards(kl=None), gae(lam=lam), whiten(), _claims(), member("chi2", "policy")
+            anchors(temperature), chi2_scale(), token_rewards(kl=None), gae(lam=lam), whiten(), claims(), member("chi2", "policy")
         ),
         learn=Learn(
             pg_clip(eps), value_clip(value_eps, coef=value_coef), chi2_pull(coef=chi2),
             epochs=epochs, minibatches=minibatches, temperature=temperature,
         ),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip
