@@ -42,8 +42,11 @@ def main() -> None:
     for name, entry in METHODS.items():
         base = parent(name, pieces)
         (OUT / f"{name}.md").write_text(page(name, entry, base, measured))
+        curve = OUT / f"{name}.svg"
         if name in measured:
-            (OUT / f"{name}.svg").write_text(plot(name, base, measured))
+            curve.write_text(plot(name, base, measured))
+        else:
+            curve.unlink(missing_ok=True)
     (OUT / "README.md").write_text(index(measured))
     (OUT / "map.md").write_text(relations(pieces))
 

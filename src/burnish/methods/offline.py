@@ -166,8 +166,9 @@ def p3o(
     L = mean over pairs of -sg[rho_1 rho_2] min(A d, A clip(d, -c, c)),  d = log rho_1/rho_2,  c = log(1 + eps)
     r = score - kl log pi_old(y)/ref(y)
 
-    The gradient inside the clip is the paper's; the exact form of its clip could not be read, this one is a reconstruction
-    that is the same when the replies are swapped, and eps, kl and updates are those of PPO here.
+    The gradient inside the clip and the KL inside the reward are the paper's (its equation 6, theorem 1 and algorithm); the exact
+    form of its clip could not be read, this one is a reconstruction that is the same when the replies are swapped, and eps,
+    kl and updates are those of PPO here.
     n: replies sampled for each prompt; the paper's 2 make one pair, more make all their pairs. eps: the clip range of the odds.
     kl: penalty on the log-ratio of the sampling policy to the starting one, inside the reward. updates: passes over each batch.
     reward_model: the directory of a reward model, in place of the task's own verifier.
