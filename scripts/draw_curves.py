@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 180, 34, 96, 12, 26
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520, 180, 38, 150, 12, 26
 Points = list[list[float]]
 
 
@@ -80,7 +80,7 @@ def _one(curve: Curve, last: float, ends: list[float]) -> list[str]:
     while any(abs(y - other) < 12 for other in ends):
         y += 12
     ends.append(y)
-    found.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}" fill="{curve.colour}">{curve.label[:16]}</text>')
+    found.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}" fill="{curve.colour}">{curve.label}</text>')
     return found
 
 
