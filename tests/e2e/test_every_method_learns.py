@@ -32,9 +32,12 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "dvpo": {"value_steps": 10, "steps": 20, "n": 4, "epochs": 2},
     "hir": {"smoothing": 0.0, "n": 8, "epochs": 2, "steps": 12},  # what smoothing spreads, free sampling draws
     "online_dpo": {"steps": 40, "prompts": 16, "n": 4},
+    "p3o": {"steps": 12},
+    "p3o_separate": {"steps": 12},
     "ppo": {"n": 4},
     "ppo_max": {"n": 4, "critic_warmup": 2},
     "rebel": {"steps": 20},
+    "rlsp": {"steps": 12},
     "rto": {"n": 4, "steps": 20},
     "salsa": {"n": 4},
     "semi_offline_rl": {"static": "chosen", "n": 8, "steps": 12},  # a wrong static reply is hardly ever filled right
