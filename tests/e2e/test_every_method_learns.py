@@ -31,6 +31,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "dr_po": {"n": 8, "epochs": 1},
     "dvpo": {"value_steps": 10, "steps": 20, "n": 4, "epochs": 2},
     "hir": {"smoothing": 0.0, "n": 8, "epochs": 2, "steps": 12},  # what smoothing spreads, free sampling draws
+    "ift": {"steps": 16},
     "online_dpo": {"steps": 40, "prompts": 16, "n": 4},
     "p3o": {"steps": 12},
     "p3o_separate": {"steps": 12},
