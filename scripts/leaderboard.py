@@ -12,6 +12,7 @@ another model (a teacher, a reward model, a DPO policy) get one that is trained 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from burnish.tasks.table import source
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "leaderboard.json"
+LEARNING = ROOT / "benchmarks" / "learning.json"  # how long methods take, measured before
 PAGE = ROOT / "docs" / "leaderboard.md"
 TASKS = ("add", "sort", "countdown")
 BUDGET, SEEDS = "tokens=64k", 3
@@ -101,7 +103,10 @@ def jobs(names: list[str], budget: Budget, asked: argparse.Namespace, store: Sto
                     store.add(failed(job, reasons[task]))
                 else:
                     found.append(job)
-    return sorted(found, key=lambda job: job.seed)  # every method once, before any method twice
+    seconds = {name: row["seconds"] for name, row in json.loads(LEARNING.read_text())["methods"].items()}
+    return sorted(
+        found, key=lambda job: (job.seed, -seconds.get(job.method, 0))
+    )  # every method once, the slow ones first
 
 
 def refusal(entry: Entry, task: str) -> str:
