@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from burnish.commands.flags import flags_of_method
+from burnish.compare.lineage import composition, parent
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report.show import built, cast, terms, walk
 
@@ -22,7 +23,6 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
 MEASURED = ROOT / "benchmarks" / "learning.json"
 WIDTH, HEIGHT, PAD = 420, 160, 30
-BASES = ("grpo", "ppo", "sft", "dpo", "online_dpo", "reinforce", "best_of_n_distill", "gkd", "reward_model")
 INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
 The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, one seed, free sampling at
@@ -109,22 +109,11 @@ def relations() -> str:
     ]
     rows = []
     for name, mine in sorted(pieces.items()):
-        others = [base for base in BASES if base != name]
-        base = min(others, key=lambda other: (len(mine ^ pieces[other]), BASES.index(other)))
+        base = parent(name, METHODS[name])
         added = ", ".join(f"`{piece}`" for piece in sorted(mine - pieces[base])) or "-"
         left = ", ".join(f"`{piece}`" for piece in sorted(pieces[base] - mine)) or "-"
         rows.append(f"| [{name}]({name}.md) | {base} | {added} | {left} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
-
-
-def composition(entry: Entry) -> frozenset[str]:
-    """The parts, terms and members of a method, as words."""
-    example = built(entry)
-    found = {room.part.name for phase in example.phases for room in phase.rooms()}
-    found |= {f"{t.name}: {t.unit}, {t.norm.name}" for phase in example.phases for t in phase.learn.terms}
-    return frozenset(
-        found | {f"{role.liveness} {name}" for name, role in example.cast.items() if name != example.product}
-    )
 
 
 def plot(name: str, measured: dict[str, Any]) -> str:

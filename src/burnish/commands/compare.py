@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.text import Text
 
 from burnish.commands.flags import read
-
-if TYPE_CHECKING:
-    from burnish.compare.board import Board
-    from burnish.compare.comparison import Ran
-
-SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device")
+from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(ManyRuns):
     """burnish compare METHOD METHOD ... --task TASK --budget UNIT=AMOUNT: which is better, and is it sure?
 
     burnish compare grpo dr_grpo gspo --task countdown --seeds 5 --budget tokens=2M
@@ -33,45 +23,6 @@ class CompareOptions:
     Ctrl-C stops politely, and the same command goes on: finished runs are kept, and so are their checkpoints.
     You get a leaderboard here, report.html (one file), board.json and runs.csv. docs/compare.md defines every number."""
 
-    task: str = "add"
-    """A built-in task (burnish tasks), gym:NAME, or a dataset."""
-    budget: str = "tokens=100k"
-    """What each run may use: tokens=2M, samples=5000, seconds=90, flops=3e15 or steps=40."""
-    seeds: int = 5
-    """Runs of each candidate, with seeds 0, 1, ... Fewer than 4 cannot show a difference."""
-    eval_tasks: int = 200
-    """Held-out tasks at the end; a half of them along the way."""
-    replies: int = 8
-    """Replies to each held-out task at the end, for pass@k."""
-    points: int = 8
-    """Evaluations along the way."""
-    threshold: float | None = None
-    """The held-out score that sample efficiency is measured at; by default three quarters of the way to the best."""
-    out: str | None = None
-    """The folder of the comparison; by default runs/compare-TASK-METHODS."""
-    workers: int | None = None
-    """Runs at a time; by default one for each GPU, or one for each core."""
-    limit_seconds: float | None = None
-    """Stop politely after so many seconds; the same command goes on."""
-    keep_models: bool = False
-    """Keep the trained model of every run."""
-    model: str = "tiny"
-    """A model's name (burnish models) or directory."""
-    prompts: int | None = None
-    """Tasks in a step, for all candidates."""
-    max_new_tokens: int | None = None
-    """The longest reply, for all candidates."""
-    lr: float | None = None
-    """The learning rate, for all candidates; by default each method's own."""
-    lora: int | None = None
-    """Train LoRA adapters of this rank, for all candidates."""
-    reward: str | None = None
-    """A reward function path/to/file.py:function, in place of the verifier."""
-    device: str = "auto"
-    """cpu, cuda, or auto."""
-    quiet: bool = False
-    """Plain lines only."""
-
 
 def main(words: list[str]) -> int:
     asked = read(CompareOptions, "compare", words, plain=200)
@@ -80,71 +31,13 @@ def main(words: list[str]) -> int:
     methods, options = asked
     if not methods:
         raise ValueError("say what to compare: burnish compare grpo dr_grpo --task add --budget tokens=100k")
-    from burnish.compare.budget import parse
-    from burnish.compare.plan import Plan, candidate, default_folder
+    from burnish.compare.plan import candidate
 
-    candidates = tuple(candidate(one) for one in methods)
-    out = Path(options.out) if options.out else default_folder("compare", options.task, [c.label for c in candidates])
-    plan = Plan(
-        candidates, options.task, options.seeds, parse(options.budget), out, shared_flags(options), options.eval_tasks,
-        options.replies, options.points, options.keep_models,
-    )  # fmt: skip
-    command = shlex.join(["burnish", "compare", *words])
-    console = terminal(options.quiet)
-    plan.check()
-    ran = run(plan.jobs(), out, console, f"{len(candidates)} candidates on {options.task}", options)
-    if not ran.rows:
-        return unfinished(ran, console, command)
-    from burnish.compare.board import board
+    plan = plan_of(tuple(candidate(one) for one in methods), "compare", options)
+    command, console = shlex.join(["burnish", "compare", *words]), terminal(options.quiet)
+    ran = run(plan, console, f"{len(methods)} candidates on {options.task}", options)
+    if any(row.done for row in ran.rows):
+        from burnish.compare.board import board
 
-    found = board(ran.rows, threshold=options.threshold)
-    report(found, out, console, command)
-    return unfinished(ran, console, command) if not ran.whole else 0
-
-
-def shared_flags(options: Any) -> dict[str, Any]:
-    """The flags that every candidate gets."""
-    return {name: value for name in SHARED if (value := getattr(options, name)) is not None}
-
-
-def terminal(quiet: bool) -> Console:
-    return Console(highlight=False, force_terminal=False if quiet else None)
-
-
-def run(jobs: Any, out: Path, console: Console, title: str, options: Any) -> Ran:
-    """Run what is missing, with one display."""
-    from burnish.compare.comparison import run_jobs
-
-    console.print(Text.assemble(("burnish ", "bold"), f"{title}: {len(jobs)} runs in {out}"), soft_wrap=True)
-    return run_jobs(
-        jobs, out, console, title=title, workers=options.workers, device=options.device, limit=options.limit_seconds
-    )
-
-
-def report(found: Board, out: Path, console: Console, command: str, extra: str = "", title: str = "") -> None:
-    """The leaderboard here, and as files in the comparison's folder."""
-    from burnish.compare.data import as_csv, as_json
-    from burnish.compare.page import page
-    from burnish.compare.table import show
-
-    show(found, console)
-    (out / "report.html").write_text(page(found, command, extra, title))
-    (out / "board.json").write_text(as_json(found, command))
-    (out / "runs.csv").write_text(as_csv(found))
-    console.print()
-    for name, what in (
-        ("report.html", "the whole report, one file"),
-        ("board.json", "its numbers"),
-        ("runs.csv", "every run"),
-    ):
-        console.print(Text.assemble((f"{out / name}", "cyan"), (f"   {what}", "dim")), soft_wrap=True)
-
-
-def unfinished(ran: Ran, console: Console, command: str) -> int:
-    """What to say when runs are missing."""
-    done = sum(row.done for row in ran.rows)
-    console.print(
-        Text.assemble((f"Stopped: {ran.why}. {done} runs are done, and what others did is saved. Go on with", "yellow"))
-    )
-    console.print(Text(f"  {command}", "cyan"), soft_wrap=True)
-    return 130
+        report(board(ran.rows, threshold=options.threshold), plan.out, console, command)
+    return unfinished(ran, console, command)

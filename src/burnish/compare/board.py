@@ -103,8 +103,11 @@ class Board:
         return next(n for n in range(2, 99) if len(self.pairs) * 2 / math.comb(2 * n, n) <= LEVEL)
 
 
-def board(rows: Sequence[Found], *, threshold: float | None = None) -> Board:
-    """The leaderboard of some results, which are of one task and one budget."""
+def board(rows: Sequence[Found], *, threshold: float | None = None, against: str | None = None) -> Board:
+    """The leaderboard of some results, which are of one task and one budget.
+
+    against: test every candidate against this one alone, instead of every pair (which is for few candidates).
+    """
     done = by_label(row for row in rows if row.done)
     failures = tuple(row for row in rows if not row.done)
     if not done:
@@ -120,7 +123,8 @@ def board(rows: Sequence[Found], *, threshold: float | None = None) -> Board:
         level = start + 0.75 * (found[0].value.mean - start) if found[0].value.mean > start else None
     ranked = tuple(_with_reach(one, level) for one in found)
     order = [label for label in by_label(rows) if label in done]
-    return Board(first.task, first.budget, first.measure, ranked, _pairs(ranked, order), failures, level)
+    couples = _couples(order, against if against in done else None)
+    return Board(first.task, first.budget, first.measure, ranked, _pairs(ranked, couples), failures, level)
 
 
 def scores(rows: Sequence[Found]) -> Matrix:
@@ -174,9 +178,15 @@ def _with_reach(one: Standing, level: float | None) -> Standing:
     return Standing(one.label, one.rows, one.scores, one.value, one.start, one.passes, one.curve, tuple(taken))
 
 
-def _pairs(ranked: Sequence[Standing], order: Sequence[str]) -> tuple[Pair, ...]:
+def _couples(order: Sequence[str], against: str | None) -> list[tuple[str, str]]:
+    if against is None and len(order) <= ALL_PAIRS:
+        return list(combinations(order, 2))
+    one = against or order[0]
+    return [(other, one) for other in order if other != one]
+
+
+def _pairs(ranked: Sequence[Standing], couples: Sequence[tuple[str, str]]) -> tuple[Pair, ...]:
     by_name = {one.label: one for one in ranked}
-    couples = list(combinations(order, 2)) if len(order) <= ALL_PAIRS else [(order[0], other) for other in order[1:]]
     tests = [(a, b, test) for a, b in couples if (test := _test(by_name[a], by_name[b]))]
     adjusted = holm([test.p for _, _, test in tests])
     return tuple(Pair(a, b, test, p) for (a, b, test), p in zip(tests, adjusted, strict=True))

@@ -15,6 +15,7 @@ class Job:
 
     label    the candidate's name in every table; runs of one label differ in their seed alone
     flags    options of every run and the method's own, without those that stand beside them here
+    change   a part of the method that is switched off or changed back (compare/ablation.py), with its "parent"; empty: none
     points   evaluations along the way, evenly over the budget
     tasks    held-out tasks at the end (a half of them along the way); replies  replies to each at the end
     """
@@ -30,6 +31,7 @@ class Job:
     replies: int = 8
     points: int = 8
     keep_model: bool = False
+    change: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -26,6 +26,7 @@ class Candidate:
     label: str
     method: str
     flags: dict[str, Any] = field(default_factory=dict)
+    change: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Plan:
         return [
             Job(
                 one.label, one.method, {**self.shared, **one.flags}, self.task, seed, self.budget, self._folder(one, seed),
-                self.tasks, self.replies, self.points, self.keep_models,
+                self.tasks, self.replies, self.points, self.keep_models, one.change,
             )
             for seed in range(self.seeds)
             for one in self.candidates

@@ -16,12 +16,13 @@ from typing import Any
 
 import yaml
 
+from burnish.compare.ablation import Change, variant
 from burnish.compare.budget import Spent
 from burnish.compare.job import Found, Job, Mark
 from burnish.compare.measure import measured
 from burnish.compare.meter import Meter
 from burnish.loop import Report
-from burnish.methods.table import find
+from burnish.methods.table import Entry, find
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
@@ -77,8 +78,8 @@ class _Watch(Observer):
             steps = self.legs[-1]  # stopped in the middle of a leg: its schedules go on as they were
         else:
             steps = self.job.budget.steps_ahead(self.meter.spent)
-        entry, config = find(self.job.method), self._config(steps)
-        self.run = prepare(entry, config, Folder(self.place) if going_on else None)
+        config = self._config(steps)
+        self.run = prepare(entry_of_job(self.job), config, Folder(self.place) if going_on else None)
         if not self.legs or self.legs[-1] != steps:
             _append(self.place / "legs.jsonl", steps)
             self.legs.append(steps)
@@ -145,6 +146,14 @@ class _Watch(Observer):
             (self.place / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
         self.curve = [Mark(**row) for row in marks]
         self.meter = Meter(Spent(**spent[-1]) if spent else Spent())
+
+
+def entry_of_job(job: Job) -> Entry:
+    """The method of a job, its one part changed where it asks for that."""
+    if not job.change:
+        return find(job.method)
+    parent = job.change["parent"]
+    return variant(job.method, parent, Change(**{key: value for key, value in job.change.items() if key != "parent"}))
 
 
 def _trains_nothing(run: Run) -> bool:

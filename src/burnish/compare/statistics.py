@@ -46,17 +46,16 @@ class Test:
         return max(self.runs, self.tasks)
 
 
-def crossed_draws(x: ArrayLike, resamples: int = RESAMPLES, key: object = "crossed") -> Matrix:
+def crossed_draws(x: ArrayLike, *, key: object = "seeds", tasks_key: object = "tasks") -> Matrix:
     """Means of resampled matrices: seeds and tasks are drawn anew, with replacement, each independently of the other.
 
     This is the bootstrap for crossed samples (Owen 2007, "The pigeonhole bootstrap"): never too narrow, since what belongs
-    neither to a seed nor to a task is counted once for each.
+    neither to a seed nor to a task is counted once for each. The keys are those of the randomness.
     """
     x = _matrix(x)
     seeds, tasks = x.shape
-    draw = randomness.generator(key, seeds, tasks, resamples)
-    by_seed = draw.multinomial(seeds, np.full(seeds, 1 / seeds), resamples)
-    by_task = draw.multinomial(tasks, np.full(tasks, 1 / tasks), resamples)
+    by_seed = randomness.generator(key, seeds).multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES)
+    by_task = randomness.generator(tasks_key, tasks).multinomial(tasks, np.full(tasks, 1 / tasks), RESAMPLES)
     return np.einsum("rs,st,rt->r", by_seed, x, by_task, optimize=True) / (seeds * tasks)
 
 
@@ -72,19 +71,42 @@ def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> I
     cover 80% where 95% is promised at S = 5. With one seed the interval speaks of that run, over tasks.
     """
     x = _matrix(x)
-    mean = float(x.mean())
-    parts = [(float(means.var(ddof=1)) / len(means), len(means)) for means in (x.mean(1), x.mean(0)) if len(means) > 1]
-    total = sum(v for v, _ in parts)
-    if total <= 1e-15:
+    parts = [
+        (float(means.var(ddof=1)) / len(means), len(means) - 1) for means in (x.mean(1), x.mean(0)) if len(means) > 1
+    ]
+    return _stretched(float(x.mean()), parts, crossed_draws(x), bounds)
+
+
+def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
+    """mean(a) - mean(b) for two sets of units that are not paired, with a 95% interval over units and tasks.
+
+    a[u, t] and b[u, t] are scores of trials on the same tasks. Units are resampled within each set, tasks together for both;
+    the interval is widened as in `interval`, each set with a variance of its own (Welch).
+    """
+    a, b = _matrix(a), _matrix(b)
+    draws = crossed_draws(a, key="contrast a", tasks_key="contrast") - crossed_draws(
+        b, key="contrast b", tasks_key="contrast"
+    )
+    sets = [(x.mean(1), len(x)) for x in (a, b)]
+    parts = [(float(means.var(ddof=1)) / n, n - 1) for means, n in sets if n > 1]
+    gaps = a.mean(0) - b.mean(0)
+    if len(gaps) > 1:
+        parts.append((float(gaps.var(ddof=1)) / len(gaps), len(gaps) - 1))
+    return _stretched(float(a.mean() - b.mean()), parts, draws, (-1.0, 1.0))
+
+
+def _stretched(
+    mean: float, parts: Sequence[tuple[float, int]], draws: Matrix, bounds: tuple[float, float] | None
+) -> Interval:
+    """The percentiles of draws, moved away from the mean for variances (of the mean, degrees of freedom) known from few values."""
+    total, spread = sum(v for v, _ in parts), float(draws.std())
+    if total <= 1e-15 or spread <= 1e-12:
         return Interval(mean, mean, mean)
-    freedom = total**2 / sum(v**2 / (n - 1) for v, n in parts)
-    draws = crossed_draws(x)
-    low, high = np.quantile(draws, (0.025, 0.975))
-    stretch = t_quantile(freedom) * math.sqrt(total) / (_Z * float(draws.std()))
-    low, high = mean - stretch * (mean - float(low)), mean + stretch * (float(high) - mean)
-    if bounds:
-        low, high = max(bounds[0], low), min(bounds[1], high)
-    return Interval(mean, low, high)
+    freedom = total**2 / sum(v**2 / df for v, df in parts)
+    low, high = (float(q) for q in np.quantile(draws, (0.025, 0.975)))
+    stretch = t_quantile(freedom) * math.sqrt(total) / (_Z * spread)
+    low, high = mean - stretch * (mean - low), mean + stretch * (high - mean)
+    return Interval(mean, max(bounds[0], low), min(bounds[1], high)) if bounds else Interval(mean, low, high)
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +132,8 @@ def paired_test(a: ArrayLike, b: ArrayLike) -> Test:
     if a.shape != b.shape:
         raise ValueError(f"scores of {a.shape} and {b.shape} (seeds, tasks) cannot be paired; take runs of both alike")
     by_run, least = _relabelled(a.mean(1), b.mean(1))
-    return Test(interval(a - b, bounds=(-1.0, 1.0)), by_run, _flipped((a - b).mean(0)), least)
+    by_task = _flipped((a - b).mean(0)) if a.shape[1] > 1 else 0.0  # one number a run: there are no tasks to ask about
+    return Test(interval(a - b, bounds=None), by_run, by_task, least)
 
 
 def _relabelled(a: Matrix, b: Matrix) -> tuple[float, float]:

@@ -6,6 +6,7 @@ import math
 
 from burnish.compare.board import LEVEL, Board, Pair, Standing
 from burnish.compare.budget import written
+from burnish.report.numbers import better_is_lower
 from burnish.run.evaluate import Interval
 
 
@@ -35,7 +36,7 @@ def p_value(p: float) -> str:
 def verdict(pair: Pair, board: Board) -> str:
     """What a pair shows, in words."""
     if not pair.distinct:
-        return "not distinguishable"
+        return "not distinguishable" if board.seeds_needed() is None else "too few seeds to tell"
     better = pair.a if (pair.test.difference.mean > 0) != lower_is_better(board) else pair.b
     return f"{better} is better"
 
@@ -50,12 +51,13 @@ def against_best(one: Standing, board: Board) -> str:
         return "not tested"
     if one.value.mean == best.value.mean:
         return "the same"
-    return f"worse, {p_value(pair.adjusted)}" if pair.distinct else f"not distinguishable, {p_value(pair.adjusted)}"
+    if pair.distinct:
+        return f"worse, {p_value(pair.adjusted)}"
+    said = verdict(pair, board)
+    return said if said.startswith("too few") else f"{said}, {p_value(pair.adjusted)}"
 
 
 def lower_is_better(board: Board) -> bool:
-    from burnish.report.numbers import better_is_lower
-
     return better_is_lower(board.measure)
 
 
