@@ -61,7 +61,8 @@ def main(words: list[str]) -> int:
     ran = run(plan, console, f"{base.label} and {len(variants)} variants on {options.task}", options)
     if any(row.done for row in ran.rows):
         found = board(ran.rows, threshold=options.threshold, against=base.label)
-        report(found, plan.out, console, command, _html(refused), f"{base.label} on {options.task}, part by part")
+        title = f"{base.label} on {options.task}, part by part"
+        report(found, plan.out, console, command, extra=_html(refused), title=title)
     return unfinished(ran, console, command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from burnish.compare.comparison import Ran
     from burnish.compare.plan import Candidate, Plan
 
+WIDTH = 160  # of lines that go into a file
 SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device")
 
 
@@ -82,7 +84,9 @@ def shared_flags(options: ManyRuns) -> dict[str, Any]:
 
 
 def terminal(quiet: bool) -> Console:
-    return Console(highlight=False, force_terminal=False if quiet else None)
+    """Where it is said: plain and wide lines, where nobody looks at a terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal and not quiet else Console(highlight=False, force_terminal=False, width=WIDTH)
 
 
 def run(plan: Plan, console: Console, title: str, options: ManyRuns) -> Ran:
@@ -102,13 +106,23 @@ def run(plan: Plan, console: Console, title: str, options: ManyRuns) -> Ran:
     )
 
 
-def report(found: Board, out: Path, console: Console, command: str, extra: str = "", title: str = "") -> None:
-    """The leaderboard here, and as files in the comparison's folder."""
+def report(
+    found: Board,
+    out: Path,
+    console: Console,
+    command: str,
+    *,
+    extra: str = "",
+    title: str = "",
+    more: Callable[[], None] = lambda: None,
+) -> None:
+    """The leaderboard here, and as files in the comparison's folder. extra: HTML for the page; more: what to print besides."""
     from burnish.compare.data import as_csv, as_json
     from burnish.compare.page import page
     from burnish.compare.table import show
 
     show(found, console)
+    more()
     (out / "report.html").write_text(page(found, command, extra, title))
     (out / "board.json").write_text(as_json(found, command))
     (out / "runs.csv").write_text(as_csv(found))

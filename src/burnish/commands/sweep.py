@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 
 from burnish.commands.flags import read
 from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
@@ -58,8 +59,8 @@ def main(words: list[str]) -> int:
         found = board(ran.rows, threshold=options.threshold, against=base.label)
         effects = sweep.effects(found, settings, *tried)
         title = f"{base.label} on {options.task}: {len(settings)} settings"
-        report(found, plan.out, console, command, effects_html(effects, found), title)
-        show_effects(effects, found, console)
+        page, say = effects_html(effects, found), partial(show_effects, effects, found, console)
+        report(found, plan.out, console, command, extra=page, title=title, more=say)
     return unfinished(ran, console, command)
 
 

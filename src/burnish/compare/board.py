@@ -78,7 +78,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything a report shows. `standings` are ranked, `failures` are runs without a result."""
+    """Everything a report shows. `standings` are ranked, `failures` are runs without a result.
+
+    against  the candidate that the others are tested against; the best one where every pair is tested
+    """
 
     task: str
     budget: Budget
@@ -87,6 +90,7 @@ class Board:
     pairs: tuple[Pair, ...]
     failures: tuple[Found, ...]
     threshold: float | None
+    against: str
 
     def pair(self, a: str, b: str) -> Pair | None:
         """The test of two candidates, whichever stands first."""
@@ -123,8 +127,9 @@ def board(rows: Sequence[Found], *, threshold: float | None = None, against: str
         level = start + 0.75 * (found[0].value.mean - start) if found[0].value.mean > start else None
     ranked = tuple(_with_reach(one, level) for one in found)
     order = [label for label in by_label(rows) if label in done]
-    couples = _couples(order, against if against in done else None)
-    return Board(first.task, first.budget, first.measure, ranked, _pairs(ranked, couples), failures, level)
+    one = against if against in done else None if len(order) <= ALL_PAIRS else order[0]
+    pairs = _pairs(ranked, [(other, one) for other in order if other != one] if one else list(combinations(order, 2)))
+    return Board(first.task, first.budget, first.measure, ranked, pairs, failures, level, one or ranked[0].label)
 
 
 def scores(rows: Sequence[Found]) -> Matrix:
@@ -176,13 +181,6 @@ def _with_reach(one: Standing, level: float | None) -> Standing:
         return one
     taken = [reached([(mark.at, mark.value) for mark in row.curve], level) for row in one.rows]
     return Standing(one.label, one.rows, one.scores, one.value, one.start, one.passes, one.curve, tuple(taken))
-
-
-def _couples(order: Sequence[str], against: str | None) -> list[tuple[str, str]]:
-    if against is None and len(order) <= ALL_PAIRS:
-        return list(combinations(order, 2))
-    one = against or order[0]
-    return [(other, one) for other in order if other != one]
 
 
 def _pairs(ranked: Sequence[Standing], couples: Sequence[tuple[str, str]]) -> tuple[Pair, ...]:

@@ -76,8 +76,8 @@ def _cautions(board: Board) -> str:
 def _table(board: Board) -> str:
     rows = []
     for place, one in enumerate(board.standings, 1):
-        said = words.against_best(one, board)
-        kind = "good" if said == "best" else "bad" if said.startswith("worse") else "faint"
+        said = words.against(one, board)
+        kind = "good" if said.startswith("be") else "bad" if said.startswith("worse") else "faint"
         rows.append([
             (str(place), "faint"), (one.label, "name"), (words.number(one.value.mean, board.percent), "name"),
             (words.ranged(one.value, board.percent), ""), (words.number(one.start, board.percent), "faint"), (said, kind),
@@ -88,7 +88,7 @@ def _table(board: Board) -> str:
         f"held-out {board.measure.removeprefix('held-out ')}",
         "95% interval",
         "began at",
-        "against the best",
+        words.against_whom(board),
     ]
     return "<h2>Leaderboard</h2>" + table(heads, rows, (2, 4))
 
@@ -146,7 +146,7 @@ def _pairs(board: Board) -> str:
             (f"{test.tasks:.3g}", "faint"), (f"{pair.adjusted:.3g}", ""), (words.verdict(pair, board), "good" if pair.distinct else "faint"),
         ])  # fmt: skip
         d = test.difference
-        drawn.append(Row(f"{pair.a} - {pair.b}", d.mean, d.low, d.high, "" if pair.distinct else "not distinguishable", 1, not pair.distinct))  # fmt: skip
+        drawn.append(Row(f"{pair.a} - {pair.b}", d.mean, d.low, d.high, "" if pair.distinct else words.verdict(pair, board), 1, not pair.distinct))  # fmt: skip
     heads = ["pair", "difference [95%]", "p, runs", "p, tasks", "p, all pairs together", "so"]
     unit = "difference in points" if board.percent else "difference"
     chart = interval_chart(drawn, x=unit, form=points if board.percent else short, rule=0.0, width=860)
@@ -161,7 +161,7 @@ def _passes(board: Board) -> str:
     ]  # fmt: skip
     if not lines:
         return ""
-    chart = line_chart(lines, x="k", y="pass@k", y_form=percent, width=860, height=280)
+    chart = line_chart(lines, x="k", y="pass@k", y_form=percent, log_x=True, width=860, height=280)
     return f"<h2>pass@k</h2>{chart}<p class=note>The chance that at least one of k replies is right, estimated without bias from the replies that were sampled.</p>"
 
 
@@ -170,7 +170,9 @@ def _seeds(board: Board) -> str:
     for one in board.standings:
         worst, best = min(one.by_seed), max(one.by_seed)
         each = ", ".join(words.number(value, board.percent) for value in one.by_seed)
-        deviation = "-" if len(one.by_seed) < 2 else words.number(one.spread, board.percent)
+        deviation = (
+            "-" if len(one.by_seed) < 2 else f"{100 * one.spread:.1f} points" if board.percent else f"{one.spread:.3f}"
+        )
         rows.append([(one.label, "name"), (each, ""), (deviation, ""), (words.number(worst, board.percent), ""), (words.number(best, board.percent), "")])  # fmt: skip
     heads = ["candidate", "each seed", "standard deviation", "lowest", "highest"]
     return "<h2>Stability over seeds</h2>" + table(heads, rows, (2, 3, 4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,34 +33,41 @@ def show(board: Board, console: Console) -> None:
 
 
 def _standings(board: Board, width: int) -> Table:
-    table = _table()
-    wide = width >= 130
-    heads = ["", "candidate", "mean", "95% interval", "seeds", "curve", "against the best"]
+    """The widest columns come only where there is room for them."""
     k = max((k for one in board.standings for k in one.passes), default=0)
-    if k > 1:
-        heads.insert(5, f"pass@{k}")
-    if board.threshold is not None:
-        heads.append(f"{board.budget.unit} to {words.number(board.threshold, board.percent)}")
-    if wide:
-        heads += ["steps", "seconds"]
-    for head in heads:
-        table.add_column(head, justify="right" if head in ("mean", "steps", "seconds", f"pass@{k}") else "left", no_wrap=head != "against the best")  # fmt: skip
+    columns: list[tuple[str, int, Callable[[int, Standing], Text]]] = [  # head, the width it needs, what stands there
+        ("", 0, lambda place, one: Text(str(place), "dim")),
+        ("candidate", 0, lambda place, one: Text(one.label, "bold cyan")),
+        ("mean", 0, lambda place, one: Text(words.number(one.value.mean, board.percent), "bold")),
+        ("95% interval", 0, lambda place, one: Text(words.ranged(one.value, board.percent))),
+        ("seeds", 118, lambda place, one: Text(words.spread(one, board), "dim")),
+        (f"pass@{k}", 100 if k > 1 else 9999, lambda place, one: Text(words.number(one.passes[k].mean, True) if k in one.passes else "-")),
+        ("curve", 92, lambda place, one: Text(spark(one))),
+        (words.against_whom(board), 0, lambda place, one: _verdict(one, board)),
+        (_level(board), 140 if board.threshold is not None else 9999, lambda place, one: Text(words.reach(one, board))),
+        ("steps", 155, lambda place, one: Text(f"{one.cost('steps'):.0f}")),
+        ("seconds", 155, lambda place, one: Text(written(one.cost("seconds")))),
+    ]  # fmt: skip
+    columns = [column for column in columns if column[1] <= width]
+    table = _table()
+    for head, _, _ in columns:
+        table.add_column(
+            head,
+            justify="right" if head in ("mean", "steps", "seconds", f"pass@{k}") else "left",
+            no_wrap=head == "mean",
+        )
     for place, one in enumerate(board.standings, 1):
-        said = words.against_best(one, board)
-        colour = "green" if said == "best" else "red" if said.startswith("worse") else "dim"
-        cells = [
-            Text(str(place), "dim"), Text(one.label, "bold cyan"), Text(words.number(one.value.mean, board.percent), "bold"),
-            Text(words.ranged(one.value, board.percent)), Text(words.spread(one, board), "dim"),
-            Text(spark(one)), Text(said, colour),
-        ]  # fmt: skip
-        if k > 1:
-            cells.insert(5, Text(words.number(one.passes[k].mean, True) if k in one.passes else "-"))
-        if board.threshold is not None:
-            cells.append(Text(words.reach(one, board)))
-        if wide:
-            cells += [Text(f"{one.cost('steps'):.0f}"), Text(written(one.cost("seconds")))]
-        table.add_row(*cells)
+        table.add_row(*(what(place, one) for _, _, what in columns))
     return table
+
+
+def _verdict(one: Standing, board: Board) -> Text:
+    said = words.against(one, board)
+    return Text(said, "green" if said.startswith("be") else "red" if said.startswith("worse") else "dim")
+
+
+def _level(board: Board) -> str:
+    return "" if board.threshold is None else f"{board.budget.unit} to {words.number(board.threshold, board.percent)}"
 
 
 def _pairs(board: Board) -> Table:

@@ -41,20 +41,26 @@ def verdict(pair: Pair, board: Board) -> str:
     return f"{better} is better"
 
 
-def against_best(one: Standing, board: Board) -> str:
-    """A candidate beside the best one: is it worse, or can nobody tell?"""
-    best = board.standings[0]
-    if one is best:
-        return "best" if len(board.standings) > 1 else ""
-    pair = board.pair(one.label, best.label)
+def against(one: Standing, board: Board) -> str:
+    """A candidate beside the one that it is tested against: better, worse, or can nobody tell?"""
+    best = board.against == board.standings[0].label
+    if one.label == board.against:
+        return "best" if best and len(board.standings) > 1 else "-"
+    pair = board.pair(one.label, board.against)
     if pair is None:
         return "not tested"
-    if one.value.mean == best.value.mean:
+    if pair.test.difference.mean == 0:
         return "the same"
-    if pair.distinct:
-        return f"worse, {p_value(pair.adjusted)}"
-    said = verdict(pair, board)
-    return said if said.startswith("too few") else f"{said}, {p_value(pair.adjusted)}"
+    if not pair.distinct:
+        said = verdict(pair, board)
+        return said if said.startswith("too few") else f"{said}, {p_value(pair.adjusted)}"
+    better = verdict(pair, board).startswith(f"{one.label} is")
+    return f"{'better' if better else 'worse'}, {p_value(pair.adjusted)}"
+
+
+def against_whom(board: Board) -> str:
+    """The head of that column."""
+    return "against the best" if board.against == board.standings[0].label else f"against {board.against}"
 
 
 def lower_is_better(board: Board) -> bool:

@@ -109,13 +109,21 @@ def line_chart(
     y_form: Form = short,
     y_range: Point | None = None,
     rule: float | None = None,
+    log_x: bool = False,
     width: int = 680,
     height: int = 300,
 ) -> str:
-    """Curves with their bands over a shared axis; `rule` draws a dashed level across, such as a threshold."""
+    """Curves with their bands over a shared axis.
+
+    rule   a dashed level across, such as a threshold
+    log_x  spaces x by its logarithm, and marks the places where the lines have points
+    """
     lines = [line for line in lines if line.points]
     if not lines:
         return _empty(title, width, height)
+    if log_x:
+        x_form = _of_power(x_form)
+        lines = [_logged(line) for line in lines]
     xs = [px for line in lines for px, _ in line.points]
     ys = [py for line in lines for _, py in line.points] + [
         v for line in lines for _, a, b in line.band for v in (a, b)
@@ -125,6 +133,8 @@ def line_chart(
     frame = _Frame(
         width, height, _span(xs), y_range or _span(ys, 0.05), bool(title), _gutter(line.label for line in lines)
     )
+    if log_x:
+        frame.x_marks = sorted(set(xs))
     body = [*frame.axes(x, y, x_form, y_form)]
     if rule is not None:
         body.append(
@@ -212,7 +222,7 @@ def point_chart(
     frame = _Frame(width, height, _span(xs, 0.05), _span(ys, 0.08), bool(title), _gutter(kind.label for kind in dots))
     if log_x:
         frame.x_marks = sorted(set(xs))
-    body = frame.axes(x, y, (lambda v: x_form(10**v)) if log_x else x_form, y_form)
+    body = frame.axes(x, y, _of_power(x_form) if log_x else x_form, y_form)
     for i, kind in enumerate(dots):
         colour = _colour(kind.colour, i)
         body += [
@@ -300,6 +310,15 @@ def _curve(line: Line, colour: str, place: int, frame: _Frame, x_form: Form, y_f
             for px, py in line.points
         ]
     return "".join(found) + "</g>"
+
+
+def _of_power(form: Form) -> Form:
+    return lambda power: form(10**power)
+
+
+def _logged(line: Line) -> Line:
+    points = [(math.log10(x), y) for x, y in line.points]
+    return Line(line.label, points, [(math.log10(x), low, high) for x, low, high in line.band], line.colour)
 
 
 def _colour(asked: int, place: int) -> str:
