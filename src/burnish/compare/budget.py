@@ -3,7 +3,7 @@
 tokens   tokens sampled by any member, plus the tokens of every trace that an update learns from, once for each member it trains
 samples  replies sampled, plus the given replies (demonstrations, pairs) that an update learns from
 seconds  seconds of training steps, without evaluations and saving
-flops    2 x weights x positions for every forward pass, 4 x weights x positions more where it has a backward pass
+flops    2 x weights for every token that is read or sampled, 4 x weights more where a backward pass follows
 steps    steps of the loop
 """
 
@@ -41,7 +41,7 @@ class Spent:
         return replace(self, **{name: getattr(self, name) + value for name, value in more.items()})
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "flops": float(f"{self.flops:.6g}"), "seconds": round(self.seconds, 3)}
+        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.cast.blend import Mix
 from burnish.cast.forward import decoder
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.compare.budget import Spent
@@ -26,13 +25,14 @@ class Meter:
 
     spent: Spent = field(default_factory=Spent)
     on: bool = True
+    sampling: bool = False
 
     def attach(self, run: Run) -> None:
         """Listen to every member's engine and forward passes, and to every update of the method."""
         for member in run.cast:
             member.engine = _CountedEngine(member.engine, self)  # type: ignore[assignment]
-            weights = sum(p.numel() for p in member.model.parameters())
-            decoder(member.model).register_forward_pre_hook(self._forward(weights), with_kwargs=True)
+            hook = self._forward(_weights(member.model))
+            decoder(member.working.copy).register_forward_pre_hook(hook, with_kwargs=True)
         phases = tuple(replace(phase, learn=self._counted(phase.learn)) for phase in run.method.phases)
         run.method = replace(run.method, phases=phases)
 
@@ -55,7 +55,8 @@ class Meter:
             read = kwargs.get("inputs_embeds") if read is None else read
             assert read is not None, "a decoder was called without tokens"
             passes = 6 if torch.is_grad_enabled() else 2  # forward 2, backward 4 operations a weight and position
-            self.add(flops=float(passes * weights * read.shape[0] * read.shape[1]))
+            if not self.sampling:  # what the engine does is counted by what it reads and writes
+                self.add(flops=float(passes * weights * read.shape[0] * read.shape[1]))
 
         return hook
 
@@ -90,9 +91,19 @@ class _CountedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def generate(
-        self, requests: list[Request], others: Sequence[nn.Module] = (), mix: Mix | None = None
-    ) -> list[Sample]:
-        found = self.engine.generate(requests, others, mix)
-        self.meter.add(sampled=sum(len(sample.tokens) for sample in found), samples=len(found))
+    def generate(self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any) -> list[Sample]:
+        """The same; prompts that requests share are read once, and each of the models reads everything."""
+        self.meter.sampling = True
+        try:
+            found = self.engine.generate(requests, others, *more)
+        finally:
+            self.meter.sampling = False
+        sampled = sum(len(sample.tokens) for sample in found)
+        prompts = {tuple(request.prompt.tolist()) for request in requests}
+        weights = sum(_weights(model) for model in (self.engine.model, *others))
+        self.meter.add(sampled=sampled, samples=len(found), flops=2.0 * weights * (sampled + sum(map(len, prompts))))
         return found
+
+
+def _weights(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
