@@ -63,7 +63,13 @@ class Display:
         for ratio in (None, 1, None):
             grid.add_column(ratio=ratio, no_wrap=True)
         under_way = sum(going.used for going in pool.going.values())
-        bar = ProgressBar(total=max(1, self.total), completed=done + under_way, style="grey35", complete_style="cyan")
+        bar = ProgressBar(
+            total=max(1, self.total),
+            completed=done + under_way,
+            style="grey35",
+            complete_style="cyan",
+            finished_style="cyan",
+        )
         grid.add_row(Text(f" {self.title}", "bold"), bar, Text(f"{done} of {self.total} runs{self._left(under_way)} "))
         parts: list[RenderableType] = [grid, self._rows(pool)]
         if pool.stopping:

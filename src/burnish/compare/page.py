@@ -41,7 +41,7 @@ def page(board: Board, command: str, extra: str = "", title: str = "") -> str:
     title = title or f"{' · '.join(one.label for one in board.standings[:6])} on {board.task}"
     parts = [
         f"<h1>{escape(title)}</h1><p class=sub>{escape(words.method_note(board))}</p>",
-        _cautions(board), _table(board), extra, _values(board), _curves(board), _pairs(board), _passes(board), _seeds(board), _cost(board),
+        _cautions(board), _table(board), _values(board), extra, _curves(board), _pairs(board), _passes(board), _seeds(board), _cost(board),
         _failures(board), f"<h2>How to read this</h2><p class=note>{escape(HOW)}</p>",
         f"<h2>Again</h2><pre>{escape(command)}</pre><p class=note>Finished runs are kept: the same command goes on, more seeds add to these. burnish {__version__}</p>",
     ]  # fmt: skip

@@ -76,9 +76,12 @@ def page(rows: Sequence[Found], budget: Budget, tasks: Sequence[str]) -> str:
     whole = {name: mine for name, mine in cells.items() if len(mine) == len(tasks) and name in trained}
     ranked = sorted(whole, key=lambda name: -np.mean([found.value.mean for found in whole[name].values()]))
     seeds = max((len({row.seed for row in mine}) for mine in methods.values()), default=0)
+    introduction = INTRODUCTION.format(budget=f"{written(budget.limit)} {budget.unit}")
+    if not rows:
+        return f"# Leaderboard\n\n{introduction}\n\nIt has not been run yet.\n"
     lines = [
         "# Leaderboard",
-        INTRODUCTION.format(budget=f"{written(budget.limit)} {budget.unit}"),
+        introduction,
         f"{len(ranked)} methods, {seeds} seeds each, {sum(row.done for row in rows)} runs.",
         _table(ranked, whole, methods, tasks),
     ]

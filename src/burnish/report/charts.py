@@ -141,7 +141,8 @@ def line_chart(
             f'<line class="rule" x1="{frame.left}" x2="{frame.right}" y1="{frame.y(rule):.1f}" y2="{frame.y(rule):.1f}"/>'
         )
     for i, line in enumerate(lines):
-        body.append(_curve(line, _colour(line.colour, i), i, frame, x_form, y_form))
+        shade = 0.15 if len(lines) <= 4 else 0.07  # many bands on top of each other must not become a wall
+        body.append(_curve(line, _colour(line.colour, i), i, frame, x_form, y_form, shade))
     ends = _apart([frame.y(line.points[-1][1]) for line in lines], frame.top, frame.bottom)
     for i, (line, at) in enumerate(zip(lines, ends, strict=True)):
         body.append(
@@ -292,12 +293,12 @@ class _Frame:
         return found
 
 
-def _curve(line: Line, colour: str, place: int, frame: _Frame, x_form: Form, y_form: Form) -> str:
+def _curve(line: Line, colour: str, place: int, frame: _Frame, x_form: Form, y_form: Form, shade: float) -> str:
     found = [f'<g style="color:{colour}">']
     if line.band:
         upper = [f"{frame.x(px):.1f},{frame.y(high):.1f}" for px, _, high in line.band]
         lower = [f"{frame.x(px):.1f},{frame.y(low):.1f}" for px, low, _ in reversed(line.band)]
-        found.append(f'<polygon points="{" ".join(upper + lower)}" fill="currentColor" fill-opacity=".15"/>')
+        found.append(f'<polygon points="{" ".join(upper + lower)}" fill="currentColor" fill-opacity="{shade}"/>')
     path = " ".join(f"{frame.x(px):.1f},{frame.y(py):.1f}" for px, py in line.points)
     dash = ' stroke-dasharray="6 3"' if place >= COLOURS else ""  # colours come round again: dashes tell them apart
     found.append(
