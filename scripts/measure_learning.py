@@ -20,8 +20,8 @@ from typing import Any
 import torch
 import transformers
 
+from burnish.compare.helpers import TRAINED_BY, needs
 from burnish.methods.table import METHODS, Entry, load_all
-from burnish.run.config import method_fields
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "learning.json"
 TASK, STEPS = "add", 30
@@ -43,9 +43,8 @@ def main() -> None:
     start = time.time()
     with tempfile.TemporaryDirectory() as folder:
         names = asked.only or list(METHODS)
-        helpers = {"teacher": ["sft"], "dpo_policy": ["dpo"], "reward": ["reward_model"]}
         work = Work(Path(folder), asked.device, asked.seed, asked.steps, start + asked.limit)
-        models = {key: work.model(key, words) for key, words in helpers.items()}
+        models = {kind: work.model(kind, [method]) for kind, method in TRAINED_BY.items()}
         found = work.all({name: arguments(METHODS[name], models) for name in names}, asked.workers)
     stored = json.loads(OUT.read_text())["methods"] if OUT.is_file() and asked.only else {}
     environment = {"torch": torch.__version__, "transformers": transformers.__version__, "device": asked.device}
@@ -60,12 +59,7 @@ def main() -> None:
 
 def arguments(entry: Entry, models: dict[str, Path]) -> dict[str, Any]:
     """What a method needs and has no default for: a model directory, by the name of the argument."""
-    found: dict[str, Any] = {"task": entry.trial.get("task", TASK)}
-    for name, parameter in method_fields(entry).items():
-        if parameter.default is parameter.empty:
-            kind = "dpo_policy" if "dpo" in name else "reward" if "reward" in name or "value" in name else "teacher"
-            found[name] = str(models[kind])
-    return found
+    return {"task": entry.trial.get("task", TASK), **{name: str(models[kind]) for name, kind in needs(entry).items()}}
 
 
 class Work:

@@ -112,9 +112,9 @@ def test_a_sweep_and_an_ablation(tmp_path: Path) -> None:
 def test_a_time_limit_stops_and_a_worker_that_dies_is_a_row(tmp_path: Path) -> None:
     """A method that ends its own process takes one run with it; the time limit lets the other save and go on later."""
     (tmp_path / "mine.py").write_text(
-        "import os\n\ndef deadly(task, *, times: int = 1):\n    '''L = nothing'''\n"
-        "    if os.environ.get('OMP_NUM_THREADS') == '1' and 'worker' in ' '.join(open('/proc/self/cmdline').read().split(chr(0))):\n"
-        "        os._exit(7)\n    from burnish.methods.imitation import sft\n    return sft(task)\n"
+        "import os, sys\nfrom burnish.methods.imitation import sft\n\n"
+        "def deadly(task, *, times: int = 1):\n"
+        "    return os._exit(7) if 'worker' in sys.argv[0] else sft(task)\n"
     )
     words = ["compare", "mine.py:deadly", "sft", *SMALL, "--seeds", "1", "--budget", "tokens=40k", "--out", "d"]
     text = said(run(*words, "--limit-seconds", "25", cwd=tmp_path), 130)

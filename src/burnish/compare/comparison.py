@@ -36,6 +36,7 @@ def run_jobs(
 ) -> Ran:
     """The jobs that have no result yet, on all cores or GPUs; results are in out/results.json as they come."""
     store = Store(out / "results.json")
+    store.of(jobs[0].budget)
     missing = [job for job in jobs if not store.done(job.key)]
     why = ""
     if missing:

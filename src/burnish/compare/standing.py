@@ -59,10 +59,10 @@ def learns_from(name: str) -> str:
     entry = METHODS[name]
     parts = [room.part for phase in built(entry).phases for room in phase.rooms()]
     read = {what for part in parts for what in part.reads}
-    found = ["scores"] if any(part.name.startswith(("verify", "play")) for part in parts) else []
+    found = ["scores"] if any(part.name.startswith(("verify", "play", "hinted")) for part in parts) else []
     found += ["demonstrations"] if "given:demo" in read else []
     found += ["pairs"] if "given:chosen" in read else []
-    return " + ".join([*found, *(kind for kind in dict.fromkeys(_MODELS[kind] for kind in needs(entry).values()))])
+    return " + ".join([*found, *dict.fromkeys(_MODELS[kind] for kind in needs(entry).values())]) or "its own replies"
 
 
 def page(rows: Sequence[Found], budget: Budget, tasks: Sequence[str]) -> str:
