@@ -23,7 +23,7 @@ def main() -> int:
     """Serve jobs until standard input ends."""
     news = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    from burnish.compare.single import Stopped  # torch comes with it: the parent is told first that we live
+    from burnish.compare.single import Stopped  # imported once the news are safe from what libraries print
 
     _say(news, event="ready")
     try:
@@ -36,13 +36,15 @@ def main() -> int:
 
 
 def _serve(job: Job, news: TextIO) -> None:
-    from burnish.compare.single import run_job
+    from burnish.compare.single import Stopped, run_job
 
     def tell(used: float, steps: int, value: float | None) -> None:
         _say(news, event="progress", used=used, steps=steps, value=value)
 
     try:
         found = run_job(job, tell)
+    except Stopped:
+        raise
     except Exception as error:  # whatever a method of somebody's own may raise: one run's failure is not the others'
         traceback.print_exc()  # into the log of this process; the row gets the sentence
         found = failed(job, _sentence(error))
