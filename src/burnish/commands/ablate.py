@@ -85,7 +85,7 @@ def _variants(base: Candidate, above: str, options: AblateOptions) -> tuple[tupl
         try:
             applied(mine, theirs, change)
         except ValueError as error:
-            refused[label] = str(error).split(": ", 1)[-1]
+            refused[label] = str(error).split(": ", 1)[-1].split(";")[0]  # what is wrong; the advice is for composers
         else:
             found.append(Candidate(label, base.method, base.flags, {"parent": above, **asdict(change)}))
     return tuple(found), refused

@@ -38,7 +38,7 @@ class ManyRuns:
     threshold: float | None = None
     """The held-out score that sample efficiency is measured at; by default three quarters of the way to the best."""
     out: str | None = None
-    """The folder of the comparison; by default runs/compare-TASK-METHODS."""
+    """The folder of all its runs; by default runs/COMMAND-TASK-METHODS."""
     workers: int | None = None
     """Runs at a time; by default one for each GPU, or one for each core."""
     limit_seconds: float | None = None
@@ -68,7 +68,7 @@ def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns) -> 
     from burnish.compare.budget import parse
     from burnish.compare.plan import Plan, default_folder
 
-    names = [one.label for one in candidates] if kind == "compare" else [candidates[0].method]
+    names = [one.label for one in candidates] if kind == "compare" else [candidates[0].label]
     out = Path(options.out) if options.out else default_folder(kind, options.task, names)
     plan = Plan(
         candidates, options.task, options.seeds, parse(options.budget), out, shared_flags(options), options.eval_tasks,
