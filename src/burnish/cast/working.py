@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from burnish.cast.forward import decoder
+from burnish.cast.joint import join_projections
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
 
@@ -31,6 +32,7 @@ class Working:
             parameter.data = parameter.data.to(torch.bfloat16)
         if not frozen:
             self.pairs = list(zip(model.parameters(), self.copy.parameters(), strict=True))
+        join_projections(self.copy)
         if sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)
 
