@@ -1,6 +1,6 @@
 """The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md.
 
-    python scripts/leaderboard.py --workers 16 --limit-seconds 540      run what is missing, for at most nine minutes
+    python scripts/leaderboard.py --workers 16 --limit-seconds 520      run what is missing, for about nine minutes
     python scripts/leaderboard.py                                       the same again goes on where it stopped
     python scripts/leaderboard.py --page                                only write the page anew
     python scripts/leaderboard.py --merge other.json                    take over results from elsewhere first
@@ -35,7 +35,7 @@ RESULTS = ROOT / "benchmarks" / "leaderboard.json"
 LEARNING = ROOT / "benchmarks" / "learning.json"  # how long methods take, measured before
 PAGE = ROOT / "docs" / "leaderboard.md"
 TASKS = ("add", "sort", "countdown")
-BUDGET, SEEDS = "tokens=64k", 3
+BUDGET, SEEDS = "tokens=32k", 3
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     flags.add_argument("--device", default="cpu", help="cpu, or cuda: the workers then share the GPUs")
     flags.add_argument("--limit-seconds", type=float, help="begin no more and stop politely after so many seconds")
     flags.add_argument("--seeds", type=int, default=SEEDS)
-    flags.add_argument("--budget", default=BUDGET, help="tokens=64k, samples=..., seconds=..., flops=..., steps=...")
+    flags.add_argument("--budget", default=BUDGET, help="tokens=32k, samples=..., seconds=..., flops=..., steps=...")
     flags.add_argument("--only", nargs="*", help="these methods alone")
     flags.add_argument("--results", type=Path, default=RESULTS)
     flags.add_argument("--merge", type=Path, nargs="*", default=[], help="files of results to take over first")

@@ -21,7 +21,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _look(q, m, total, acc, keys, values, at, token_stride, first, end, hidden, scale, D: tl.constexpr, BLOCK: tl.constexpr):
+def _look(
+    q, m, total, acc, keys, values, at, token_stride, first, end, hidden, scale, D: tl.constexpr, BLOCK: tl.constexpr
+):
     """Go on with a softmax (m, total, acc) over keys first..end of one stretch; token t lies at + t * token_stride.
 
     hidden: for each query, the token before which it sees nothing.
@@ -222,7 +224,9 @@ class Workspace:
         found = [rows[i : i + BUNDLE] for rows in by_root.values() for i in range(0, len(rows), BUNDLE)]
         table = torch.full((self.slots, BUNDLE), -1, dtype=torch.int32)
         if found:
-            table[: len(found)] = torch.tensor([rows + [-1] * (BUNDLE - len(rows)) for rows in found], dtype=torch.int32)
+            table[: len(found)] = torch.tensor(
+                [rows + [-1] * (BUNDLE - len(rows)) for rows in found], dtype=torch.int32
+            )
         self.bundles.copy_(table, non_blocking=True)
 
 
