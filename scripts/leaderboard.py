@@ -72,7 +72,7 @@ def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
     """Every run that is not in the store, helpers first, until the time is up."""
     wanted = [job for job in jobs(asked.only or list(METHODS), budget, asked, store) if not store.done(job.key)]
     workers, gpus = workers_and_gpus(asked.workers, asked.device)
-    shared: dict[str, object] = {"device": asked.device}
+    shared = _shared(asked)
     kinds = [(kind, job.task) for job in wanted for kind in needs(METHODS[job.method]).values()]
     first = helper_jobs(asked.work, kinds, shared)
 
@@ -109,6 +109,11 @@ def jobs(names: list[str], budget: Budget, asked: argparse.Namespace, store: Sto
     )  # every method once, the slow ones first
 
 
+def _shared(asked: argparse.Namespace) -> dict[str, object]:
+    """What every run is told: many share the machine, so none may take memory by what is free."""
+    return {"device": asked.device, "token_budget": 8192, "kv_gib": 1.0}
+
+
 def refusal(entry: Entry, task: str) -> str:
     """Why a method cannot work on a task, or nothing."""
     try:
@@ -121,7 +126,7 @@ def refusal(entry: Entry, task: str) -> str:
 def _job(entry: Entry, task: str, seed: int, budget: Budget, asked: argparse.Namespace) -> Job:
     helpers = {name: str(helper_model(asked.work, kind, task)) for name, kind in needs(entry).items()}
     out = asked.work / f"{entry.name}-{plain(task)}-{seed}"
-    shared = {"device": asked.device, "save_every": 0}
+    shared = {"save_every": 0, **_shared(asked)}
     return Job(
         entry.name, entry.name, {**shared, **helpers}, task, seed, budget, str(out), tasks=150, replies=4, points=6
     )

@@ -27,11 +27,10 @@ class Joint:
 
     def project(self, x: Tensor) -> Tensor:
         """The first part's output; the others wait until they are asked for."""
-        weight, bias = self.weight, self.bias
-        if torch.is_grad_enabled():
-            weight = torch.cat([part.weight for part in self.parts])
-            bias = torch.cat([part.bias for part in self.parts]) if bias is not None else None
-        self.outputs = nn.functional.linear(x, weight, bias).split(self.sizes, dim=-1)
+        if torch.is_grad_enabled():  # with gradients the joining of theirs would cost more than it saves
+            self.outputs = tuple(nn.functional.linear(x, part.weight, part.bias) for part in self.parts)
+        else:
+            self.outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
         return self.outputs[0]
 
     def give(self, i: int) -> Tensor:

@@ -58,7 +58,7 @@ def _finish(
     m = tl.full([GP], float("-inf"), tl.float32)
     total = tl.zeros([GP], tl.float32)
     acc = tl.zeros([GP, D], tl.float32)
-    for part in range(0, parts):
+    for part in range(parts):
         place = tl.where(part < of_root, part, root_parts + part - of_root)
         at = (row * all_parts + place) * HEADS + head * G + g
         more_m = tl.load(part_m + at, mask=real, other=float("-inf"), cache_modifier=".cg")
@@ -106,7 +106,7 @@ def _root_part(
     tl.store(part_acc + at[:, None] * D + d[None, :], acc, mask=real[:, None])
     tl.debug_barrier()
     of_root = tl.cdiv(length, PART)
-    for j in range(0, BUNDLE):
+    for j in range(BUNDLE):
         one = tl.load(bundle_ptr + bundle * BUNDLE + j).to(tl.int64)
         if (one >= 0) & (one < rows):
             parts = of_root + tl.maximum(tl.cdiv(tl.load(count_ptr + one) - 1, PART), 1)
@@ -150,10 +150,10 @@ def _own_part(
         place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
         tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real[:, None])
     else:
-        place = (row * all_parts + root_parts + part) * HEADS + head * G + g
-        tl.store(part_m + place, m, mask=real)
-        tl.store(part_total + place, total, mask=real)
-        tl.store(part_acc + place[:, None] * D + d[None, :], acc, mask=real[:, None])
+        there = (row * all_parts + root_parts + part) * HEADS + head * G + g
+        tl.store(part_m + there, m, mask=real)
+        tl.store(part_total + there, total, mask=real)
+        tl.store(part_acc + there[:, None] * D + d[None, :], acc, mask=real[:, None])
         tl.debug_barrier()
         before = tl.atomic_add(flags + row * SHARED + head, 1, sem="acq_rel")
         if before == parts - 1:
@@ -179,7 +179,7 @@ def _decode_kernel(
     if job < rows * root_parts:  # there are at most as many bundles as rows
         bundle, part = job // root_parts, job % root_parts
         leader = tl.load(bundle_ptr + bundle * BUNDLE).to(tl.int64)
-        if (leader >= 0) & (leader < rows):
+        if (leader >= 0) & (leader < rows):  # noqa: SIM102 - the second question only makes sense after the first
             if part * PART < tl.load(root_length_ptr + leader):
                 _root_part(bundle, part, head, q_ptr, out_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr,
                            bundle_ptr, part_m, part_total, part_acc, flags, scale, window, rows, root_parts, all_parts,
