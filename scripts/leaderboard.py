@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -79,7 +80,16 @@ def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
     def found(row: Found) -> None:
         display.found(row)
         if not row.label.startswith("helper:"):
-            store.add(row)
+            here = f"{asked.work}/"  # where a helper was on this machine is nobody else's business
+            store.add(
+                replace(
+                    row,
+                    flags={
+                        k: str(v).removeprefix(here) if k in needs(METHODS[row.method]) else v
+                        for k, v in row.flags.items()
+                    },
+                )
+            )
 
     began = time.monotonic()
     with Display(Console(), f"leaderboard, {budget} a run", len(first) + len(wanted)) as display:
