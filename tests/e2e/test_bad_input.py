@@ -436,7 +436,9 @@ def test_a_damaged_checkpoint_is_passed_over(kind: str, finished: Path, tmp_path
     shutil.copytree(finished, again)
     shutil.rmtree(again / "model")
     DAMAGE[kind](again / "checkpoints" / "step-000003")
-    assert checkpoint.newest(again).name == "step-000002"
+    latest, passed = checkpoint.newest(again)
+    assert latest is not None and latest.name == "step-000002"
+    assert len(passed) == 1 and passed[0].startswith("step-000003 (")
     burnish.resume(again)
     same_run(finished, again)
     assert not checkpoint.damage(again / "checkpoints" / "step-000003")

@@ -19,6 +19,7 @@ from burnish.cast.member import Member
 from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
+from burnish.refusal import NotFinite
 from burnish.schedules import at
 from burnish.step import Notes, Step
 
@@ -92,11 +93,14 @@ Move = Callable[[list[Group], Learn, Step], None]
 
 
 def learn(groups: list[Group], plan: Learn, step: Step) -> None:
-    """All the updates that the plan makes of one walk's groups."""
+    """All the updates that the plan makes of one walk's groups. One that is not finite is refused: no weight moves by it."""
     move = plan.move or descend
     for epoch in range(plan.epochs if plan.terms else 0):
         for batch in _minibatches(groups, plan, step, epoch):
-            move(batch, plan, step)
+            try:
+                move(batch, plan, step)
+            except NotFinite as why:
+                step.refuse(str(why), batch)
 
 
 def descend(batch: list[Group], plan: Learn, step: Step) -> None:
@@ -108,7 +112,8 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
     if plan.rest is not None:
         for name in plan.trainees:
             step.cast[name].optimiser.leave_out(lambda parameter: plan.rest(parameter, step.clock))  # type: ignore[misc]
-    norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
+    norms = {name: step.cast[name].optimiser.clip() for name in plan.trainees}
+    step.cast.before_move()
     for name, norm in norms.items():  # nobody moves unless everybody can
         step.cast[name].optimiser.step(step.clock)
         step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
@@ -195,7 +200,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     cut = pieces(micro, update.step.settings.token_budget)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
-        _total(update, micro, terms, outputs, claimed).backward()
+        _descend_from(_total(update, micro, terms, outputs, claimed), trainee)
         return
     starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
     masks = [claimed[starts[k] : starts[k + 1]] for k in range(len(cut))]
@@ -205,7 +210,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
             for piece, mask in zip(cut, masks, strict=True)
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
-    _total(update, micro, terms, joined, claimed).backward()
+    _descend_from(_total(update, micro, terms, joined, claimed), trainee)
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):
         outputs = _outputs(trainee, piece, mask, want, plan.temperature, plan.embed)
@@ -213,6 +218,14 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
         begin = end
+
+
+def _descend_from(total: Tensor, trainee: Member) -> None:
+    """Backward. A total that is not finite makes the gradient NaN, whatever its slope: every rank then refuses the update."""
+    total.backward()
+    if not bool(torch.isfinite(total)):
+        first = next(iter(trainee.optimiser.named.values()))
+        first.grad = torch.full_like(first, float("nan"))
 
 
 def _slice(grad: Tensor | None, like: Tensor, begin: int, end: int) -> Tensor:

@@ -23,6 +23,9 @@ from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
+from burnish.run.refused import POLICIES
+from burnish.run.saving import Saver
+from burnish.run.watch import Watch
 from burnish.step import Settings
 from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
@@ -38,7 +41,11 @@ class Observer:
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None: ...
 
-    def saved(self, path: Path) -> None: ...
+    def saved(self, path: Path) -> None:
+        """A checkpoint is whole and on the disk. Training may have gone on since it was taken."""
+
+    def warned(self, said: str) -> None:
+        """Something is not as it should be, and the run goes on: a damaged checkpoint, a refused update, growing memory."""
 
     def stopping(self) -> None:
         """Ctrl-C was heard; the step under way is finished first. Called from a signal handler: do little."""
@@ -57,6 +64,7 @@ class Run:
     settings: Settings
     folder: Folder
     start: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         raise ValueError(
             f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora"
         )
-    at = checkpoint.newest(folder.path) if folder else None
+    at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     lora = Lora(options.lora) if options.lora is not None else None
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
     settings = options.settings(lr)
@@ -134,7 +142,9 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         folder = Folder.create(config)
     else:
         folder.cut(start)
-    return Run(config, method, source, cast, settings, folder, start)
+    where = f"going on from {at.name}" if at else ""
+    warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
+    return Run(config, method, source, cast, settings, folder, start, warnings)
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
@@ -162,20 +172,27 @@ def _execute(run: Run, observer: Observer) -> Result:
     before = _before(run, observer)
     at = run.start
     stopped = False
-    with _polite_interrupt(observer) as asked:
+    saver = Saver(
+        folder.path, run.method, run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every
+    )
+    watch = Watch(run, observer, saver)
+    with _polite_interrupt(observer) as asked, saver:
         for report in _timed(
             loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
         ):
             at = report.clock.step + 1
             heldout = _during(run, at)
+            watch.measure(report)
             folder.log(report, heldout)
             folder.log_traces(report, run.cast[run.method.product].chat)
             observer.stepped(report, heldout, report.seconds["step"])
+            watch.stepped(report)
             stopped = bool(asked) and at < options.steps
             if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
-                observer.saved(checkpoint.save(folder.path, at, run.method, run.cast, options.keep))
+                watch.save(at)
             if stopped:
                 break
+        watch.wait_for_saving()
     if stopped:
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
         observer.finished(result)
@@ -222,6 +239,10 @@ def _check(config: Config) -> None:
     for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
         if getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
+    if options.on_nan not in POLICIES:
+        raise ValueError(f"option 'on_nan' is {options.on_nan!r}; it is {' or '.join(POLICIES)}")
+    if options.keep_every < 0:
+        raise ValueError(f"option 'keep_every' is {options.keep_every}; it must be 0 or more steps")
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
