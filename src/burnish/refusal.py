@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from burnish.nouns import Group
+if TYPE_CHECKING:  # graders come through here, and start without torch
+    from burnish.nouns import Group
 
 
 class NotFinite(FloatingPointError, ValueError):

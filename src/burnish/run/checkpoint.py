@@ -187,8 +187,13 @@ def _difference(said: str, found: dict[str, str]) -> str:
     return "its manifest is changed"
 
 
+def file_hashes(path: Path) -> dict[str, str]:
+    """The sha256 of every file below a directory, by name, the manifest itself left out."""
+    return {str(file.relative_to(path)): _hash(file) for file in _files(path)}
+
+
 def _manifest(path: Path) -> str:
-    return json.dumps({str(file.relative_to(path)): _hash(file) for file in _files(path)}, indent=1)
+    return json.dumps(file_hashes(path), indent=1)
 
 
 def _files(path: Path) -> list[Path]:

@@ -117,7 +117,8 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     options = config.options
     _check(config)
     base = resolve(options.model)
-    source = resolve_task(task or options.task, options.reward)
+    dropped = options.on_reward_failure == "drop"
+    source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
     if options.eval_tasks and source.size("heldout") == 0:
         raise ValueError(
             f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or leave evaluation out "
@@ -241,6 +242,10 @@ def _check(config: Config) -> None:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
     if options.on_nan not in POLICIES:
         raise ValueError(f"option 'on_nan' is {options.on_nan!r}; it is {' or '.join(POLICIES)}")
+    if options.on_reward_failure not in ("zero", "drop"):
+        raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
+    if options.reward_timeout is not None and options.reward is None:
+        raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
     if options.keep_every < 0:
         raise ValueError(f"option 'keep_every' is {options.keep_every}; it must be 0 or more steps")
     if options.merge and options.lora is None:

@@ -37,6 +37,8 @@ class Watch:
         self.memory.append(report.memory)
         if grown := growing(self.memory):
             self._warn(step, "memory", grown)
+        if report.metrics.get("reward_failures"):
+            self._warn(step, "reward", _unrewarded(report))
         if report.refusals:
             kept = keep_batches(self.run.folder.path, report, self.run.cast[self.run.method.product].chat)
             said = sentence(report, kept)
@@ -63,3 +65,9 @@ class Watch:
             self.said.add(kind)
             self.run.folder.event(step, kind.split()[0], said)
             self.observer.warned(said)
+
+
+def _unrewarded(report: Report) -> str:
+    notes = (t.note.get("why") for groups in report.groups.values() for group in groups for t in group.traces)
+    why = next((note for note in notes if note), "the reward function failed")
+    return f"step {report.clock.step + 1}: {report.metrics['reward_failures']:.0f} replies got no reward: {why}"
