@@ -20,6 +20,7 @@ COMMANDS: dict[
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "chat": ("chat", "talk to a model"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
+    "doctor": ("doctor", "what of a run folder is whole, and how to go on"),
 }
 
 HELP = """\

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from runs import COIN, contents, function, go, refused, rows, same_run, saved
 from safetensors import SafetensorError
@@ -25,7 +24,7 @@ from burnish.cli import main
 from burnish.loop import Report
 from burnish.nouns import Task, Verdict
 from burnish.run import checkpoint
-from burnish.run.train import Observer, Run
+from burnish.run.train import Observer
 
 # ------------------------------------------------------------------------------------------------------------- models
 
@@ -158,7 +157,6 @@ def test_a_prompt_that_turns_out_too_long_costs_nothing_that_was_done(small_mode
     ("body", "match"),
     [
         ("return [1.0]", r"reward f returned 1 numbers for 4 completions; return one for each"),
-        ("return [float('nan')] * len(completions)", r"reward f returned nan at index 0, .*; return a finite number"),
         ("return ['good'] * len(completions)", r"reward f returned 'good' at index 0"),
         ("return 'good'", r"reward f returned str; return a list"),
         ("return 1 / 0", r"reward f raised ZeroDivisionError: division by zero; fix the function"),
@@ -469,52 +467,3 @@ def test_keeping_few_never_removes_the_fresh_for_the_damaged(finished: Path, tmp
 
     burnish.resume(again, keep=1, observer=Watching())
     assert saved(again) == ["step-000003"]
-
-
-# ------------------------------------------------------------------------------------------- gradients without a number
-
-
-class Holding(Observer):
-    """Holds the cast and a copy of its weights, after a change that the test makes at the start."""
-
-    def __init__(self, change: Callable[[Run], object] = lambda run: None) -> None:
-        self.change = change
-
-    def started(self, run: Run) -> None:
-        self.change(run)
-        self.run, self.before = run, self.weights(run)
-
-    @staticmethod
-    def weights(run: Run) -> dict[str, torch.Tensor]:
-        return {f"{m.name}/{name}": p.detach().clone() for m in run.cast for name, p in m.model.named_parameters()}
-
-    def unchanged(self) -> bool:
-        after = self.weights(self.run)
-        return all(torch.equal(value, after[name]) for name, value in self.before.items())
-
-
-REFUSED = r"the gradient's norm is (nan|inf) at step 0: the update was refused and the weights are unchanged"
-
-
-@pytest.mark.parametrize("size", ["1e38", "1e25"])
-def test_a_reward_beyond_all_bounds_moves_neither_critic_nor_policy(
-    size: str, small_model: Path, tmp_path: Path
-) -> None:
-    """At 1e25 the policy's own gradient is finite, and weight decay would move it: it waits for the critic's."""
-    reward = function(
-        tmp_path / "r.py", f"{COIN}\ndef f(completions):\n    return [{size} * x for x in coin(completions)]\n", "f"
-    )
-    held = Holding()
-    with refused(REFUSED, tmp_path / "run", FloatingPointError):
-        go("ppo", small_model, tmp_path / "run", reward=reward, n=4, weight_decay=0.1, observer=held)
-    assert held.unchanged()
-
-
-def test_a_weight_that_is_infinite_is_refused(small_model: Path, tmp_path: Path) -> None:
-    def spoil(run: Run) -> None:
-        next(run.cast["policy"].model.parameters()).data[70, 0] = float("inf")
-
-    held = Holding(spoil)
-    with refused(REFUSED, tmp_path / "run", FloatingPointError):
-        go("sft", small_model, tmp_path / "run", observer=held)
-    assert held.unchanged()
