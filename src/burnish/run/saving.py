@@ -36,7 +36,8 @@ class Saver:
         self._error: BaseException | None = None
         self._done: list[Path] = []
         self._stall = 0.0
-        sweep(folder / "checkpoints")
+        if not cast.ranks.rank:
+            sweep(folder / "checkpoints")
         for member in cast:
             member.chat.files  # noqa: B018 - takes a moment, so now, when nobody waits
 
@@ -60,6 +61,8 @@ class Saver:
 
     def save(self, step: int) -> None:
         """Take the state of the run before step `step`, and have it written. Waits for the checkpoint before it."""
+        if self.cast.ranks.rank:
+            return  # every rank holds the same weights, and the first one writes them
         self.wait()
         began = time.perf_counter()
         contents = checkpoint.collect(step, self.method, self.cast, self.run)

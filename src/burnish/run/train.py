@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from burnish.cast.lora import Lora
-from burnish.cast.models import resolve
+from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.cast.stage import Cast, build
 from burnish.loop import Report, loop
 from burnish.method import Method
@@ -117,6 +117,11 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     options = config.options
     _check(config)
     base = resolve(options.model)
+    if options.lora is not None and is_adapter(base):
+        raise ValueError(
+            f"{base} holds LoRA adapters, and --lora would put others on top of them; leave out --lora, or go on with that "
+            "run by --resume"
+        )
     dropped = options.on_reward_failure == "drop"
     source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
     if options.eval_tasks and source.size("heldout") == 0:
@@ -150,7 +155,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
 
 def default_lr(base: Path, lora: Lora | None) -> float:
     """By size, on disk at two bytes a weight: 1e-4 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
-    size = sum(file.stat().st_size for file in base.glob("*.safetensors")) / 2
+    size = sum(file.stat().st_size for file in adapted_model(base).glob("*.safetensors")) / 2
     lr = 1e-4 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
     return lr * 10 if lora and size >= 1e7 else lr
 
