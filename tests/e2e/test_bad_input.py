@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -316,6 +317,15 @@ def _limited() -> Iterator[Callable[[], None]]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def _once_saved(folder: Path, act: Callable[[], None]) -> None:
+    """Act when the first checkpoint, which is written beside training, is whole."""
+    deadline = time.monotonic() + 30
+    while not (folder / "checkpoints" / "step-000001").is_dir():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    act()
+
+
 @pytest.mark.parametrize("how", ["OSError", "SafetensorError", "limit"])
 def test_a_full_disk_while_saving_loses_one_checkpoint_and_nothing_else(
     how: str, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -330,7 +340,7 @@ def test_a_full_disk_while_saving_loses_one_checkpoint_and_nothing_else(
     full = _limited() if how == "limit" else _failing(monkeypatch, errors[how])
     message = rf"could not save .*step-000002: .*{why}.*nothing saved earlier was touched"
     with full as switch, pytest.raises(ValueError, match=message):
-        go("sft", small_model, halted, steps=3, observer=AfterSteps(2, switch))
+        go("sft", small_model, halted, steps=3, observer=AfterSteps(2, lambda: _once_saved(halted, switch)))
     assert saved(halted) == ["step-000001"]
     assert not checkpoint.damage(halted / "checkpoints" / "step-000001")
     burnish.resume(halted)
