@@ -123,7 +123,7 @@ def arrived(point: str, run: Path, occasion: int) -> bool:
     if point in ("scoring", "learning"):
         beat = run.parent / "beat"
         return beat.exists() and beat.stat().st_size >= occasion + 1  # the first beat is the evaluation's
-    return _lines(run / "metrics.jsonl") >= occasion  # rollout, logging
+    return _lines(run / "metrics.jsonl") == occasion  # rollout, logging
 
 
 def _lines(file: Path) -> int:
@@ -171,8 +171,11 @@ def trial(
     place.mkdir(parents=True)
     kills = []
     for again in range(1 + (rng.random() < 0.25)):
+        (place / "beat").unlink(missing_ok=True)
         pid = start(place, lambda: train(variant, model))
-        hit = kill_at(pid, place / "run", rng.choice(POINTS) if again else point, rng, whole)
+        hit = kill_at(
+            pid, place / "run", rng.choice(("anywhere", "scoring", "writing")) if again else point, rng, whole
+        )
         if hit is None:
             finish(pid)
             break
