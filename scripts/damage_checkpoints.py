@@ -130,7 +130,11 @@ def main() -> int:
     from burnish.run.disk import write_text
 
     torch.set_num_threads(1)
-    found = go(arguments.times, arguments.seed, arguments.resume_every)
+    from kill_harness import make_model
+
+    with tempfile.TemporaryDirectory(prefix="burnish-model-") as model:
+        make_model(Path(model) / "model")
+        found = go(arguments.times, arguments.seed, arguments.resume_every, str(Path(model) / "model"))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(arguments.out, json.dumps({"seed": arguments.seed, **found}, indent=1) + "\n")
     print(

@@ -357,14 +357,16 @@ import os, pathlib, signal
 def interrupted(completions):
     flag = pathlib.Path(__file__).with_name("now")
     if flag.exists():
+        flag_text = flag.read_text()
         flag.unlink()
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), getattr(signal, flag_text))
     return coin(completions)
 """
 )
 
 
-def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(small_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(which: str, small_model: Path, tmp_path: Path) -> None:
     """The signal comes in the middle of the second step."""
     reward = function(tmp_path / "r.py", INTERRUPTED, "interrupted")
     straight, halted = tmp_path / "straight", tmp_path / "halted"
@@ -376,8 +378,11 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(small_model: Path, t
         def stopping(self) -> None:
             heard.append("stopping")
 
+    def write(file: Path, text: str) -> None:
+        file.write_text(text)
+
     handler = signal.getsignal(signal.SIGINT)
-    result = go("grpo", small_model, halted, **same, observer=Watching(1, (tmp_path / "now").touch))
+    result = go("grpo", small_model, halted, **same, observer=Watching(1, lambda: write(tmp_path / "now", which)))
     assert signal.getsignal(signal.SIGINT) is handler
     assert result.stopped and result.model is None and heard == ["stopping"]
     assert saved(halted) == ["step-000002"] and len(result.metrics) == 2

@@ -34,8 +34,8 @@ def kills(number: int, only: str, seed: int, out: Path) -> dict[str, Any]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_run_ends_the_same(tmp_path: Path) -> None:
-    found = kills(2, "reinforce_running", 0, tmp_path / "kills.json")
-    assert found["summary"]["kills"] >= 2 and found["summary"]["identical"] == found["summary"]["kills"]
+    found = kills(1, "reinforce_running", 0, tmp_path / "kills.json")
+    assert found["summary"]["kills"] >= 1 and found["summary"]["identical"] == found["summary"]["kills"]
     assert all(trial["same"] for trial in found["trials"])
 
 

@@ -21,8 +21,8 @@ TRACES_PER_STEP = 4
 class Folder:
     """Writes what a run does, a line at a time, so that whatever happens next is no loss."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path, self.fresh = path, fresh
 
     @classmethod
     def create(cls, config: Config) -> Folder:
@@ -38,11 +38,11 @@ class Folder:
             )
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
-        return cls(path)
+        return cls(path, fresh=True)
 
     def discard_if_unused(self) -> None:
-        """Take away a folder in which no step was logged and no checkpoint saved; files of others stay."""
-        if (self.path / "metrics.jsonl").exists() or (self.path / "checkpoints").exists():
+        """Take away a folder that this process made, if no step was logged and no checkpoint saved; files of others stay."""
+        if not self.fresh or (self.path / "metrics.jsonl").exists() or (self.path / "checkpoints").exists():
             return
         for name in ("config.yaml", "evaluation.json", "events.jsonl"):
             (self.path / name).unlink(missing_ok=True)

@@ -271,7 +271,7 @@ def _timed(reports: Iterator[Report]) -> Iterator[Report]:
 
 @contextmanager
 def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
-    """Inside, the first Ctrl-C is only noted; the second one interrupts as usual."""
+    """Inside, the first Ctrl-C (or SIGTERM, which machines are taken away with) is only noted; the second interrupts."""
     asked: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -281,11 +281,12 @@ def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
         observer.stopping()
 
     try:
-        earlier = signal.signal(signal.SIGINT, note)
+        earlier = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread: signals are somebody else's
         yield asked
         return
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, earlier)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
