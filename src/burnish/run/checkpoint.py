@@ -26,7 +26,7 @@ from burnish.cast.lora import is_lora, merged
 from burnish.cast.member import Member
 from burnish.cast.stage import Cast
 from burnish.method import Method
-from burnish.run.disk import remove_directory, whole_directory
+from burnish.run.disk import remove_directory, step_back, whole_directory
 
 OPTIMISER = "optimiser.safetensors"
 MANIFEST = "manifest.json"
@@ -82,7 +82,7 @@ def collect(step: int, method: Method, cast: Cast, run: str = "") -> Contents:
 
 
 def write(folder: Path, contents: Contents) -> Path:
-    """Write checkpoints/step-N of a run folder: all of it, or nothing."""
+    """Write checkpoints/step-N of a run folder: all of it, or nothing. For a thread of its own, which steps back."""
     final = folder / "checkpoints" / f"step-{contents.step:06d}"
     with whole_directory(final) as aside:
         for saved in contents.members:
@@ -93,6 +93,7 @@ def write(folder: Path, contents: Contents) -> Path:
         for name, text in contents.texts.items():
             (aside / name).parent.mkdir(exist_ok=True)
             (aside / name).write_text(text)
+        step_back()
         (aside / MANIFEST).write_text(_manifest(aside))
     return final
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +95,13 @@ def sync_file(file: Path) -> None:
     """Wait until the disk has a file's content."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
+
+
+def step_back() -> None:
+    """Let this thread have what the others leave: hashing and flushing can wait. Linux alone knows priorities of threads."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _sync_all(folder: Path) -> None:

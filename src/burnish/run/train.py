@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,12 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     lora = Lora(options.lora) if options.lora is not None else None
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
-    budget = options.token_budget if options.token_budget is not None else token_budget(base, options.device)
+    budget = options.token_budget
+    if (
+        budget is None
+    ):  # written down in config.yaml: a resumed run must not choose anew, by the memory that is free then
+        budget = token_budget(adapted_model(base), options.device)
+        config = replace(config, options=replace(options, token_budget=budget))
     settings = options.settings(lr, budget)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
     start = checkpoint.restore(at, method, cast) if at else 0
