@@ -19,6 +19,9 @@ COMMANDS: dict[
     "models": ("models", "list the models that have a name, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "chat": ("chat", "talk to a model"),
+    "compare": ("compare", "methods under one budget: which is better, and is it sure?"),
+    "sweep": ("sweep", "try values of a method's flags: what does each do?"),
+    "ablate": ("ablate", "switch a method's parts off in turn: which of them matter?"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
     "doctor": ("doctor", "what of a run folder is whole, and how to go on"),
 }
