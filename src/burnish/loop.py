@@ -63,7 +63,7 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
     for room in ("score", "select", "credit"):
         for atom in getattr(phase, room):
             with _timed(seconds, room):
-                groups = _finite(atom, groups, step) if room == "score" else atom.call(groups, step)
+                groups = _finite(atom, groups, step)
             trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
         if room == "score":
             _note_samples(groups, step.notes)

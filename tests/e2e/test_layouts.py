@@ -37,7 +37,7 @@ def work(rank: int, folder: Path, meeting: Path) -> None:
     )
     place, stored = Folder.open(folder)
     name = stored.pop("method")
-    stored["token_budget"] = 150  # several micro-batches, so that each rank has some
+    stored["token_budget"] = 60  # several micro-batches, so that each rank has some
     run = prepare(find(name), configure(find(name), name, stored), place if rank == 0 else Folder(folder))
     run.cast.ranks = Ranks(rank, WORLD)
     dist.barrier()

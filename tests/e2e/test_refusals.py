@@ -91,6 +91,19 @@ def test_a_reward_that_is_none_costs_one_step(method: str, what: str, small_mode
     assert "step 2: an update was refused and moved no weight: reward f returned" in held.said[0]
 
 
+def test_a_reward_that_is_none_in_a_refill_costs_one_step(small_model: Path, tmp_path: Path) -> None:
+    """DAPO asks for more in the middle of select: the first call of the reward is the batch, the second its refill."""
+    flat = NAN_AT.replace(
+        "scores = coin(completions)", "scores = [1.0] * len(completions) if calls == 0 else coin(completions)"
+    )
+    reward = function(tmp_path / "r.py", flat.replace("BAD", "(1,)").replace("WHAT", "float('nan')"), "f")
+    held = Holding()
+    result = go("dapo", small_model, tmp_path / "run", n=4, reward=reward, observer=held)
+    assert [row.get("refused", 0) for row in result.metrics] == [1, 0] and not held.moved(0)
+    kept = json.loads((tmp_path / "run" / "refused" / "step-000001-0.json").read_text())
+    assert "at index 2" in kept["why"]
+
+
 @pytest.mark.parametrize("size", ["1e38", "1e25"])
 def test_a_reward_beyond_all_bounds_moves_neither_critic_nor_policy(
     size: str, small_model: Path, tmp_path: Path

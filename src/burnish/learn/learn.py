@@ -164,9 +164,11 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
         return False
     for name in plan.trainees:
         terms = update.terms(name)
+        totals = []
         for micro in step.cast.ranks.share(update.micro_batches(name)) if terms else ():
-            _backward(update, micro, terms)
+            totals.append(_backward(update, micro, terms))
             step.cast[name].working.collect()
+        _spoil(step.cast[name], totals)
     step.cast.ranks.sum_gradients([step.cast[name].model for name in plan.trainees])
     return True
 
@@ -191,8 +193,8 @@ def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
     return claimed, set().union(*(term.own for term in terms))
 
 
-def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
-    """One micro-batch's share of the gradient.
+def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
+    """One micro-batch's share of the gradient, and of the total.
 
     A micro-batch that exceeds the token budget (one group too large for memory) takes two passes: outputs without
     gradient, then d total / d outputs, then each piece again with that gradient. The result is the same.
@@ -202,8 +204,9 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     cut = pieces(micro, update.step.settings.token_budget, trainee.packed)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
-        _descend_from(_total(update, micro, terms, outputs, claimed), trainee)
-        return
+        total = _total(update, micro, terms, outputs, claimed)
+        total.backward()
+        return total.detach()
     starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
     masks = [claimed[starts[k] : starts[k + 1]] for k in range(len(cut))]
     with torch.no_grad():
@@ -212,7 +215,8 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
             for piece, mask in zip(cut, masks, strict=True)
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
-    _descend_from(_total(update, micro, terms, joined, claimed), trainee)
+    total = _total(update, micro, terms, joined, claimed)
+    total.backward()
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):
         outputs = _outputs(trainee, piece, mask, want, plan.temperature, plan.embed)
@@ -220,14 +224,17 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
         begin = end
+    return total.detach()
 
 
-def _descend_from(total: Tensor, trainee: Member) -> None:
-    """Backward. A total that is not finite makes the gradient NaN, whatever its slope: every rank then refuses the update."""
-    total.backward()
-    if not bool(torch.isfinite(total)):
-        first = next(iter(trainee.optimiser.named.values()))
-        first.grad = torch.full_like(first, float("nan"))
+def _spoil(trainee: Member, totals: list[Tensor]) -> None:
+    """Make the gradient NaN where a total is NaN or infinite, whatever its slope: every rank then refuses the update.
+
+    0 x total is 0 or NaN, and nobody waits for the GPU to know which.
+    """
+    moved = [p.grad for p in trainee.optimiser.named.values() if p.grad is not None]
+    if moved and totals:
+        min(moved, key=Tensor.numel).add_(0.0 * torch.stack(totals).sum())
 
 
 def _slice(grad: Tensor | None, like: Tensor, begin: int, end: int) -> Tensor:
