@@ -10,7 +10,6 @@ would go on from, and must name the one before; and the file is put back. Now an
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -130,13 +129,14 @@ def main() -> int:
     from burnish.run.disk import write_text
 
     torch.set_num_threads(1)
-    from kill_harness import make_model
+    from kill_harness import make_model, written
 
     with tempfile.TemporaryDirectory(prefix="burnish-model-") as model:
         make_model(Path(model) / "model")
         found = go(arguments.times, arguments.seed, arguments.resume_every, str(Path(model) / "model"))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(arguments.out, json.dumps({"seed": arguments.seed, **found}, indent=1) + "\n")
+    cases = found.pop("cases")
+    write_text(arguments.out, written({"seed": arguments.seed, **found}, "cases", cases))
     print(
         f"{found['detected']} of {found['damages']} detected, {found['resumed_the_same']} of {found['resumed']} resumed right"
     )

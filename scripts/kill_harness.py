@@ -256,6 +256,11 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def written(head: dict[str, Any], name: str, rows: list[dict[str, Any]]) -> str:
+    """JSON with the rows one to a line, so that people can read it and git can compare it."""
+    return f'{json.dumps(head, indent=1)[:-2]},\n "{name}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n ]\n}\n"
+
+
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--kills", type=int, default=200)
@@ -276,10 +281,7 @@ def main() -> int:
         for result in trials(arguments, results, Path(work)):
             results.append(result)
             found = summary(results)
-            write_text(
-                arguments.out,
-                json.dumps({"seed": arguments.seed, "summary": found, "trials": results}, indent=1) + "\n",
-            )
+            write_text(arguments.out, written({"seed": arguments.seed, "summary": found}, "trials", results))
             hits = ", ".join(f"{hit['point']} at {hit['after_s']:.2f} s" for hit in result["kills"]) or "ended before"
             said = "same" if result["same"] else f"DIFFERENT: {result['differences']}"
             print(f"{found['identical']}/{found['kills']}  {result['variant']:<18} {hits:<40} {said}", flush=True)
