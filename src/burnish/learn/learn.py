@@ -18,6 +18,7 @@ from burnish import randomness
 from burnish.cast.member import Member
 from burnish.cast.packing import send
 from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
+from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
 from burnish.refusal import NotFinite
@@ -117,6 +118,7 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
     step.cast.before_move()
     for name, norm in norms.items():  # nobody moves unless everybody can
         step.cast[name].optimiser.step(step.clock)
+        step.cast[name].fresh = False
         step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
 
 
@@ -204,6 +206,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
     cut = pieces(micro, update.step.settings.token_budget, trainee.packed)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
+        note_mismatch(update.step.notes, trainee, micro.rows, claimed, outputs)
         total = _total(update, micro, terms, outputs, claimed)
         total.backward()
         return total.detach()
@@ -215,6 +218,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
             for piece, mask in zip(cut, masks, strict=True)
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
+    note_mismatch(update.step.notes, trainee, micro.rows, claimed, joined)
     total = _total(update, micro, terms, joined, claimed)
     total.backward()
     begin = 0

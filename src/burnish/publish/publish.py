@@ -17,6 +17,7 @@ def publish(cast: Cast, trained: tuple[str, ...], clock: Clock) -> None:
     cast.before_move()
     for name in trained:
         cast[name].version += 1
+        cast[name].fresh = True
     for member in cast:
         followed = member.role.follows
         if followed not in trained:
