@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from burnish.nouns import Clock
+from burnish.nouns import Clock, Group
+from burnish.refusal import Refusal
 
 if TYPE_CHECKING:
     from burnish.cast.stage import Cast
@@ -69,3 +70,10 @@ class Step:
     cast: Cast
     settings: Settings
     notes: Notes = field(default_factory=Notes)
+    phase: str = "main"
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def refuse(self, why: str, groups: list[Group]) -> None:
+        """Note that nothing is learned of these groups, and why."""
+        self.refusals.append(Refusal(self.phase, why, groups))
+        self.notes.count("refused", 1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 from conftest import arguments_for
-from safetensors.torch import load_file
 
 import burnish
 from burnish.methods.table import METHODS
+from burnish.run.sameness import differences, log_rows
 from burnish.run.train import resume
 
 
@@ -34,16 +33,6 @@ def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -
     burnish.train(name, out=str(out), **options, **arguments_for(name, teacher), **more)
 
 
-def weights(folder: Path) -> dict[str, bytes]:
-    """Every tensor of the last checkpoint, as bytes."""
-    last = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    return {
-        f"{file.relative_to(last)}/{name}": tensor.numpy().tobytes()
-        for file in sorted(last.rglob("*.safetensors"))
-        for name, tensor in load_file(file).items()
-    }
-
-
 def test_stop_and_resume_equals_straight_through(
     name: str, small_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
@@ -58,16 +47,14 @@ def test_stop_and_resume_equals_straight_through(
     shutil.rmtree(halted / "checkpoints" / "step-000004")
     shutil.rmtree(halted / "model", ignore_errors=True)
     resume(halted)
-    assert weights(straight) == weights(halted)
-    assert (straight / "metrics.jsonl").read_text() == (halted / "metrics.jsonl").read_text()
-    assert (straight / "traces.jsonl").read_text() == (halted / "traces.jsonl").read_text()
-    assert (straight / "evaluation.json").read_text() == (halted / "evaluation.json").read_text()
+    assert len(log_rows(straight, "metrics")) == 4
+    assert not differences(straight, halted)
 
 
 def test_the_same_seed_repeats_a_run_and_another_does_not(small_model: Path, other_model: Path, tmp_path: Path) -> None:
     for out, seed in (("a", 0), ("b", 0), ("c", 1)):
         run_once("sft", small_model, other_model, tmp_path / out, seed=seed)
-    a, b, c = ((tmp_path / out / "metrics.jsonl").read_text() for out in "abc")
+    a, b, c = (log_rows(tmp_path / out, "metrics") for out in "abc")
     assert a == b
     assert a != c
-    assert [json.loads(line)["step"] for line in a.splitlines()] == [0, 1, 2, 3]
+    assert [row["step"] for row in a] == [0, 1, 2, 3]

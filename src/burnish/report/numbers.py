@@ -72,9 +72,10 @@ def worries(history: Sequence[Metrics], max_new_tokens: int) -> dict[str, str]:
     flat, cut, dropped = (
         _recent(history, name) for name in ("zero_variance_groups", "cut_off", "dropped/no_preference")
     )
+    known = all("reward" in metrics for metrics in history[-RECENT:])  # a refused step has none
     best, reward = _best(history, "reward"), _recent(history, "reward")
     same = f"in {flat:.0%} of the groups all replies score the same"
-    if best > 0.2 and reward < best / 4:
+    if known and best > 0.2 and reward < best / 4:
         found["collapse"] = f"the reward has collapsed, from {best:.2f} to {reward:.2f}: start again with a lower --lr"
     elif flat > 0.8 and reward > 0.9:
         found["solved"] = f"the task is almost solved ({same}): a harder level teaches more"
