@@ -73,7 +73,7 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
     if phase.draw.saw is not None:
         phase.draw.saw(groups, step)
     with _timed(seconds, "publish"):
-        publish(step.cast, phase.learn.trainees, step.clock)
+        publish(step.cast, phase.learn.trainees, step.clock, step.notes)
     return groups
 
 

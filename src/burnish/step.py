@@ -30,6 +30,9 @@ class Settings:
     weight_decay: float = 0.0
     clip: float = 1.0  # largest norm of the gradient; 0 turns clipping off
     checkpoint_activations: bool = False
+    engine: str = "local"  # who samples for the trained models: local, process or vllm
+    vllm_python: str | None = None  # the Python that has vLLM
+    on_mismatch: str = "stop"  # stop or warn, where the engine does not run the trained weights
 
 
 class Notes:

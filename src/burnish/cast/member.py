@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast import forward
+from burnish.cast.apart.engine import Apart, ApartEngine
+from burnish.cast.apart.probe import Difference
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.local import Enough, LocalEngine, Request, Sample
@@ -26,6 +28,8 @@ class Member:
     """A loaded model. `version` counts the publishes that changed its weights; every sampled turn carries it.
 
     fresh: whether the weights are still those of that version, not yet moved by an update.
+    apart: the engine in another process that samples for it; None where its own weights do.
+    said: what its engine has to say to people, until somebody takes it away.
     """
 
     name: str
@@ -38,12 +42,17 @@ class Member:
     version: int = 0
     fresh: bool = True
     kv_budget: int | None = None
+    apart: Apart | None = None
+    said: list[str] = field(default_factory=list)
     working: Working = field(init=False)
-    engine: LocalEngine = field(init=False)
+    engine: LocalEngine | ApartEngine = field(init=False)
 
     def __post_init__(self) -> None:
         self.working = Working(self.model, frozen=self.role.liveness == "frozen")
-        self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget)
+        if self.apart is not None:
+            self.engine = ApartEngine(self.apart, self.model, self.chat, self.context, self._log_probs, self.said)
+        else:
+            self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget)
 
     @property
     def optimiser(self) -> Optimiser:
@@ -64,6 +73,21 @@ class Member:
         """A sample for each request, from this model or from a mixture with others."""
         self.working.weights()
         return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
+
+    def send(self) -> Difference | None:
+        """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer."""
+        return self.engine.publish() if self.apart is not None else None  # type: ignore[union-attr]
+
+    def end(self) -> None:
+        """End the engine's process, where it has one; sampling again would start another."""
+        if self.apart is not None:
+            self.engine.end()  # type: ignore[union-attr]
+
+    @torch.no_grad()
+    def _log_probs(self, rows: list[Tensor]) -> list[list[float]]:
+        """The trainer's log-probs of all tokens but the first of each row."""
+        found = self.outputs(rows, [torch.arange(len(row)) > 0 for row in rows], {"logp"})["logp"]
+        return [part.tolist() for part in found.float().cpu().split([len(row) - 1 for row in rows])]
 
     def outputs(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from burnish.nouns import Clock
 
-LM = frozenset({"generate", "logp", "logits", "entropy", "greedy"})
+LM = frozenset({"generate", "mix", "logp", "logits", "entropy", "greedy"})
 SCALAR = frozenset({"value", "score"})
 
 

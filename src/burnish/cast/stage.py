@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from burnish.cast.apart.engine import Apart
 from burnish.cast.forward import packable
 from burnish.cast.load import context_length, load_chat, load_model, stored_outputs
 from burnish.cast.lora import Lora, add_lora
@@ -40,6 +41,11 @@ class Cast:
     def trained(self) -> list[Member]:
         return [member for member in self if member.trainer is not None]
 
+    def end(self) -> None:
+        """End the processes of its engines."""
+        for member in self:
+            member.end()
+
 
 def build(
     roles: Mapping[str, Role],
@@ -57,6 +63,13 @@ def build(
     where = torch.device(
         "cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device
     )
+    apart = None
+    if settings.engine == "process" and where.type != "cpu":
+        raise ValueError(
+            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
+        )
+    if settings.engine != "local":
+        apart = Apart.of(settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib)
     members: dict[str, Member] = {}
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
@@ -82,8 +95,9 @@ def build(
             model.requires_grad_(False)
         packed = settings.packed and packable(model)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
+        sampled = apart if role.liveness == "trained" and not role.outputs else None
         members[name] = Member(
-            name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room
+            name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room, apart=sampled
         )
     return Cast(members)
 

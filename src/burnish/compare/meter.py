@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.cast.apart.engine import ApartEngine
 from burnish.cast.forward import decoder
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.compare.budget import Spent
@@ -85,7 +86,7 @@ def _claims(term: str, trace: Trace) -> bool:
 class _CountedEngine:
     """An engine, with what it samples counted."""
 
-    def __init__(self, engine: LocalEngine, meter: Meter) -> None:
+    def __init__(self, engine: LocalEngine | ApartEngine, meter: Meter) -> None:
         self.engine, self.meter = engine, meter
 
     def __getattr__(self, name: str) -> Any:

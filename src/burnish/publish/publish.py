@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import torch
 
+from burnish.cast.apart.probe import NAME as PROBE
 from burnish.cast.stage import Cast
 from burnish.nouns import Clock
+from burnish.step import Notes
 
 
 @torch.no_grad()
-def publish(cast: Cast, trained: tuple[str, ...], clock: Clock) -> None:
-    """After the members in `trained` moved: versions, exponential moving averages, snapshots.
+def publish(cast: Cast, trained: tuple[str, ...], clock: Clock, notes: Notes) -> None:
+    """After the members in `trained` moved: versions, exponential moving averages, snapshots, engines.
 
-    The local engine samples with the trained weights themselves, so for it there is nothing to send.
+    The local engine samples with the trained weights themselves, so for it there is nothing to send. An engine that holds a
+    copy gets the new weights, and proves by the log-probs of a probe that it runs them.
     """
     cast.before_move()
     for name in trained:
         cast[name].version += 1
         cast[name].fresh = True
+        found = cast[name].send()
+        if found is not None:
+            notes.add(PROBE, found.mean)
     for member in cast:
         followed = member.role.follows
         if followed not in trained:

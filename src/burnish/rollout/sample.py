@@ -46,7 +46,7 @@ def sample(
         name=f"{shown} from {blend.name}" if blend else shown,
         call=call,
         reads=frozenset({"task:prompt", f"cast:{who}.generate"})
-        | {f"cast:{other}.logits" for other in (blend.others if blend else ())},
+        | ({f"cast:{who}.mix", *(f"cast:{other}.logits" for other in blend.others)} if blend else set()),
         writes=names("tokens", ("task", author or who)) | names("mu", author or who) | names("tag", tag),
     )
 

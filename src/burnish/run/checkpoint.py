@@ -22,8 +22,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from burnish.cast.lora import is_lora, merged
+from burnish.cast.lora import is_lora
 from burnish.cast.member import Member
+from burnish.cast.save import save_directory
 from burnish.cast.stage import Cast
 from burnish.method import Method
 from burnish.run.disk import remove_directory, step_back, whole_directory
@@ -103,10 +104,7 @@ def save_member(member: Member, path: Path, *, merge: bool = False, weights: Ten
 
     weights: what to save in place of the model's present weights.
     """
-    model = merged(member.model) if merge and is_lora(member.model) else member.model
-    model.save_pretrained(path, state_dict=weights)  # type: ignore[operator]
-    for name, content in member.chat.files.items():
-        (path / name).write_bytes(content)
+    save_directory(member.model, member.chat, path, merge=merge, weights=weights)
 
 
 def publish_model(member: Member, path: Path, *, merge: bool = False) -> None:

@@ -81,6 +81,13 @@ class Options:
     on_nan: str = "skip"
     """A batch with NaN or infinity in a reward, loss or gradient moves no weight and is kept in the run folder. skip: go on,
     but stop after three such steps in a row; stop: stop at once."""
+    engine: str = "local"
+    """Who samples the policy's replies: local (burnish, with the trained weights themselves), process (the same in another
+    process, on a copy), vllm (a vLLM in an environment of its own)."""
+    vllm_python: str | None = None
+    """The Python that has vLLM; by default that of an environment `vllm` beside this one, or this one."""
+    on_mismatch: str = "stop"
+    """An engine whose log-probs show that it does not run the trained weights: stop the run, or warn and go on."""
     device: str = "auto"
     """cpu, cuda, or auto."""
 
@@ -93,7 +100,7 @@ class Options:
 
 RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
     "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
-    "on_nan", "reward_timeout", "on_reward_failure",
+    "on_nan", "reward_timeout", "on_reward_failure", "vllm_python", "on_mismatch",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from burnish.cast.apart.engine import KINDS
 from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
 from burnish.cast.models import adapted_model, is_adapter, resolve
@@ -133,6 +134,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     method = entry.build(source, **config.arguments)
     if options.swap:
         method = swapped(method, options.swap)
+    _check_engine(config, method)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
     ):
@@ -177,6 +179,8 @@ def execute(run: Run, observer: Observer) -> Result:
     except BaseException:
         run.folder.discard_if_unused()
         raise
+    finally:
+        run.cast.end()
 
 
 def _execute(run: Run, observer: Observer) -> Result:
@@ -265,6 +269,22 @@ def _check(config: Config) -> None:
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
         raise ValueError(
             f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch"
+        )
+
+
+def _check_engine(config: Config, method: Method) -> None:
+    """What the engine cannot do is refused before anything is loaded."""
+    options = config.options
+    if options.on_mismatch not in ("stop", "warn"):
+        raise ValueError(f"option 'on_mismatch' is {options.on_mismatch!r}; it is stop or warn")
+    if options.engine not in ("local", *KINDS):
+        raise ValueError(f"option 'engine' is {options.engine!r}; it is local, {' or '.join(KINDS)}")
+    if options.vllm_python is not None and options.engine != "vllm":
+        raise ValueError("--vllm-python is for --engine vllm, which is not asked for; leave it out or add it")
+    mixes = any(name.endswith(".mix") for phase in method.phases for name in phase.rollout.reads)
+    if options.engine != "local" and mixes:
+        raise ValueError(
+            f"{config.method} samples from a mixture of models, which the engine {options.engine!r} cannot do; use --engine local"
         )
 
 

@@ -39,6 +39,10 @@ class Watch:
             self._warn(step, "memory", grown)
         if report.metrics.get("reward_failures"):
             self._warn(step, "reward", _unrewarded(report))
+        for member in self.run.cast:
+            for said in member.said:
+                self._warn(step, f"sampler {said}", said)
+            member.said.clear()
         if report.refusals:
             kept = keep_batches(self.run.folder.path, report, self.run.cast[self.run.method.product].chat)
             said = sentence(report, kept)
