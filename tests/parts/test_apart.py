@@ -1,0 +1,217 @@
+"""An engine in another process: the same samples, weights that are proved, workers that die or hang, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SMALL, build_method
+from runs import refused
+
+from burnish import train
+from burnish.cast.apart.engine import Apart, ApartEngine
+from burnish.cast.apart.probe import NAME, WrongWeights, difference
+from burnish.cast.apart.python import vllm_python
+from burnish.cast.local import Request
+from burnish.cast.lora import Lora
+from burnish.cast.member import Member
+from burnish.cast.roles import stage
+from burnish.cast.stage import Cast, build
+from burnish.loop import loop
+from burnish.nouns import Task
+
+APART = replace(SMALL, engine="process")
+
+
+@pytest.fixture(scope="module")
+def apart(small_model: Path) -> Iterator[Member]:
+    cast = build(stage(), small_model, APART, device="cpu")
+    yield cast["policy"]
+    cast.end()
+
+
+def requests_of(member: Member, **more: object) -> list[Request]:
+    """A few prompts, each asked four times."""
+    texts = ["ab", "a longer prompt here", "mid one"]
+    prompts = [member.chat.prompt(Task("question", text, {}, text)) for text in texts]
+    return [Request(prompt, 10 * i + k, 12, **more) for i, prompt in enumerate(prompts) for k in range(4)]  # type: ignore[arg-type]
+
+
+def engine_of(member: Member) -> ApartEngine:
+    assert isinstance(member.engine, ApartEngine)
+    return member.engine
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(
+        torch.equal(a.tokens, b.tokens) and torch.equal(a.logp, b.logp) and a.stopped == b.stopped
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 0.7, "top_k": 20}, {"temperature": 0.0}, {"stop": ("a", "b")}])
+def test_it_samples_what_the_local_engine_samples(apart: Member, small_model: Path, how: dict) -> None:
+    local = build(stage(), small_model, SMALL, device="cpu")["policy"]
+    assert same(apart.generate(requests_of(apart, **how)), local.generate(requests_of(local, **how)))
+
+
+def test_a_worker_that_was_killed_is_replaced_and_nothing_is_lost(apart: Member) -> None:
+    undisturbed, before = apart.generate(requests_of(apart)), engine_of(apart).restarts
+    process = engine_of(apart).process
+    assert process is not None
+    os.kill(process.popen.pid, signal.SIGKILL)
+    assert same(apart.generate(requests_of(apart)), undisturbed)
+    assert engine_of(apart).restarts == before + 1
+    assert "killed by SIGKILL" in apart.said[-1] or "had ended before sampling" in apart.said[-1]
+
+
+def test_a_worker_that_hangs_is_noticed_within_five_seconds(apart: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed, engine = apart.generate(requests_of(apart)), engine_of(apart)
+    assert engine.process is not None
+    noticed: list[float] = []
+    launch = engine._launch
+    monkeypatch.setattr(engine, "_launch", lambda: (noticed.append(time.monotonic()), launch()))
+    start = time.monotonic()
+    os.kill(engine.process.popen.pid, signal.SIGSTOP)
+    assert same(apart.generate(requests_of(apart)), undisturbed)
+    assert len(noticed) == 1 and noticed[0] - start < 6.0
+    assert "no sign of life for 5 s during sampling" in apart.said[-1]
+
+
+def test_what_the_worker_cannot_do_is_said_and_it_lives_on(apart: Member) -> None:
+    engine = engine_of(apart)
+    engine.start()
+    with pytest.raises(ValueError, match=r"failed at scoring: \w*Error"):
+        engine._ask("scoring", lambda: {"do": "score", "rows": [[1, 10**6]]})
+    assert engine.prove().mean < 1e-6
+
+
+def test_a_worker_that_cannot_start_says_why(apart: Member, tmp_path: Path) -> None:
+    broken = ApartEngine(Apart("process", sys.executable), apart.model, apart.chat, apart.context, lambda rows: [])
+    broken.place, broken.close = tmp_path, lambda: None  # type: ignore[assignment]
+    with pytest.raises(
+        ValueError,
+        match="did not start: its process ended during its start .exit status 1.; its last words: .*weights-0",
+    ):
+        broken._launch()
+
+
+@pytest.mark.parametrize("lora", [None, pytest.param(Lora(4), marks=pytest.mark.slow)], ids=["full", "lora"])
+def test_stale_weights_stop_the_run(small_model: Path, lora: Lora | None) -> None:
+    """A step trains and publishes; then one publish is kept from sending, and the probe tells."""
+    if lora is not None:
+        pytest.importorskip("peft")
+    method = build_method("grpo", small_model)
+    cast = build(method.cast, small_model, APART, lora=lora, device="cpu")
+    try:
+        stale_weights_are_caught(method, cast, APART)
+    finally:
+        cast.end()
+
+
+def stale_weights_are_caught(method, cast: Cast, settings) -> None:
+    """Of any engine that holds a copy: two publishes arrive; the third is not sent, and stops the run with the numbers."""
+    engine = engine_of(cast["policy"])
+    steps = loop(method, cast, settings, steps=3)
+    for _ in range(2):
+        assert next(steps).metrics[NAME] < 2e-5
+    place, engine.send = engine.place, lambda: None  # type: ignore[method-assign]
+    with pytest.raises(
+        WrongWeights, match=r"does not run the trained weights: .* differ by [\d.e-]+ on average"
+    ) as caught:
+        next(steps)
+    assert "\n" not in str(caught.value) and "--on-mismatch warn" in str(caught.value)
+    engine.how = replace(engine.how, on_mismatch="warn")
+    assert engine.prove().mean > 1e-4 and "does not run" in cast["policy"].said[-1]
+    del engine.send
+    found = engine.publish()
+    assert found is not None and found.mean < 2e-5
+    assert len(list(place.glob("weights-*"))) == 1
+
+
+@pytest.mark.slow
+def test_the_worker_and_its_weights_go_with_a_parent_that_is_killed(small_model: Path) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from dataclasses import replace
+from burnish.cast.roles import stage
+from burnish.cast.stage import build
+from burnish.step import Settings
+cast = build(stage(), Path(sys.argv[1]), Settings(engine="process"), device="cpu")
+engine = cast["policy"].engine
+engine.start()
+print(engine.place, engine.process.popen.pid, flush=True)
+time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(small_model)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert parent.stdout is not None
+    place, worker = parent.stdout.readline().split()
+    assert Path(place).is_dir() and Path(place).stat().st_mode & 0o77 == 0
+    parent.kill()
+    parent.wait(10)
+    assert eventually(lambda: not Path(place).exists() and not alive(int(worker)))
+
+
+def eventually(what: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        threading.Event().wait(0.05)
+    return what()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_the_difference_of_log_probs() -> None:
+    found = difference([[-1.0, -2.0], [-3.0]], [[-1.0, -2.5], [-2.0]])
+    assert (found.mean, found.most, found.tokens) == (0.5, 1.0, 3)
+    assert difference([[-1.0]], [[float("nan")]]).mean == float("inf")
+    assert difference([[-1.0]], [[-1.0, -2.0]]).mean == float("inf")
+
+
+def test_what_an_engine_cannot_do_is_refused_at_build(small_model: Path, tmp_path: Path) -> None:
+    out, shared = tmp_path / "run", {"model": str(small_model), "out": str(tmp_path / "run"), "steps": 1}
+    with refused("'engine' is 'sglang'; it is local, process or vllm", out):
+        train("grpo", engine="sglang", **shared)
+    with refused("'on_mismatch' is 'ignore'; it is stop or warn", out):
+        train("grpo", on_mismatch="ignore", **shared)
+    with refused("--vllm-python is for --engine vllm", out):
+        train("grpo", vllm_python="/usr/bin/python3", **shared)
+    with refused("is not a Python with vLLM; install it: python -m venv", out):
+        train("grpo", engine="vllm", vllm_python=str(tmp_path / "python"), **shared)
+    with refused("samples from a mixture of models, which the engine 'process' cannot do", out):
+        train("minillm", engine="process", teacher=str(small_model), **shared)
+
+
+def test_what_an_engine_cannot_do_is_refused_when_asked(apart: Member) -> None:
+    with pytest.raises(ValueError, match="can neither mix models nor stop early"):
+        apart.generate(requests_of(apart), enough=lambda found: True)
+    with pytest.raises(ValueError, match="the model's context holds"):
+        apart.generate([Request(torch.zeros(300, dtype=torch.long), 0, 4)])
+    vllm = ApartEngine(Apart("vllm", "python"), apart.model, apart.chat, apart.context, lambda rows: [])
+    with pytest.raises(ValueError, match="top_k, top_p or min_p cut it at temperature 0.7"):
+        vllm.generate(requests_of(apart, temperature=0.7, top_p=0.9))
+
+
+def test_no_python_with_vllm_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("BURNISH_VLLM_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    with pytest.raises(ValueError, match="no Python with vLLM was found, neither .*/vllm/bin/python nor this one"):
+        vllm_python(None)
