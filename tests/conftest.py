@@ -48,9 +48,9 @@ def make_model(path: Path, seed: int = 0, **changed: Any) -> Path:
     tokenizer.chat_template = CHAT
     tokenizer.save_pretrained(path)
     shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
     config = LlamaConfig(
-        vocab_size=len(vocabulary), max_position_embeddings=256, tie_word_embeddings=True, bos_token_id=None,
+        vocab_size=len(vocabulary), max_position_embeddings=256, bos_token_id=None,
         eos_token_id=vocabulary["<|end|>"], pad_token_id=vocabulary["<|pad|>"], initializer_range=0.2, **{**shape, **changed},
     )  # fmt: skip
     torch.manual_seed(seed)

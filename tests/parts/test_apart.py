@@ -20,6 +20,7 @@ from runs import refused
 from burnish import train
 from burnish.cast.apart.engine import Apart, ApartEngine
 from burnish.cast.apart.probe import NAME, WrongWeights, difference
+from burnish.cast.apart.process_sampler import Sampler
 from burnish.cast.apart.python import vllm_python
 from burnish.cast.local import Request
 from burnish.cast.lora import Lora
@@ -93,6 +94,26 @@ def test_what_the_worker_cannot_do_is_said_and_it_lives_on(apart: Member) -> Non
     with pytest.raises(ValueError, match=r"failed at scoring: \w*Error"):
         engine._ask("scoring", lambda: {"do": "score", "rows": [[1, 10**6]]})
     assert engine.prove().mean < 1e-6
+
+
+def test_every_token_is_progress(small_model: Path) -> None:
+    """A long reply must not look like a worker that is stuck."""
+    passes: list[int] = []
+    settings = {"threads": 1, "kv_gib": None, "context": 256}
+    sampler = Sampler(str(small_model), settings, lambda: passes.append(1))
+    request = {
+        "id": 0,
+        "key": 1,
+        "prompt": [5, 6],
+        "max_new": 40,
+        "temperature": 1.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "min_p": 0.0,
+    }
+    found: list[dict] = []
+    sampler.sample([{**request, "stop": []}], found.append)
+    assert len(passes) >= len(found[0]["tokens"]) > 1
 
 
 def test_a_worker_that_cannot_start_says_why(apart: Member, tmp_path: Path) -> None:

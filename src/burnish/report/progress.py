@@ -287,8 +287,13 @@ def derived(run: Run) -> list[tuple[str, str]]:
         if any(phase.learn.terms for phase in run.method.phases)
         else "nothing is trained"
     )
+    engines = {
+        "process": "burnish in another process, on a copy of the weights that is proved at every publish",
+        "vllm": "vLLM, on a copy of the weights that is proved at every publish; it takes some seconds to start",
+    }
     return [
         ("model", model),
+        *([("engine", engines[options.engine])] if options.engine in engines else []),
         ("task", f"{options.task}: {run.source.summary}"),
         (
             "batch",

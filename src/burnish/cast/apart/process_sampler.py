@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from burnish.cast.forward import outputs, packable
+from burnish.cast.forward import decoder, outputs, packable
 from burnish.cast.load import load_chat, load_model
 from burnish.cast.local import LocalEngine, Request
 
@@ -19,12 +19,12 @@ class Sampler:
     about = "burnish"
 
     def __init__(self, folder: str, settings: dict[str, Any], progress: Callable[[], None]) -> None:
-        self.progress = progress
         torch.set_num_threads(
             settings["threads"]
         )  # the parent's number, so that its arithmetic is repeated bit for bit
         budget = int(settings["kv_gib"] * 2**30) if settings["kv_gib"] is not None else None
         self.model = load_model(Path(folder), 0, torch.device("cpu"))
+        decoder(self.model).register_forward_hook(lambda *_: progress())
         self.engine = LocalEngine(self.model, load_chat(Path(folder)), settings["context"], budget)
 
     def load(self, folder: str) -> None:
@@ -32,14 +32,9 @@ class Sampler:
         self.model.load_state_dict(load_model(Path(folder), 0, torch.device("cpu")).state_dict())
 
     def sample(self, requests: list[dict[str, Any]], found: Callable[[dict[str, Any]], None]) -> None:
-        """All replies, when all are finished; each that is finished before is progress."""
-
-        def further(_: object) -> bool:
-            self.progress()
-            return False
-
+        """All replies, when all are finished; every pass of the model is progress."""
         asked = [_request(request) for request in requests]
-        for request, sample in zip(requests, self.engine.generate(asked, enough=further), strict=True):
+        for request, sample in zip(requests, self.engine.generate(asked), strict=True):
             reply = {"tokens": sample.tokens.tolist(), "logp": sample.logp.tolist(), "stopped": sample.stopped}
             found({"id": request["id"], **reply})
 
