@@ -21,6 +21,7 @@ import torch
 import transformers
 
 from burnish.methods.table import METHODS, Entry, load_all
+from burnish.report.store import open_store
 from burnish.run.config import method_fields
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "learning.json"
@@ -113,7 +114,8 @@ class Work:
         folder = self.folder / name
         try:
             outcome = json.loads((folder / "evaluation.json").read_text())
-            steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            with open_store(folder) as store:
+                steps = store.metrics()
             before, after = outcome["before"]["value"]["mean"], outcome["after"]["value"]["mean"]
         except (OSError, KeyError, ValueError, TypeError):
             print(f"{name} failed: {(self.folder / f'{name}.log').read_text()[-400:]}")

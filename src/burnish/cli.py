@@ -18,6 +18,7 @@ COMMANDS: dict[
     "tasks": ("tasks", "list the tasks, or show one"),
     "models": ("models", "list the models that have a name, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
+    "runs": ("runs", "list the runs, show or export one, pause or stop one"),
     "chat": ("chat", "talk to a model"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
 }

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from burnish.cast.stage import Cast
 from burnish.learn.learn import learn
 from burnish.method import Method, Phase
-from burnish.nouns import Clock, Group
+from burnish.nouns import Clock, Group, Task, Trace
 from burnish.publish.publish import publish
 from burnish.schedules import at
-from burnish.step import Notes, Settings, Step
+from burnish.step import Dropped, Notes, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
 
@@ -25,6 +25,7 @@ class Report:
     metrics: dict[str, float]
     seconds: dict[str, float]
     groups: dict[str, list[Group]] = field(default_factory=dict)
+    dropped: dict[str, list[Dropped]] = field(default_factory=dict)
 
 
 def loop(
@@ -37,15 +38,17 @@ def loop(
         notes = Notes()
         seconds: dict[str, float] = {}
         ended: dict[str, list[Group]] = {}
+        dropped: dict[str, list[Dropped]] = {}
         trail: list[tuple[str, int]] = []
         for phase in method.phases:
             for tick in range(round(at(phase.times, clock))):
                 step = Step(clock.at(tick=tick), cast, settings, notes)
                 ended[phase.name] = walk(phase, step, seconds, trail)
+                dropped[phase.name] = step.dropped
         empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) else 0
         if empty >= PATIENCE:
             raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(trail)}")
-        yield Report(clock, {"step": number, **notes.values()}, seconds, ended)
+        yield Report(clock, {"step": number, **notes.values()}, seconds, ended, dropped)
 
 
 def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[str, int]]) -> list[Group]:
@@ -56,8 +59,10 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
         groups = phase.rollout.call(tasks, step) if tasks else []
     for room in ("score", "select", "credit"):
         for atom in getattr(phase, room):
+            before = [(group.task, trace) for group in groups for trace in group.traces]
             with _timed(seconds, room):
                 groups = atom.call(groups, step)
+            _note_dropped(before, groups, atom.name, step)
             trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
         if room == "score":
             _note_samples(groups, step.notes)
@@ -83,6 +88,12 @@ def _note_samples(groups: list[Group], notes: Notes) -> None:
         notes.add("length", sum(said), len(said))
         notes.add("cut_off", trace.note.get("stopped") == "length")
         notes.count("sampled_tokens", sum(said))
+
+
+def _note_dropped(before: list[tuple[Task, Trace]], groups: list[Group], part: str, step: Step) -> None:
+    """Which traces a part took out. A trace that it copied is the same one: copies share their turns."""
+    left = {id(trace.turns) for group in groups for trace in group.traces}
+    step.dropped += [Dropped(task, trace, part) for task, trace in before if id(trace.turns) not in left]
 
 
 def _where_lost(trail: list[tuple[str, int]]) -> str:

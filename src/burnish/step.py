@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from burnish.nouns import Clock
+from burnish.nouns import Clock, Task, Trace
 
 if TYPE_CHECKING:
     from burnish.cast.stage import Cast
@@ -52,6 +52,15 @@ class Notes:
         return {**self._totals, **self.means()}
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """A trace that a part took out of what is learnt from, and the part's name."""
+
+    task: Task
+    trace: Trace
+    part: str
+
+
 @dataclass
 class Step:
     """One walk through the rooms."""
@@ -60,3 +69,4 @@ class Step:
     cast: Cast
     settings: Settings
     notes: Notes = field(default_factory=Notes)
+    dropped: list[Dropped] = field(default_factory=list)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import recorded
 from safetensors.torch import load_file
 
 import burnish
@@ -64,8 +65,8 @@ def saved(folder: Path) -> list[str]:
 
 def same_run(one: Path, other: Path) -> None:
     """Two runs are the same: every step's numbers and traces, the last checkpoint and the final model, bit for bit."""
-    for name in ("metrics.jsonl", "traces.jsonl"):
-        assert (one / name).read_text() == (other / name).read_text(), name
+    for table, rows in recorded(one).items():
+        assert rows == recorded(other)[table], table
     assert saved(one)[-1] == saved(other)[-1]
     for part in (f"checkpoints/{saved(one)[-1]}", "model"):
         assert tensors(one / part) and tensors(one / part) == tensors(other / part), part

@@ -66,6 +66,8 @@ class Options:
     """Steps between checkpoints; the end of the run and Ctrl-C always save one."""
     keep: int = 2
     """Checkpoints that are kept."""
+    record: int = 256
+    """Traces of each step that are kept in the run store, whole groups from the first on; 0 keeps none."""
     device: str = "auto"
     """cpu, cuda, or auto."""
 

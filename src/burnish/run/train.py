@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from burnish.cast.stage import Cast, build
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
+from burnish.report.health import Limits
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
+from burnish.run.recording import Recording
 from burnish.step import Settings
 from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
@@ -39,6 +41,9 @@ class Observer:
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None: ...
 
     def saved(self, path: Path) -> None: ...
+
+    def ordered(self, action: str) -> None:
+        """Somebody asked from outside: pause, resume, checkpoint or stop."""
 
     def stopping(self) -> None:
         """Ctrl-C was heard; the step under way is finished first. Called from a signal handler: do little."""
@@ -150,13 +155,28 @@ def execute(run: Run, observer: Observer) -> Result:
     A run that fails before its first step is done has nothing to go on with: its folder is taken away again.
     """
     try:
-        return _execute(run, observer)
+        with recording(run) as record:
+            return _execute(run, observer, record)
     except BaseException:
         run.folder.discard_if_unused()
         raise
 
 
-def _execute(run: Run, observer: Observer) -> Result:
+def recording(run: Run) -> Recording:
+    """The line to the run's store."""
+    normal = limits(run)
+    facts = {"config": run.config.to_dict(), "lr": run.settings.lr, "limits": asdict(normal), "start": run.start}
+    tokenizer = run.cast[run.method.product].chat.tokenizer
+    return Recording(run.folder.path, tokenizer, facts=facts, limits=normal, traces=run.config.options.record)
+
+
+def limits(run: Run) -> Limits:
+    """What this run's settings make normal, for those who watch over it."""
+    plans = [phase.learn for phase in run.method.phases]
+    return Limits(run.settings.max_new_tokens, one_update=all(p.epochs == p.minibatches == 1 for p in plans))
+
+
+def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     options, folder = run.config.options, run.folder
     observer.started(run)
     before = _before(run, observer)
@@ -168,15 +188,19 @@ def _execute(run: Run, observer: Observer) -> Result:
         ):
             at = report.clock.step + 1
             heldout = _during(run, at)
-            folder.log(report, heldout)
-            folder.log_traces(report, run.cast[run.method.product].chat)
+            record.step(report, heldout)
             observer.stepped(report, heldout, report.seconds["step"])
-            stopped = bool(asked) and at < options.steps
-            if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
+            orders = record.asked(report.clock.step, lambda: bool(asked), observer.ordered)
+            stopped = (bool(asked) or orders.stop) and at < options.steps
+            due = options.save_every and at % options.save_every == 0
+            if stopped or orders.save or at == options.steps or due:
+                record.flush()  # a checkpoint is never ahead of what was recorded
                 observer.saved(checkpoint.save(folder.path, at, run.method, run.cast, options.keep))
+                record.event("saved", f"checkpoint after step {at}", step=report.clock.step)
             if stopped:
                 break
     if stopped:
+        record.ended = "stopped"
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
         observer.finished(result)
         return result

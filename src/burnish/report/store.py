@@ -1,0 +1,219 @@
+"""Reading a run's store: `open_store(folder)` gives its configuration, metrics, timings, traces and events. No torch needed.
+
+store = open_store("runs/first")
+store.metrics()[-1]["reward"]
+[trace["text"] for trace in store.traces(step=3, least=0.5)]
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from burnish.report.environment import alive
+from burnish.report.schema import FILE, connect_to_read, searchable
+
+STALE_SECONDS = 600.0  # a run on another machine that wrote nothing for so long is taken for dead
+PAGE = 50
+_JSON = ("given", "pairs", "lists", "turns", "scores", "turn_scores", "tags", "note")
+_COLUMNS = (
+    "traces.id, traces.group_id, traces.step, phase, task, kind, place, prompt, text, reward, correct, length, advantage, "
+    "dropped, turns, scores, turn_scores, tags, note, given"
+)
+
+
+def open_store(folder: str | Path) -> Store:
+    """The store of the run in this folder, for reading; a run that is being trained may be read at any time."""
+    return Store(Path(folder))
+
+
+class Store:
+    """One run, as it was recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._db = connect_to_read(folder / FILE)
+        self._db.row_factory = sqlite3.Row
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Any query; docs/store.md lists the tables."""
+        return [dict(row) for row in self._db.execute(query, values)]
+
+    def info(self) -> dict[str, Any]:
+        """Facts by name: config, environment, git, state, process, created, updated, steps, limits."""
+        return {row["name"]: json.loads(row["value"]) for row in self._db.execute("SELECT name, value FROM info")}
+
+    def config(self) -> dict[str, Any]:
+        """The method's name and every option with its value, as in config.yaml."""
+        return self.info().get("config", {})
+
+    def state(self) -> str:
+        """running, stopped, finished or failed. A process that is gone without a word has failed."""
+        return state_of(self.info())
+
+    def evaluation(self) -> dict[str, Any]:
+        """Held-out results: {"before": ..., "after": ...}, each with name, value (mean, low, high) and shown answers."""
+        file = self.folder / "evaluation.json"
+        return json.loads(file.read_text()) if file.is_file() else {}
+
+    def metrics(self, after: int = -1) -> list[dict[str, Any]]:
+        """One dict a step, "step" first; only steps later than `after`. What was not a finite number is None."""
+        return self._by_step("SELECT step, name, value FROM metrics WHERE step > ? ORDER BY step, rowid", after)
+
+    def timings(self, after: int = -1) -> list[dict[str, Any]]:
+        """Seconds in each room, one dict a step; "step" is the step's number, "total" all of its time."""
+        query = "SELECT step, CASE room WHEN 'step' THEN 'total' ELSE room END, seconds FROM timings WHERE step > ? ORDER BY step, rowid"
+        return self._by_step(query, after)
+
+    def events(self, after: int = 0) -> list[dict[str, Any]]:
+        """What happened, oldest first: id, time, step, kind, level (info, warning, error), text."""
+        return self.sql("SELECT * FROM events WHERE id > ? ORDER BY id", after)
+
+    def traces(
+        self,
+        step: int | None = None,
+        *,
+        phase: str | None = None,
+        task: str | None = None,
+        group: int | None = None,
+        least: float | None = None,
+        most: float | None = None,
+        correct: bool | None = None,
+        dropped: bool | None = None,
+        search: str = "",
+        order: str = "oldest",
+        limit: int | None = PAGE,
+        offset: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Traces with their scores, texts and what became of them; tokens and streams come from `tokens(id)`.
+
+        least, most  bounds on the reward
+        search       words that the prompt or the reply holds
+        order        oldest, newest, best or worst
+        limit        how many at most; None for all
+        """
+        where, values = _where(
+            {"traces.step = ?": step, "phase = ?": phase, "task = ?": task, "traces.group_id = ?": group,
+             "reward >= ?": least, "reward <= ?": most, "correct > 0.5 = ?": None if correct is None else int(correct)}
+        )  # fmt: skip
+        if dropped is not None:
+            where.append("dropped IS NOT NULL" if dropped else "dropped IS NULL")
+        if search:
+            clause, wanted = self._search(search)
+            where.append(clause)
+            values += wanted
+        query = (
+            f"SELECT {_COLUMNS} FROM traces CROSS JOIN groups ON groups.id = traces.group_id "
+            f"{'WHERE ' + ' AND '.join(where) if where else ''} ORDER BY {ORDERS[order]} LIMIT ? OFFSET ?"
+        )
+        if task is not None:  # the index on tasks is on the side of the groups
+            query = query.replace("traces CROSS JOIN groups", "groups CROSS JOIN traces")
+        rows = self._db.execute(query, (*values, -1 if limit is None else limit, offset))
+        return [_decoded(row) for row in rows]
+
+    def trace(self, number: int) -> dict[str, Any]:
+        """One trace by its id, with everything of it: `tokens` is as `tokens(id)` gives it."""
+        query = f"SELECT {_COLUMNS} FROM traces JOIN groups ON groups.id = traces.group_id WHERE traces.id = ?"
+        row = self._db.execute(query, (number,)).fetchone()
+        if row is None:
+            raise ValueError(f"{self.folder} has no trace {number}")
+        found = _decoded(row)
+        return {**found, "tokens": self.tokens(number)}
+
+    def tokens(self, number: int) -> dict[str, Any]:
+        """A trace token by token: ids, pieces (their texts), logp (behaviour), and each stream by its name; None is nan."""
+        row = self._db.execute("SELECT ids, logp, names, streams FROM tokens WHERE trace = ?", (number,)).fetchone()
+        if row is None:
+            return {"ids": [], "pieces": [], "logp": [], "streams": {}}
+        ids, flat, names = _numbers("i", row["ids"]), _numbers("f", row["streams"]), json.loads(row["names"])
+        marks = ",".join("?" * len(set(ids)))
+        pieces = dict(self._db.execute(f"SELECT token, piece FROM vocabulary WHERE token IN ({marks})", [*set(ids)]))
+        streams = {name: flat[i * len(ids) : (i + 1) * len(ids)] for i, name in enumerate(names)}
+        return {
+            "ids": ids, "pieces": [pieces.get(token, "") for token in ids], "logp": _numbers("f", row["logp"]), "streams": streams,
+        }  # fmt: skip
+
+    def count(self) -> int:
+        """How many traces are recorded."""
+        return self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+
+    def _search(self, words: str) -> tuple[str, list[Any]]:
+        if searchable(self._db):
+            quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
+            return "traces.id IN (SELECT rowid FROM search WHERE search MATCH ?)", [quoted + " *"]
+        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        return "(text LIKE ? ESCAPE '\\' OR prompt LIKE ? ESCAPE '\\')", [pattern, pattern]
+
+    def _by_step(self, query: str, after: int) -> list[dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for step, name, value in self._db.execute(query, (after,)):
+            found.setdefault(step, {"step": step})[name] = value
+        return list(found.values())
+
+
+ORDERS = {
+    "oldest": "traces.id",
+    "newest": "traces.id DESC",
+    "best": "traces.reward DESC, traces.id DESC",
+    "worst": "traces.reward, traces.id",
+}
+
+
+def state_of(info: dict[str, Any]) -> str:
+    """running, stopped, finished or failed, from a store's facts."""
+    state = info.get("state", "failed")
+    if state != "running":
+        return state
+    lives = alive(info.get("process", {})) if info.get("process") else None
+    if lives is None:
+        lives = time.time() - info.get("updated", info.get("created", 0.0)) < STALE_SECONDS
+    return "running" if lives else "failed"
+
+
+def find_runs(root: str | Path) -> Iterator[Path]:
+    """Every run folder at or below a folder, by name."""
+    root = Path(root)
+    if (root / FILE).is_file():
+        yield root
+        return
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if path.is_dir() and not path.name.startswith("."):
+            yield from find_runs(path)
+
+
+def _where(conditions: dict[str, Any]) -> tuple[list[str], list[Any]]:
+    chosen = {clause: value for clause, value in conditions.items() if value is not None}
+    return list(chosen), list(chosen.values())
+
+
+def _decoded(row: sqlite3.Row) -> dict[str, Any]:
+    found = dict(row)
+    for name in _JSON:
+        if isinstance(found.get(name), str):
+            found[name] = json.loads(found[name])
+    return found
+
+
+def _numbers(kind: str, data: bytes) -> list[Any]:
+    """Little-endian 4-byte numbers; nan becomes None, which JSON can say."""
+    import sys
+
+    found = array(kind)
+    found.frombytes(data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return [None if x != x else x for x in found] if kind == "f" else found.tolist()
