@@ -19,6 +19,7 @@ COMMANDS: dict[
     "models": ("models", "list the models that have a name, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "runs": ("runs", "list the runs, show or export one, pause or stop one"),
+    "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
     "chat": ("chat", "talk to a model"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
 }

@@ -82,9 +82,8 @@ def _note_samples(groups: list[Group], notes: Notes) -> None:
         said = [len(turn) for turn in trace.turns if turn.author == "policy"]
         if not said:
             continue
-        for name in ("reward", "correct"):
-            if name in trace.scores:
-                notes.add(name, trace.scores[name])
+        for name, value in trace.scores.items():
+            notes.add(name if name in ("reward", "correct") else f"score/{name}", value)
         notes.add("length", sum(said), len(said))
         notes.add("cut_off", trace.note.get("stopped") == "length")
         notes.count("sampled_tokens", sum(said))

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from burnish.loop import Report
 from burnish.report.health import Health, Limits
-from burnish.report.rows import Kept, Pieces, group_row, kept, token_row, trace_row
+from burnish.report.rows import Kept, Pieces, group_row, kept, tokens_of, trace_row
 from burnish.report.schema import FILE, connect, searchable
 
 WAITING_STEPS = 8  # steps that may wait to be written
@@ -159,17 +159,18 @@ class Recorder:
         group_id = db.execute("SELECT ifnull(max(id), 0) FROM groups").fetchone()[0]
         trace_id = db.execute("SELECT ifnull(max(id), 0) FROM traces").fetchone()[0]
         group_rows, trace_rows, token_rows, texts = [], [], [], []
+        tokens = iter(tokens_of([trace for group in groups for trace, _ in group.traces]))
         for group in groups:
             group_id += 1
             row = group_row(group)
             group_rows.append((group_id, *row))
             for place, (trace, dropped) in enumerate(group.traces):
                 trace_id += 1
-                ids = trace.tokens.tolist() if trace.turns else []
-                self._pieces.learn(ids)
-                said = trace_row(trace, dropped, ids, self._pieces)
+                mine = next(tokens)
+                self._pieces.learn(mine.ids)
+                said = trace_row(trace, dropped, mine, self._pieces)
                 trace_rows.append((trace_id, group_id, group.step, place, *said))
-                token_rows.append((trace_id, *token_row(trace, ids)))
+                token_rows.append((trace_id, *mine.row))
                 texts.append((trace_id, row[4], said[5]))
         db.executemany(_GROUP, group_rows)
         db.executemany(_TRACE, trace_rows)

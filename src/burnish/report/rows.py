@@ -96,32 +96,71 @@ class Pieces:
 def group_row(group: Kept) -> tuple[Any, ...]:
     """step, phase, task, kind, prompt, given, pairs, lists."""
     task = group.task
-    pairs, lists = (None if x is None else json.dumps(x) for x in (group.pairs, group.lists))
+    pairs, lists = (None if x is None else _json(x) for x in (group.pairs, group.lists))
     return group.step, group.phase, task.key, task.kind, prompt_text(task), _json(plain(task.given)), pairs, lists
 
 
-def trace_row(trace: Trace, dropped: str | None, ids: list[int], pieces: Pieces) -> tuple[Any, ...]:
+def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces) -> tuple[Any, ...]:
     """reward, correct, length, advantage, dropped, text, turns, scores, turn_scores, tags, note."""
-    turns = [{"author": turn.author, "tokens": len(turn), "version": turn.version} for turn in trace.turns]
+    turns = [{"author": turn.author, "tokens": turn.tokens.numel(), "version": turn.version} for turn in trace.turns]
     scores = {name: _number(value) for name, value in trace.scores.items()}
     turn_scores = {name: [_number(value) for value in values] for name, values in trace.turn_scores.items()}
-    prompt = len(trace.turns[0]) if trace.turns and len(trace.turns) > 1 else 0
+    said = tokens.ids[tokens.prompt :]
     return (
-        scores.get("reward"), scores.get("correct"), len(ids) - prompt, _advantage(trace), dropped,
-        pieces.text(ids[prompt:]), json.dumps(turns), _json(scores), _json(turn_scores), json.dumps(sorted(trace.tags)),
-        _json(plain(trace.note)),
+        scores.get("reward"), scores.get("correct"), len(said), tokens.advantage, dropped, pieces.text(said), _json(turns),
+        _json(scores), _json(turn_scores) if turn_scores else "{}", _json(sorted(trace.tags)), _json(plain(trace.note)),
     )  # fmt: skip
 
 
-def token_row(trace: Trace, ids: list[int]) -> tuple[bytes, bytes, str, bytes]:
-    """ids (int32), behaviour log-probs (float32, nan where unknown), names of the streams, the streams end to end (float32)."""
+@dataclass(frozen=True)
+class Tokens:
+    """A trace's tokens: ids, how many of them are the prompt, the mean advantage of the rest, and the row for the store."""
+
+    ids: list[int]
+    prompt: int
+    advantage: float | None
+    row: tuple[
+        bytes, bytes, str, bytes
+    ]  # ids int32, log-probs float32, names of the streams, streams end to end float32
+
+
+def tokens_of(traces: list[Trace]) -> list[Tokens]:
+    """The tokens of many traces at once: tensors are joined before they are read, since each small one costs as much."""
+    turns = [turn for trace in traces for turn in trace.turns]
+    if not turns:
+        return [Tokens([], 0, None, (b"", b"", "[]", b"")) for _ in traces]
+    sizes = [turn.tokens.numel() for turn in turns]
+    ids = _joined([turn.tokens for turn in turns], torch.int32)
     logp = np.full(len(ids), np.nan, dtype="<f4")
-    for turn, start, end in trace.spans():
-        if turn.logp is not None:
-            logp[start:end] = _array(turn.logp)
-    streams = {name: values for name, values in trace.streams.items() if len(values) == len(ids) and values.dim() == 1}
-    joined = b"".join(_array(values).tobytes() for values in streams.values())
-    return np.array(ids, dtype="<i4").tobytes(), logp.tobytes(), json.dumps(list(streams)), joined
+    born = [turn.logp for turn in turns if turn.logp is not None]
+    if born:
+        logp[np.repeat([turn.logp is not None for turn in turns], sizes)] = _joined(born)
+    lengths = [sum(turn.tokens.numel() for turn in trace.turns) for trace in traces]
+    prompts = [trace.turns[0].tokens.numel() if len(trace.turns) > 1 else 0 for trace in traces]
+    streams = _streams(traces, lengths)
+    found, end = [], 0
+    for mine, length, prompt in zip(streams, lengths, prompts, strict=True):
+        start, end = end, end + length
+        row = (
+            ids[start:end].tobytes(),
+            logp[start:end].tobytes(),
+            _json(list(mine)),
+            b"".join(x.tobytes() for x in mine.values()),
+        )
+        found.append(Tokens(ids[start:end].tolist(), prompt, _mean(mine.get("adv"), prompt), row))
+    return found
+
+
+def _streams(traces: list[Trace], lengths: list[int]) -> list[dict[str, np.ndarray]]:
+    """Each trace's streams by name; what is not one number per token is left out."""
+    found: list[dict[str, np.ndarray]] = [{} for _ in traces]
+    for name in dict.fromkeys(name for trace in traces for name in trace.streams):
+        have = [i for i, t in enumerate(traces) if name in t.streams and t.streams[name].shape == (lengths[i],)]
+        flat, end = _joined([traces[i].streams[name] for i in have]) if have else np.zeros(0), 0
+        for i in have:
+            end += lengths[i]
+            found[i][name] = flat[end - lengths[i] : end]
+    return found
 
 
 def prompt_text(task: Task) -> str:
@@ -134,23 +173,22 @@ def prompt_text(task: Task) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def _advantage(trace: Trace) -> float | None:
-    """The mean advantage of the tokens that have one."""
-    adv = trace.streams.get("adv")
-    if adv is None or adv.dim() != 1:
+def _mean(advantages: np.ndarray | None, prompt: int) -> float | None:
+    """The mean advantage of the tokens after the prompt that have one."""
+    if advantages is None:
         return None
-    values = _array(adv)[len(trace.turns[0]) if len(trace.turns) > 1 else 0 :]
-    values = values[np.isfinite(values)]
-    return float(values.mean(dtype=np.float64)) if len(values) else None
+    values = [x for x in advantages[prompt:].tolist() if math.isfinite(x)]
+    return sum(values) / len(values) if values else None
 
 
-def _array(values: torch.Tensor) -> np.ndarray:
-    return values.detach().to("cpu", torch.float32).numpy().astype("<f4", copy=False)
+def _joined(tensors: list[torch.Tensor], kind: torch.dtype = torch.float32) -> np.ndarray:
+    """End to end, little-endian, on the CPU."""
+    found = torch.cat(tensors).detach().to("cpu", kind).numpy()
+    return found.astype(found.dtype.newbyteorder("<"), copy=False)
 
 
 def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+_json = json.JSONEncoder(ensure_ascii=False, default=str).encode

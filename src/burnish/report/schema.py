@@ -16,6 +16,7 @@ BUSY_SECONDS = 10.0  # how long a reader or a writer waits for the other before 
 TABLES = """
 CREATE TABLE info (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE metrics (step INTEGER NOT NULL, name TEXT NOT NULL, value);
+CREATE INDEX metrics_by_step ON metrics (step);
 CREATE INDEX metrics_by_name ON metrics (name, step);
 CREATE TABLE timings (step INTEGER NOT NULL, room TEXT NOT NULL, seconds REAL NOT NULL);
 CREATE TABLE groups (

@@ -70,13 +70,14 @@ class Store:
         file = self.folder / "evaluation.json"
         return json.loads(file.read_text()) if file.is_file() else {}
 
-    def metrics(self, after: int = -1) -> list[dict[str, Any]]:
-        """One dict a step, "step" first; only steps later than `after`. What was not a finite number is None."""
-        return self._by_step("SELECT step, name, value FROM metrics WHERE step > ? ORDER BY step, rowid", after)
+    def metrics(self, after: int = -1, upto: int = 2**62) -> list[dict[str, Any]]:
+        """One dict a step, "step" first; only steps later than `after`, up to `upto`. What was not a finite number is None."""
+        query = "SELECT step, name, value FROM metrics WHERE step > ? AND step <= ? ORDER BY rowid"
+        return self._by_step(query, after, upto)
 
     def timings(self, after: int = -1) -> list[dict[str, Any]]:
         """Seconds in each room, one dict a step; "step" is the step's number, "total" all of its time."""
-        query = "SELECT step, CASE room WHEN 'step' THEN 'total' ELSE room END, seconds FROM timings WHERE step > ? ORDER BY step, rowid"
+        query = "SELECT step, CASE room WHEN 'step' THEN 'total' ELSE room END, seconds FROM timings WHERE step > ? ORDER BY rowid"
         return self._by_step(query, after)
 
     def events(self, after: int = 0) -> list[dict[str, Any]]:
@@ -158,9 +159,9 @@ class Store:
         pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         return "(text LIKE ? ESCAPE '\\' OR prompt LIKE ? ESCAPE '\\')", [pattern, pattern]
 
-    def _by_step(self, query: str, after: int) -> list[dict[str, Any]]:
+    def _by_step(self, query: str, *values: int) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
-        for step, name, value in self._db.execute(query, (after,)):
+        for step, name, value in self._db.execute(query, values):
             found.setdefault(step, {"step": step})[name] = value
         return list(found.values())
 
@@ -184,15 +185,15 @@ def state_of(info: dict[str, Any]) -> str:
     return "running" if lives else "failed"
 
 
-def find_runs(root: str | Path) -> Iterator[Path]:
-    """Every run folder at or below a folder, by name."""
+def find_runs(root: str | Path, depth: int = 4) -> Iterator[Path]:
+    """Every run folder at or below a folder, by name, at most so deep."""
     root = Path(root)
     if (root / FILE).is_file():
         yield root
         return
-    for path in sorted(root.iterdir()) if root.is_dir() else ():
+    for path in sorted(root.iterdir()) if depth and root.is_dir() else ():
         if path.is_dir() and not path.name.startswith("."):
-            yield from find_runs(path)
+            yield from find_runs(path, depth - 1)
 
 
 def _where(conditions: dict[str, Any]) -> tuple[list[str], list[Any]]:

@@ -1,0 +1,162 @@
+// The trace viewer: find traces by step, score, fate or words; read one token by token; see its group, and its prompt elsewhere.
+
+import { address, ask, el, number, percent } from "./dom.js";
+import { tokensView, modesOf } from "./tokens.js";
+
+const PAGE = 50;
+
+export function tracesView(page, names, words) {
+  const run = names[0];
+  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = "author", steps = [], busy = false;
+  const list = el("div", { class: "list", role: "listbox", "aria-label": "Traces" }), detail = el("article", { class: "detail" });
+  const count = el("span", { class: "dim" });
+  const field = (name, attributes) => el("input", { name, value: wanted[name] ?? "", onchange: (event) => choose({ [name]: event.target.value }), ...attributes });
+  const choice = (name, options, label) => el("select", { name, "aria-label": label, onchange: (event) => choose({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: (wanted[name] ?? "") === value }, text)));
+  const search = field("search", { type: "search", placeholder: "Search prompts and replies  ( / )", "aria-label": "Search" });
+  const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) + 1 : "", onchange: (event) => choose({ step: event.target.value === "" ? "" : Number(event.target.value) - 1 }) });
+  const filters = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, search,
+    el("label", {}, "step ", step),
+    el("label", {}, "reward ", field("least", { type: "number", step: "any", placeholder: "min", class: "small", "aria-label": "Least reward" }), " – ", field("most", { type: "number", step: "any", placeholder: "max", class: "small", "aria-label": "Largest reward" })),
+    choice("correct", [["", "right or wrong"], ["1", "right"], ["0", "wrong"]], "Right or wrong"),
+    choice("dropped", [["", "kept or dropped"], ["0", "learnt from"], ["1", "dropped"]], "Kept or dropped"),
+    choice("order", [["newest", "newest first"], ["oldest", "oldest first"], ["best", "best first"], ["worst", "worst first"]], "Order"), count);
+  page.replaceChildren(el("div", { class: "viewer" }, el("div", { class: "left" }, filters, list), detail));
+  list.addEventListener("scroll", () => more && !busy && list.scrollTop + list.clientHeight > list.scrollHeight - 400 && load());
+
+  function choose(change) {
+    wanted = { ...wanted, ...change };
+    const { id, ...rest } = wanted;
+    history.replaceState(null, "", `#/traces/${address([run])}?${new URLSearchParams(Object.entries(rest).filter(([, value]) => value !== "" && value !== undefined))}`);
+    return load(true);
+  }
+
+  async function load(anew = false) {
+    busy = true;
+    try {
+      const { id, ...query } = wanted;
+      const found = await ask("traces", { run, ...query, limit: PAGE, offset: anew ? 0 : rows.length });
+      rows = anew ? found.rows : [...rows, ...found.rows];
+      more = found.more;
+      draw();
+      if (anew) list.scrollTop = 0;
+      if (anew && rows.length && !rows.some((row) => row.id === open?.id)) await show(rows[0].id);
+      if (!rows.length) detail.replaceChildren(el("p", { class: "empty" }, "No trace fits these filters."));
+    } finally {
+      busy = false;
+    }
+  }
+
+  function draw() {
+    list.replaceChildren(...rows.map(entry), more ? el("div", { class: "more dim" }, "more below …") : "");
+    count.textContent = `${rows.length}${more ? "+" : ""} shown`;
+  }
+
+  function entry(row) {
+    return el("button", { class: `entry ${row.id === open?.id ? "on" : ""} ${row.dropped ? "gone" : ""}`, role: "option", "aria-selected": String(row.id === open?.id), "data-id": String(row.id), onclick: () => show(row.id) },
+      el("span", { class: "line1" }, score(row), el("span", { class: "dim" }, `step ${row.step + 1}`), el("span", { class: "dim" }, `#${row.id}`), row.dropped ? el("span", { class: "tag" }, `dropped: ${row.dropped}`) : null),
+      el("span", { class: "prompt" }, row.prompt), el("span", { class: "text" }, row.text || "(nothing)"));
+  }
+
+  async function show(id) {
+    open = await ask("trace", { run, id });
+    for (const node of list.querySelectorAll(".entry")) {
+      const on = node.dataset.id === String(id);
+      node.classList.toggle("on", on);
+      node.setAttribute("aria-selected", String(on));
+      if (on) node.scrollIntoView({ block: "nearest" });
+    }
+    drawDetail();
+  }
+
+  function drawDetail() {
+    const modes = modesOf(open);
+    if (!modes.some(([name]) => name === mode)) mode = "author";
+    detail.replaceChildren(
+      el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step + 1}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
+        el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
+      open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: ${open.dropped} took it out.`)) : "",
+      group(), facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
+        el("button", { role: "radio", "aria-checked": String(name === mode), class: name === mode ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => { mode = name; drawDetail(); } }, label))),
+      tokensView(open, mode), el("section", { id: "elsewhere" }));
+  }
+
+  /** The group as a strip of scores: what this trace was compared with. */
+  function group() {
+    const best = Math.max(...open.siblings.map((row) => row.reward ?? 0), 1e-9), worst = Math.min(0, ...open.siblings.map((row) => row.reward ?? 0));
+    return el("div", { class: "group", "aria-label": "Its group" }, open.siblings.map((row) => el("button", { class: `${row.id === open.id ? "on" : ""} ${row.dropped ? "gone" : ""}`, title: `#${row.id}: reward ${number(row.reward)}, advantage ${number(row.advantage)}${row.dropped ? `, dropped by ${row.dropped}` : ""}`, onclick: () => show(row.id) },
+      el("i", { style: { height: `${4 + (26 * ((row.reward ?? 0) - worst)) / (best - worst || 1)}px` }, class: row.correct > 0.5 ? "right" : "wrong" }))),
+      el("span", { class: "dim" }, `group of ${open.siblings.length}: mean reward ${number(mean(open.siblings.map((row) => row.reward)))}`));
+  }
+
+  function facts() {
+    const pair = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+    const note = Object.entries(open.note || {}).map(([name, value]) => pair(name, typeof value === "string" ? value : JSON.stringify(value)));
+    const given = Object.entries(open.given || {}).filter(([, value]) => typeof value === "string" || typeof value === "number").map(([name, value]) => pair(name, String(value)));
+    return el("div", { class: "facts" },
+      el("dl", {}, Object.entries(open.scores).map(([name, value]) => pair(name, number(value))), open.advantage !== null ? pair("advantage", number(open.advantage)) : null, open.tags.length ? pair("tags", open.tags.join(", ")) : null, note),
+      given.length ? el("details", {}, el("summary", {}, "What came with the task"), el("dl", {}, given)) : null);
+  }
+
+  async function elsewhere() {
+    const box = document.getElementById("elsewhere");
+    box.replaceChildren(el("p", { class: "dim" }, "looking …"));
+    const found = await ask("prompt", { run, task: open.task });
+    const sets = new Map();
+    for (const row of found) {
+      const key = `${row.run}\n${row.step}`;
+      if (!sets.has(key)) sets.set(key, []);
+      sets.get(key).push(row);
+    }
+    box.replaceChildren(el("h2", {}, "The same prompt elsewhere"), el("table", { class: "answers" }, el("tr", {}, ["Run", "Step", "Mean reward", "Replies"].map((name) => el("th", {}, name))),
+      [...sets.values()].map((set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step + 1)), el("td", {}, number(mean(set.map((row) => row.reward)))),
+        el("td", {}, set.slice(0, 4).map((row) => el("a", { class: `reply ${row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160)))))) ));
+    box.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  const step1 = (by) => {
+    const at = steps.findIndex((one) => one.step === open?.step), next = steps[at + by];
+    if (next) { step.value = next.step + 1; choose({ step: next.step }); }
+  };
+  const near = (items, by) => items[items.findIndex((row) => row.id === open?.id) + by];
+
+  return {
+    async refresh() {
+      if (rows.length || open) return false;
+      steps = await ask("steps", { run });
+      if (!steps.length) {
+        detail.replaceChildren(el("p", { class: "empty" }, "No traces are recorded yet."));
+        return true;
+      }
+      if (wanted.id) await show(Number(wanted.id));
+      await load(!wanted.id);
+      return false;
+    },
+    async changed(change) {
+      wanted = { order: "newest", ...change };
+      if (wanted.id) await show(Number(wanted.id));
+      else await load(true);
+    },
+    key(key) {
+      const modes = open ? modesOf(open) : [];
+      if (key === "/") search.focus();
+      else if ((key === "j" || key === "ArrowDown") && near(rows, 1)) show(near(rows, 1).id);
+      else if ((key === "k" || key === "ArrowUp") && near(rows, -1)) show(near(rows, -1).id);
+      else if ((key === "l" || key === "ArrowRight") && open && near(open.siblings, 1)) show(near(open.siblings, 1).id);
+      else if ((key === "h" || key === "ArrowLeft") && open && near(open.siblings, -1)) show(near(open.siblings, -1).id);
+      else if (key === "]") step1(1);
+      else if (key === "[") step1(-1);
+      else if (key === "s" && open) elsewhere();
+      else if (modes[Number(key) - 1]) { mode = modes[Number(key) - 1][0]; drawDetail(); }
+      else return false;
+      if (key === "j" && more && rows.indexOf(rows.find((row) => row.id === open?.id)) > rows.length - 10) load();
+      return true;
+    },
+  };
+}
+
+const mean = (values) => { const known = values.filter((x) => x !== null); return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null; };
+
+function score(row) {
+  const kind = row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong";
+  return el("span", { class: `score ${kind}` }, row.reward === null ? "–" : Number.isInteger(row.reward) ? row.reward.toFixed(1) : number(row.reward));
+}
