@@ -20,6 +20,7 @@ COMMANDS: dict[
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "runs": ("runs", "list the runs, show or export one, pause or stop one"),
     "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
+    "report": ("report", "one run as a page that stands alone, and as Markdown"),
     "chat": ("chat", "talk to a model"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
 }

@@ -15,7 +15,18 @@ from burnish.methods.table import Entry, find
 from burnish.run.config import Options, configure, method_fields, method_types
 
 _OURS = {"help", "quiet"}  # flags of the command itself, not of the run
-_RESUMABLE = ("steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "eval_every")
+_RESUMABLE = (
+    "steps",
+    "device",
+    "token_budget",
+    "packed",
+    "checkpoint_activations",
+    "save_every",
+    "keep",
+    "eval_every",
+    "record",
+    "log",
+)
 
 USAGE = """\
 [bold]burnish train[/] [METHOD | run.yaml | path/file.py:function] [--flag value ...]

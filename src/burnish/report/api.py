@@ -31,6 +31,7 @@ class Api:
             "metrics": self.metrics,
             "traces": self.traces,
             "trace": self.trace,
+            "groups": self.groups,
             "prompt": self.prompt,
             "steps": self.steps,
             "definitions": lambda query: [dataclasses.asdict(one) for one in DEFINITIONS],
@@ -109,6 +110,16 @@ class Api:
         with self.open(query) as store:
             rows = store.traces(**chosen, search=query.get("search", ""), limit=limit + 1)
         return {"rows": [_short(row) for row in rows[:limit]], "more": len(rows) > limit}
+
+    def groups(self, query: Query) -> dict[str, Any]:
+        """A page of groups, each with the scores of its traces."""
+        limit, step = min(MOST, int(query.get("limit", PAGE))), query.get("step")
+        order = "oldest" if query.get("order") == "oldest" else "newest"
+        with self.open(query) as store:
+            rows = store.groups(
+                int(step) if step else None, order=order, limit=limit + 1, offset=int(query.get("offset", 0))
+            )
+        return {"rows": [{**row, "prompt": row["prompt"][:600]} for row in rows[:limit]], "more": len(rows) > limit}
 
     def trace(self, query: Query) -> dict[str, Any]:
         """One trace with its tokens and streams, and the rest of its group."""

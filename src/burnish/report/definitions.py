@@ -79,6 +79,7 @@ DEFINITIONS: list[Definition] = [
         ("*/grad_norm", "the same of another trainee (critic/grad_norm)"),
         ("trust/kl", "KL between the policies before and after the update"),
         ("trust/accepted", "share of the updates that the line search accepted"),
+        ("kl/loss", "mean over reply tokens of the estimated KL to the reference (k3, unless the method's page says otherwise)"),
         ("*/loss", "mean loss of a term over its units, by the term's own weights"),
         ("*/entropy", "mean entropy of the policy over the term's tokens"),
         ("*/clipped", "share of the term's tokens (or sequences) whose gradient the clip took", "down"),
@@ -109,8 +110,9 @@ DEFINITIONS: list[Definition] = [
 @cache
 def definition(name: str) -> Definition | None:
     """What a metric is; None for a name that is in no table."""
+    held_out = name.startswith("heldout/")
     for found in DEFINITIONS:
-        if fnmatchcase(name, found.name):
+        if fnmatchcase(name, found.name) and found.name.startswith("heldout/") == held_out:
             return found
     return None
 

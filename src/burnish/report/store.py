@@ -13,10 +13,13 @@ import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from burnish.report.environment import alive
 from burnish.report.schema import FILE, connect_to_read, searchable
+
+if TYPE_CHECKING:
+    from burnish.report.notebook import Plot, Traces
 
 STALE_SECONDS = 600.0  # a run on another machine that wrote nothing for so long is taken for dead
 PAGE = 50
@@ -99,7 +102,7 @@ class Store:
         order: str = "oldest",
         limit: int | None = PAGE,
         offset: int = 0,
-    ) -> list[dict[str, Any]]:
+    ) -> Traces:
         """Traces with their scores, texts and what became of them; tokens and streams come from `tokens(id)`.
 
         least, most  bounds on the reward
@@ -124,7 +127,31 @@ class Store:
         if task is not None:  # the index on tasks is on the side of the groups
             query = query.replace("traces CROSS JOIN groups", "groups CROSS JOIN traces")
         rows = self._db.execute(query, (*values, -1 if limit is None else limit, offset))
-        return [_decoded(row) for row in rows]
+        from burnish.report.notebook import Traces
+
+        return Traces(_decoded(row) for row in rows)
+
+    def groups(
+        self,
+        step: int | None = None,
+        *,
+        task: str | None = None,
+        order: str = "oldest",
+        limit: int | None = PAGE,
+        offset: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Groups with the rewards of their traces, and which of these are right and which were dropped, in their order."""
+        where, values = _where({"step = ?": step, "task = ?": task})
+        query = (
+            f"SELECT id, step, phase, task, prompt FROM groups {'WHERE ' + ' AND '.join(where) if where else ''} "
+            f"ORDER BY id {'DESC' if order == 'newest' else ''} LIMIT ? OFFSET ?"
+        )
+        found = self.sql(query, *values, -1 if limit is None else limit, offset)
+        for group in found:
+            group["traces"] = self.sql(
+                "SELECT id, reward, correct, advantage, dropped FROM traces WHERE group_id = ? ORDER BY id", group["id"]
+            )
+        return found
 
     def trace(self, number: int) -> dict[str, Any]:
         """One trace by its id, with everything of it: `tokens` is as `tokens(id)` gives it."""
@@ -151,6 +178,17 @@ class Store:
     def count(self) -> int:
         """How many traces are recorded."""
         return self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+
+    def plot(self, *names: str) -> Plot:
+        """The named metrics, drawn for a notebook; without a name, those that say how learning goes."""
+        from burnish.report.notebook import plot
+
+        return plot(self, *names)
+
+    def _repr_html_(self) -> str:
+        from burnish.report.notebook import card
+
+        return card(self)
 
     def _search(self, words: str) -> tuple[str, list[Any]]:
         if searchable(self._db):

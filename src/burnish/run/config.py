@@ -67,6 +67,8 @@ class Options:
     """Checkpoints that are kept."""
     record: int = 256
     """Traces of each step that are kept in the run store, whole groups from the first on; 0 keeps none."""
+    log: str | None = None
+    """Other places for the numbers, besides the run store: tensorboard, wandb, trackio, mlflow (several with commas)."""
     device: str = "auto"
     """cpu, cuda, or auto."""
 

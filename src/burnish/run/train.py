@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,8 @@ from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
 from burnish.report.health import Limits
+from burnish.report.sinks import named, open_sinks
+from burnish.report.store import Store, open_store
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
@@ -29,6 +31,9 @@ from burnish.step import Settings
 from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
 from burnish.tasks.source import Source
+
+if TYPE_CHECKING:
+    from burnish.report.notebook import Plot, Traces
 
 
 class Observer:
@@ -74,6 +79,22 @@ class Result:
     after: Outcome | None
     metrics: list[dict[str, Any]] = field(repr=False)
     stopped: bool = False
+
+    @property
+    def store(self) -> Store:
+        """Everything that was recorded: result.store.traces(step=3), result.store.sql("SELECT ...")."""
+        return open_store(self.folder)
+
+    def plot(self, *names: str) -> Plot:
+        """The run's curves, in a notebook; or those of the named metrics: result.plot("reward", "pg/entropy")."""
+        return self.store.plot(*names)
+
+    def traces(self, step: int | None = None, **which: Any) -> Traces:
+        """What was said: result.traces(step=3, least=0.5, search="carry"). Options are those of Store.traces."""
+        return self.store.traces(step, **which)
+
+    def _repr_html_(self) -> str:
+        return self.store._repr_html_()
 
 
 def train(method: str | Any = "grpo", *, observer: Observer | None = None, **given: Any) -> Result:
@@ -167,7 +188,9 @@ def recording(run: Run) -> Recording:
     normal = limits(run)
     facts = {"config": run.config.to_dict(), "lr": run.settings.lr, "limits": asdict(normal), "start": run.start}
     tokenizer = run.cast[run.method.product].chat.tokenizer
-    return Recording(run.folder.path, tokenizer, facts=facts, limits=normal, traces=run.config.options.record)
+    options, path = run.config.options, run.folder.path
+    sinks = open_sinks(options.log, path, run.config.to_dict())
+    return Recording(path, tokenizer, facts=facts, limits=normal, traces=options.record, sinks=sinks)
 
 
 def limits(run: Run) -> Limits:
@@ -243,6 +266,9 @@ def _during(run: Run, at: int) -> dict[str, float]:
 
 def _check(config: Config) -> None:
     options = config.options
+    named(options.log)
+    if options.record < 0:
+        raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
     for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
         if getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")

@@ -11,7 +11,7 @@ export function modesOf(trace) {
   if (streams.includes("adv")) found.push(["adv", "advantage"]);
   if (trace.tokens.logp.some((x) => x !== null)) found.push(["probability", "probability"], ["surprise", "surprise"]);
   if (streams.includes("entropy")) found.push(["entropy", "entropy"]);
-  return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, name])];
+  return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, name.startsWith("member:") ? `learnt by ${name.slice(7)}` : name])];
 }
 
 export function tokensView(trace, mode) {
@@ -52,7 +52,7 @@ function valuesOf({ tokens }, mode) {
 /** Signed numbers go from red over nothing to green; sizes from nothing to the accent; improbable tokens stand out. */
 function paint(token, mode, value, largest) {
   if (mode === "probability") token.style.background = `color-mix(in srgb, var(--bad) ${(70 * (1 - value)).toFixed(0)}%, transparent)`;
-  else if (mode === "surprise" || mode === "entropy") token.style.background = `color-mix(in srgb, var(--accent) ${(75 * Math.min(1, value / Math.max(largest, 0.5))).toFixed(0)}%, transparent)`;
+  else if (mode === "surprise" || mode === "entropy" || mode === "old" || mode === "ref") token.style.background = `color-mix(in srgb, var(--accent) ${(75 * Math.min(1, Math.abs(value) / Math.max(largest, 0.5))).toFixed(0)}%, transparent)`;
   else token.style.background = `color-mix(in srgb, var(${value < 0 ? "--bad" : "--good"}) ${((65 * Math.abs(value)) / largest).toFixed(0)}%, transparent)`;
 }
 
@@ -62,8 +62,11 @@ function legend(mode, largest) {
     adv: `Green earned credit, red lost it (up to ${number(largest)}); grey tokens have no advantage.`,
     probability: "Red tokens were improbable when they were sampled.",
     surprise: `The darker, the more surprising: minus the log-prob when sampled (up to ${number(largest)} nats).`,
+    old: `Log-probs of the policy that sampled: the darker, the less probable (down to -${number(largest)}).`,
+    ref: `Log-probs of the reference: the darker, the less probable (down to -${number(largest)}).`,
     entropy: `The darker, the less sure the policy was (up to ${number(largest)} nats).`,
   };
+  if (mode.startsWith("member:")) words[mode] = `Green tokens are those that the term ${mode.slice(7)} learns from.`;
   return el("p", { class: "dim key" }, words[mode] || `${mode}: green above zero, red below (up to ${number(largest)}); grey tokens have no value.`);
 }
 

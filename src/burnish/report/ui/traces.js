@@ -14,9 +14,10 @@ export function tracesView(page, names, words) {
   const choice = (name, options, label) => el("select", { name, "aria-label": label, onchange: (event) => choose({ [name]: event.target.value }) }, options.map(([value, text]) => el("option", { value, selected: (wanted[name] ?? "") === value }, text)));
   const search = field("search", { type: "search", placeholder: "Search prompts and replies  ( / )", "aria-label": "Search" });
   const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) + 1 : "", onchange: (event) => choose({ step: event.target.value === "" ? "" : Number(event.target.value) - 1 }) });
-  const filters = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, search,
+  const kind = choice("show", [["", "traces"], ["groups", "groups"]], "Show traces or groups");
+  const filters = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, search, kind,
     el("label", {}, "step ", step),
-    el("label", {}, "reward ", field("least", { type: "number", step: "any", placeholder: "min", class: "small", "aria-label": "Least reward" }), " – ", field("most", { type: "number", step: "any", placeholder: "max", class: "small", "aria-label": "Largest reward" })),
+    el("label", { class: "score-range" }, "reward ", field("least", { type: "number", step: "any", placeholder: "min", class: "small", "aria-label": "Least reward" }), " – ", field("most", { type: "number", step: "any", placeholder: "max", class: "small", "aria-label": "Largest reward" })),
     choice("correct", [["", "right or wrong"], ["1", "right"], ["0", "wrong"]], "Right or wrong"),
     choice("dropped", [["", "kept or dropped"], ["0", "learnt from"], ["1", "dropped"]], "Kept or dropped"),
     choice("order", [["newest", "newest first"], ["oldest", "oldest first"], ["best", "best first"], ["worst", "worst first"]], "Order"), count);
@@ -33,13 +34,13 @@ export function tracesView(page, names, words) {
   async function load(anew = false) {
     busy = true;
     try {
-      const { id, ...query } = wanted;
-      const found = await ask("traces", { run, ...query, limit: PAGE, offset: anew ? 0 : rows.length });
+      const { id, show: what, ...query } = wanted;
+      const found = await ask(what === "groups" ? "groups" : "traces", { run, ...query, limit: PAGE, offset: anew ? 0 : rows.length });
       rows = anew ? found.rows : [...rows, ...found.rows];
       more = found.more;
       draw();
       if (anew) list.scrollTop = 0;
-      if (anew && rows.length && !rows.some((row) => row.id === open?.id)) await show(rows[0].id);
+      if (anew && rows.length && !rows.some((row) => first(row) === open?.id)) await show(first(rows[0]));
       if (!rows.length) detail.replaceChildren(el("p", { class: "empty" }, "No trace fits these filters."));
     } finally {
       busy = false;
@@ -47,7 +48,8 @@ export function tracesView(page, names, words) {
   }
 
   function draw() {
-    list.replaceChildren(...rows.map(entry), more ? el("div", { class: "more dim" }, "more below …") : "");
+    filters.classList.toggle("groups", wanted.show === "groups");
+    list.replaceChildren(...rows.map(wanted.show === "groups" ? groupEntry : entry), more ? el("div", { class: "more dim" }, "more below …") : "");
     count.textContent = `${rows.length}${more ? "+" : ""} shown`;
   }
 
@@ -57,10 +59,16 @@ export function tracesView(page, names, words) {
       el("span", { class: "prompt" }, row.prompt), el("span", { class: "text" }, row.text || "(nothing)"));
   }
 
+  function groupEntry(row) {
+    return el("button", { class: `entry ${row.id === open?.group_id ? "on" : ""}`, role: "option", "aria-selected": String(row.id === open?.group_id), "data-group": String(row.id), onclick: () => show(first(row)) },
+      el("span", { class: "line1" }, el("span", { class: "score" }, number(mean(row.traces.map((one) => one.reward)))), el("span", { class: "dim" }, `step ${row.step + 1}`), el("span", { class: "dim" }, `${row.traces.length} traces`)),
+      el("span", { class: "prompt" }, row.prompt), strip(row.traces, open?.id));
+  }
+
   async function show(id) {
     open = await ask("trace", { run, id });
     for (const node of list.querySelectorAll(".entry")) {
-      const on = node.dataset.id === String(id);
+      const on = node.dataset.id === String(id) || node.dataset.group === String(open.group_id);
       node.classList.toggle("on", on);
       node.setAttribute("aria-selected", String(on));
       if (on) node.scrollIntoView({ block: "nearest" });
@@ -82,9 +90,7 @@ export function tracesView(page, names, words) {
 
   /** The group as a strip of scores: what this trace was compared with. */
   function group() {
-    const best = Math.max(...open.siblings.map((row) => row.reward ?? 0), 1e-9), worst = Math.min(0, ...open.siblings.map((row) => row.reward ?? 0));
-    return el("div", { class: "group", "aria-label": "Its group" }, open.siblings.map((row) => el("button", { class: `${row.id === open.id ? "on" : ""} ${row.dropped ? "gone" : ""}`, title: `#${row.id}: reward ${number(row.reward)}, advantage ${number(row.advantage)}${row.dropped ? `, dropped by ${row.dropped}` : ""}`, onclick: () => show(row.id) },
-      el("i", { style: { height: `${4 + (26 * ((row.reward ?? 0) - worst)) / (best - worst || 1)}px` }, class: row.correct > 0.5 ? "right" : "wrong" }))),
+    return el("div", { class: "group", "aria-label": "Its group" }, strip(open.siblings, open.id, show),
       el("span", { class: "dim" }, `group of ${open.siblings.length}: mean reward ${number(mean(open.siblings.map((row) => row.reward)))}`));
   }
 
@@ -117,7 +123,7 @@ export function tracesView(page, names, words) {
     const at = steps.findIndex((one) => one.step === open?.step), next = steps[at + by];
     if (next) { step.value = next.step + 1; choose({ step: next.step }); }
   };
-  const near = (items, by) => items[items.findIndex((row) => row.id === open?.id) + by];
+  const near = (items, by) => items[items.findIndex((row) => (row.traces ? row.id === open?.group_id : row.id === open?.id)) + by];
 
   return {
     async refresh() {
@@ -139,8 +145,8 @@ export function tracesView(page, names, words) {
     key(key) {
       const modes = open ? modesOf(open) : [];
       if (key === "/") search.focus();
-      else if ((key === "j" || key === "ArrowDown") && near(rows, 1)) show(near(rows, 1).id);
-      else if ((key === "k" || key === "ArrowUp") && near(rows, -1)) show(near(rows, -1).id);
+      else if ((key === "j" || key === "ArrowDown") && near(rows, 1)) show(first(near(rows, 1)));
+      else if ((key === "k" || key === "ArrowUp") && near(rows, -1)) show(first(near(rows, -1)));
       else if ((key === "l" || key === "ArrowRight") && open && near(open.siblings, 1)) show(near(open.siblings, 1).id);
       else if ((key === "h" || key === "ArrowLeft") && open && near(open.siblings, -1)) show(near(open.siblings, -1).id);
       else if (key === "]") step1(1);
@@ -154,6 +160,14 @@ export function tracesView(page, names, words) {
   };
 }
 
+/** The scores of a group as bars: green is right, faint was dropped. */
+function strip(rows, on, choose = null) {
+  const best = Math.max(...rows.map((row) => row.reward ?? 0), 1e-9), worst = Math.min(0, ...rows.map((row) => row.reward ?? 0));
+  return el("span", { class: "strip" }, rows.map((row) => el(choose ? "button" : "span", { class: `${row.id === on ? "on" : ""} ${row.dropped ? "gone" : ""}`, title: `#${row.id}: reward ${number(row.reward)}, advantage ${number(row.advantage)}${row.dropped ? `, dropped by ${row.dropped}` : ""}`, onclick: choose ? () => choose(row.id) : null },
+    el("i", { style: { height: `${4 + (26 * ((row.reward ?? 0) - worst)) / (best - worst || 1)}px` }, class: row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong" }))));
+}
+
+const first = (row) => (row.traces ? row.traces[0].id : row.id);
 const mean = (values) => { const known = values.filter((x) => x !== null); return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null; };
 
 function score(row) {
