@@ -82,11 +82,9 @@ class Api:
             }  # fmt: skip
 
     def steps(self, query: Query) -> list[dict[str, Any]]:
-        """How many traces each step has, and how many of them were dropped: the way to browse."""
+        """The steps of which traces are kept, with the number of their groups: the way to browse."""
         with self.open(query) as store:
-            return store.sql(
-                "SELECT step, count(*) AS traces, count(dropped) AS dropped FROM traces GROUP BY step ORDER BY step"
-            )
+            return store.sql("SELECT step, count(*) AS groups FROM groups GROUP BY step ORDER BY step")
 
     def traces(self, query: Query) -> dict[str, Any]:
         """A page of traces. `more` says whether there is another."""

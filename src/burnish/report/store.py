@@ -25,7 +25,7 @@ STALE_SECONDS = 600.0  # a run on another machine that wrote nothing for so long
 PAGE = 50
 _JSON = ("given", "pairs", "lists", "turns", "scores", "turn_scores", "tags", "note")
 _COLUMNS = (
-    "traces.id, traces.group_id, traces.step, phase, task, kind, place, prompt, text, reward, correct, length, advantage, "
+    "traces.id, traces.group_id, traces.step, phase, task, kind, place, groups.prompt, traces.text, reward, correct, length, advantage, "
     "dropped, turns, scores, turn_scores, tags, note, given"
 )
 
@@ -111,21 +111,28 @@ class Store:
         limit        how many at most; None for all
         """
         where, values = _where(
-            {"traces.step = ?": step, "phase = ?": phase, "task = ?": task, "traces.group_id = ?": group,
-             "reward >= ?": least, "reward <= ?": most, "correct > 0.5 = ?": None if correct is None else int(correct)}
+            {"traces.step = ?": step, "phase = ?": phase, "task = ?": task, "traces.group_id = ?": group, "reward >= ?": least, "reward <= ?": most}
         )  # fmt: skip
-        if dropped is not None:
-            where.append("dropped IS NOT NULL" if dropped else "dropped IS NULL")
-        if search:
-            clause, wanted = self._search(search)
-            where.append(clause)
-            values += wanted
-        query = (
-            f"SELECT {_COLUMNS} FROM traces CROSS JOIN groups ON groups.id = traces.group_id "
-            f"{'WHERE ' + ' AND '.join(where) if where else ''} ORDER BY {ORDERS[order]} LIMIT ? OFFSET ?"
-        )
+        for clause, wanted in (
+            (("correct > 0.5", "correct <= 0.5"), correct),
+            (("dropped IS NOT NULL", "dropped IS NULL"), dropped),
+        ):
+            if wanted is not None:
+                where.append(clause[0] if wanted else clause[1])
+        tables, by = "traces CROSS JOIN groups ON groups.id = traces.group_id", ORDERS[order]
         if task is not None:  # the index on tasks is on the side of the groups
-            query = query.replace("traces CROSS JOIN groups", "groups CROSS JOIN traces")
+            tables = "groups CROSS JOIN traces ON traces.group_id = groups.id"
+        if search and searchable(self._db):  # the index of words gives its matches in the order of ids
+            tables = (
+                "search CROSS JOIN traces ON traces.id = search.rowid CROSS JOIN groups ON groups.id = traces.group_id"
+            )
+            by = by.replace("traces.id", "search.rowid")
+            where, values = ["search MATCH ?", *where], [_phrase(search), *values]
+        elif search:
+            where.append("(traces.text LIKE ? ESCAPE '\\' OR groups.prompt LIKE ? ESCAPE '\\')")
+            values += [_pattern(search)] * 2
+        chosen = f"WHERE {' AND '.join(where)}" if where else ""
+        query = f"SELECT {_COLUMNS} FROM {tables} {chosen} ORDER BY {by} LIMIT ? OFFSET ?"
         rows = self._db.execute(query, (*values, -1 if limit is None else limit, offset))
         from burnish.report.notebook import Traces
 
@@ -190,13 +197,6 @@ class Store:
 
         return card(self)
 
-    def _search(self, words: str) -> tuple[str, list[Any]]:
-        if searchable(self._db):
-            quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
-            return "traces.id IN (SELECT rowid FROM search WHERE search MATCH ?)", [quoted + " *"]
-        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        return "(text LIKE ? ESCAPE '\\' OR prompt LIKE ? ESCAPE '\\')", [pattern, pattern]
-
     def _by_step(self, query: str, *values: int) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         for step, name, value in self._db.execute(query, values):
@@ -232,6 +232,15 @@ def find_runs(root: str | Path, depth: int = 4) -> Iterator[Path]:
     for path in sorted(root.iterdir()) if depth and root.is_dir() else ():
         if path.is_dir() and not path.name.startswith("."):
             yield from find_runs(path, depth - 1)
+
+
+def _phrase(words: str) -> str:
+    """Words as FTS5 wants them: each quoted, the last one perhaps not finished."""
+    return " ".join('"' + word.replace('"', '""') + '"' for word in words.split()) + " *"
+
+
+def _pattern(words: str) -> str:
+    return "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def _where(conditions: dict[str, Any]) -> tuple[list[str], list[Any]]:

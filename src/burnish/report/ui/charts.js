@@ -11,7 +11,7 @@ const T = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18
 /** series: [{label, colour, runs: [{steps, values}]}] */
 export function chart({ title, what, series, steps, percentage = false, height = HEIGHT, smooth = 0, from = null }) {
   const lines = series.map((one) => line(one, smooth)).filter((one) => one.points.length);
-  const ys = lines.flatMap((one) => one.points.flatMap((p) => [p.low, p.high]));
+  const ys = bounds(lines, percentage);
   const box = el("figure", { class: "chart" }, el("figcaption", { title: what || "" }, el("span", { class: "name" }, title), latest(lines, percentage)));
   if (!ys.length) {
     box.append(el("p", { class: "empty" }, "nothing yet"));
@@ -41,6 +41,16 @@ export function chart({ title, what, series, steps, percentage = false, height =
   return box;
 }
 
+/** What must be seen: all lines, and of their bands as much as does not squeeze the lines flat. */
+function bounds(lines, percentage) {
+  const ys = lines.flatMap((one) => one.points.map((p) => p.y));
+  if (!ys.length) return ys;
+  const low = Math.min(...ys), high = Math.max(...ys), room = Math.max(high - low, 1e-12) * 0.6;
+  const within = (y) => Math.max(low >= 0 ? Math.max(0, low - room) : low - room, Math.min(percentage && high <= 1 ? 1 : high + room, y));
+  for (const one of lines) for (const p of one.points) [p.low, p.high] = [within(p.low), within(p.high)];
+  return lines.flatMap((one) => one.points.flatMap((p) => [p.low, p.high]));
+}
+
 function line({ label, colour, runs, dashed, dotted }, smooth) {
   const sums = new Map();
   for (const run of runs) {
@@ -62,7 +72,7 @@ function spread(x, values) {
   if (n < 2) return { x, y: mean, low: mean, high: mean, n };
   const sd = Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (n - 1));
   const half = ((T[n - 2] ?? 1.96) * sd) / Math.sqrt(n);
-  return { x, y: mean, low: mean - half, high: mean + half, n };
+  return { x, y: mean, low: mean - half, high: mean + half, half, n };
 }
 
 function smoothed(values, share) {
@@ -125,7 +135,7 @@ function hover(drawing, lines, { x, end, height, percentage }) {
     const write = (value) => (percentage ? percent(value) : number(value));
     showTip(event, el("b", {}, `step ${number(at)}`), ...near.filter(([, p]) => p.x === at).map(([one, p]) =>
       el("div", { class: "row" }, el("i", { class: "swatch", style: { background: one.colour } }), el("span", {}, one.label),
-        el("b", {}, write(p.y)), p.n > 1 ? el("small", {}, `${write(p.low)} – ${write(p.high)}, ${p.n} seeds`) : null)));
+        el("b", {}, write(p.y)), p.n > 1 ? el("small", {}, `± ${write(p.half)}, ${p.n} seeds`) : null)));
   });
   drawing.addEventListener("pointerleave", () => {
     cross.setAttribute("visibility", "hidden");

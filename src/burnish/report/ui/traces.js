@@ -82,7 +82,7 @@ export function tracesView(page, names, words) {
     detail.replaceChildren(
       el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step + 1}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
         el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
-      open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: ${open.dropped} took it out.`)) : "",
+      open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
       group(), facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
         el("button", { role: "radio", "aria-checked": String(name === mode), class: name === mode ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => { mode = name; drawDetail(); } }, label))),
       tokensView(open, mode), el("section", { id: "elsewhere" }));
