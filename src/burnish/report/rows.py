@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,20 +74,23 @@ class Pieces:
         self.tokenizer = tokenizer
         self.known: dict[int, str] = {}
         self.new: list[tuple[int, str]] = []
-        self.special = frozenset(tokenizer.all_special_ids)
+        self._special = frozenset(tokenizer.all_special_ids)
+        self._read: dict[int, str] = {}  # the same, special tokens left out
         self._anchor = tokenizer.encode("a", add_special_tokens=False)[-1:]
         self._before = len(self._decode(self._anchor))
 
     def learn(self, ids: list[int]) -> None:
         """Ask for the tokens that are new."""
-        for token in set(ids) - self.known.keys():
-            # after another token, so that a leading space is not taken for the start of a text
-            self.known[token] = self._decode([*self._anchor, token])[self._before :]
-            self.new.append((token, self.known[token]))
+        for token in set(ids) - self._read.keys():
+            if token not in self.known:
+                # after another token, so that a leading space is not taken for the start of a text
+                self.known[token] = self._decode([*self._anchor, token])[self._before :]
+                self.new.append((token, self.known[token]))
+            self._read[token] = "" if token in self._special else self.known[token]
 
     def text(self, ids: list[int]) -> str:
         """What people read of tokens that are known: without the special ones."""
-        said = "".join(self.known[token] for token in ids if token not in self.special)
+        said = "".join(map(self._read.__getitem__, ids))
         return self.tokenizer.decode(ids, skip_special_tokens=True) if REPLACEMENT in said else said
 
     def _decode(self, ids: list[int]) -> str:
@@ -101,14 +105,21 @@ def group_row(group: Kept) -> tuple[Any, ...]:
 
 
 def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces) -> tuple[Any, ...]:
-    """reward, correct, length, advantage, dropped, text, turns, scores, turn_scores, tags, note."""
-    turns = [{"author": turn.author, "tokens": turn.tokens.numel(), "version": turn.version} for turn in trace.turns]
+    """reward, correct, length, advantage, dropped, text, turns, scores, turn_scores, tags, note.
+
+    Hundreds of these are made in every step, beside the training: what repeats is remembered (`_words`), not made again.
+    """
+    turns = ", ".join(
+        f'{{"author": {_words(turn.author)}, "tokens": {turn.tokens.numel()}, "version": {turn.version}}}'
+        for turn in trace.turns
+    )
     scores = {name: _number(value) for name, value in trace.scores.items()}
     turn_scores = {name: [_number(value) for value in values] for name, values in trace.turn_scores.items()}
+    note = trace.note if all(type(value) in _SIMPLE for value in trace.note.values()) else plain(trace.note)
     said = tokens.ids[tokens.prompt :]
     return (
-        scores.get("reward"), scores.get("correct"), len(said), tokens.advantage, dropped, pieces.text(said), _json(turns),
-        _json(scores), _json(turn_scores) if turn_scores else "{}", _json(sorted(trace.tags)), _json(plain(trace.note)),
+        scores.get("reward"), scores.get("correct"), len(said), tokens.advantage, dropped, pieces.text(said), f"[{turns}]",
+        _json(scores), _json(turn_scores) if turn_scores else "{}", _words(trace.tags), _json(note),
     )  # fmt: skip
 
 
@@ -177,7 +188,9 @@ def _mean(advantages: np.ndarray | None, prompt: int) -> float | None:
     """The mean advantage of the tokens after the prompt that have one."""
     if advantages is None:
         return None
-    values = [x for x in advantages[prompt:].tolist() if math.isfinite(x)]
+    values = advantages[prompt:].tolist()
+    if not all(map(math.isfinite, values)):
+        values = [x for x in values if math.isfinite(x)]
     return sum(values) / len(values) if values else None
 
 
@@ -192,3 +205,12 @@ def _number(value: float) -> float | None:
 
 
 _json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_SIMPLE = (str, int, bool, type(None))
+
+
+@lru_cache(maxsize=4096)
+def _words(value: str | tuple[str, ...] | frozenset[str]) -> str:
+    """A word as JSON; names in their order, tags in the order of the alphabet."""
+    if isinstance(value, str):
+        return _json(value)
+    return _json(sorted(value) if isinstance(value, frozenset) else list(value))
