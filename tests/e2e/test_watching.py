@@ -338,7 +338,7 @@ def test_a_run_that_is_told_to_stop_saves_and_resumes_exactly(small_model: Path,
     )
     with open_store(halted) as store:
         assert store.state() == "stopped"
-        assert [e["kind"] for e in store.events()] == ["checkpoint", "saved", "stop", "saved"]
+        assert [e["kind"] for e in store.events()] == ["started", "checkpoint", "saved", "stop", "saved", "stopped"]
     assert not burnish.resume(halted).stopped
     assert saved(halted)[-1] == "step-000005"
     same_run(straight, halted)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,21 @@ def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces)
     note = trace.note if all(type(value) in _SIMPLE for value in trace.note.values()) else plain(trace.note)
     said = tokens.ids[tokens.prompt :]
     return (
-        scores.get("reward"), scores.get("correct"), len(said), tokens.advantage, dropped, pieces.text(said), f"[{turns}]",
+        scores.get("reward"), scores.get("correct"), len(said), tokens.advantage, dropped, _text(trace, said, pieces), f"[{turns}]",
         _json(scores), _json(turn_scores) if turn_scores else "{}", _words(trace.tags), _json(note),
     )  # fmt: skip
+
+
+def _text(trace: Trace, said: list[int], pieces: Pieces) -> str:
+    """What was said after the prompt; what an environment says stands on lines of its own."""
+    if all(turn.author != "env" for turn in trace.turns):
+        return pieces.text(said)
+    found, end = "", 0
+    for before, turn in pairwise(trace.turns):
+        start, end = end, end + turn.tokens.numel()
+        line = "\n" if found and "env" in (before.author, turn.author) else ""
+        found += line + pieces.text(said[start:end])
+    return found
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,11 @@ class Recording:
 
     def __enter__(self) -> Recording:
         known = {"environment": environment(), "git": git_state(Path.cwd()), "created": time.time()}
-        self._recorder.info(**known, **self._facts, state="running", process=process())
+        if self._facts.get("start"):
+            del known["created"]  # a resumed run is as old as it was
+        self._recorder.info(**known, **self._facts, state="running", paused=False, process=process())
+        start = self._facts.get("start")
+        self.event("resumed" if start else "started", f"going on after step {start}" if start else "from the beginning")
         return self
 
     def __exit__(
@@ -63,6 +67,9 @@ class Recording:
     ) -> None:
         self._orders.close()
         if error is None:
+            self.event(
+                self.ended, "burnish train --resume goes on" if self.ended == "stopped" else "all steps are done"
+            )
             self._recorder.info(state=self.ended)
             self._recorder.close()
             return

@@ -98,7 +98,7 @@ export function ticks(low, high, about) {
   const rough = (high - low) / about, power = 10 ** Math.floor(Math.log10(rough));
   const size = [1, 2, 5, 10].map((m) => m * power).find((step) => step >= rough * 0.99);
   const found = [];
-  for (let mark = Math.ceil(low / size - 1e-9) * size; mark <= high + 1e-9 * size; mark += size) found.push(Number(mark.toPrecision(10)));
+  for (let mark = Math.ceil(low / size - 1e-9) * size; mark <= high + 1e-9 * size; mark += size) found.push(Math.abs(mark) < 1e-9 * size ? 0 : Number(mark.toPrecision(10)));
   return found;
 }
 

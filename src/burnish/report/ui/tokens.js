@@ -46,7 +46,10 @@ export function tokensView(trace, mode) {
 function valuesOf({ tokens }, mode) {
   if (mode === "probability") return tokens.logp.map((x) => (x === null ? null : Math.exp(x)));
   if (mode === "surprise") return tokens.logp.map((x) => (x === null ? null : -x));
-  return tokens.streams[mode] || tokens.ids.map(() => null);
+  const values = tokens.streams[mode] || tokens.ids.map(() => null);
+  const claims = Object.entries(tokens.streams).filter(([name]) => name.startsWith("member:")).map(([, claimed]) => claimed);
+  if (mode !== "adv" || !claims.length) return values;
+  return values.map((x, i) => (claims.some((claimed) => claimed[i]) ? x : null)); // an advantage that no term reads moves nothing
 }
 
 /** Signed numbers go from red over nothing to green; sizes from nothing to the accent; improbable tokens stand out. */
@@ -59,7 +62,7 @@ function paint(token, mode, value, largest) {
 function legend(mode, largest) {
   const words = {
     author: "Each turn has the colour of its author.",
-    adv: `Green earned credit, red lost it (up to ${number(largest)}); grey tokens have no advantage.`,
+    adv: `Green earned credit, red lost it (up to ${number(largest)}); grey tokens are not learnt from.`,
     probability: "Red tokens were improbable when they were sampled.",
     surprise: `The darker, the more surprising: minus the log-prob when sampled (up to ${number(largest)} nats).`,
     old: `Log-probs of the policy that sampled: the darker, the less probable (down to -${number(largest)}).`,
