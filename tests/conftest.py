@@ -96,9 +96,15 @@ def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Cast:
 
 
 def doubled(cast: Cast) -> Cast:
-    """The same members in fp64, for comparing gradients beyond rounding."""
+    """The same members in fp64 throughout, for comparing gradients beyond rounding."""
     for member in cast:
         member.model.double()
+        for module in list(member.model.modules()):
+            for name, norm in module.named_children():
+                if type(norm).__name__.endswith("RMSNorm"):  # transformers' own goes through fp32
+                    wide = torch.nn.RMSNorm(norm.weight.shape[0], norm.variance_epsilon)
+                    wide.weight = norm.weight
+                    setattr(module, name, wide)
     return cast
 
 

@@ -18,8 +18,8 @@ class Settings:
 
     prompts: int = 16  # tasks per step
     max_new_tokens: int = 64  # longest sampled reply, in tokens
-    token_budget: int = 8192  # padded tokens in one micro-batch
-    packed: bool = False  # rows of a micro-batch laid end to end instead of padded
+    token_budget: int = 8192  # tokens in one micro-batch
+    packed: bool = True  # rows laid end to end, shared beginnings once; off: padded
     lr: float = 1e-6
     lr_schedule: str = "constant"  # constant, linear or cosine, after the warm-up
     lr_warmup: int = 0  # steps of linear warm-up

@@ -5,16 +5,24 @@ Conventions, for token t of a trace with hidden states h:
   greedy[t]                        the token that it found likeliest there
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
-Rows are padded on the right (with causal attention a real token never looks at padding, so no mask is needed) or packed.
+Rows are packed end to end, beginnings that they share read once (cast/packing.py); or padded on the right (with causal
+attention a real token never looks at padding, so no mask is needed), for models whose attention cannot be packed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once
+from burnish.cast import attention
+from burnish.cast.logprob import logits_of, logp_entropy
+from burnish.cast.packing import pack
+
+CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
 
@@ -24,7 +32,7 @@ def outputs(
     masks: list[Tensor],
     want: set[str],
     temperature: float = 1.0,
-    packed: bool = False,
+    packed: bool = True,
     embedded: list[Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
@@ -34,21 +42,23 @@ def outputs(
     embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
     """
     device = next(model.parameters()).device
-    states, starts = (_packed if packed else _padded)(model, tokens, device, embedded)
-    places = [_places(mask) + start for mask, start in zip(masks, starts, strict=True)]
-    at = torch.cat(places).to(device)
+    asked = [_asked(mask) for mask in masks]
+    states, places = (_packed if packed and packable(model) else _padded)(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
+    if want & FROM_LOGITS or "value" in want:
+        before = states[torch.cat([places(i, at - 1) for i, at in enumerate(asked)]).to(device)]
     if want & FROM_LOGITS:
         chosen = torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]).to(device)
-        found |= _from_logits(model, states[at - 1], chosen, want & FROM_LOGITS, temperature)
+        found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
-        found["value"] = _head(model, states[at - 1])
+        found["value"] = _head(model, before)
     if "score" in want:
-        found["score"] = _head(model, states[at])
+        found["score"] = _head(model, states[torch.cat([places(i, at) for i, at in enumerate(asked)]).to(device)])
     return found
 
 
-def _places(mask: Tensor) -> Tensor:
+def _asked(mask: Tensor) -> Tensor:
+    """The numbers of the tokens that are asked about."""
     if bool(mask[0]):
         raise ValueError(
             "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
@@ -56,39 +66,49 @@ def _places(mask: Tensor) -> Tensor:
     return mask.nonzero()[:, 0]
 
 
+def packable(model: nn.Module) -> bool:
+    """Whether the model's attention is ours throughout, and does nothing that packs do not know."""
+    config = decoder(model).config
+    kinds = set(getattr(config, "layer_types", None) or ())
+    plain = getattr(config, "attn_logit_softcapping", None) is None  # type: ignore[arg-type]
+    return config._attn_implementation == attention.NAME and plain and kinds <= {"full_attention", "sliding_attention"}  # type: ignore[union-attr]
+
+
 Embedded = list[Tensor] | None
+Places = Callable[[int, Tensor], Tensor]  # (row, numbers of its tokens) -> where their states are
 
 
 def _padded(
-    model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded
-) -> tuple[Tensor, list[int]]:
-    """[B x T, H] hidden states of right-padded rows, and where each row starts."""
+    model: nn.Module, tokens: list[Tensor], asked: list[Tensor], device: torch.device, embedded: Embedded
+) -> tuple[Tensor, Places]:
+    """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
     if embedded is not None:
         inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
     else:
         inputs = {"input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True).to(device)}
-    hidden = _hidden(model, device, **inputs)
-    return hidden.reshape(-1, hidden.shape[-1]), [i * width for i in range(len(tokens))]
+    hidden = _hidden(model, **inputs)
+    return hidden.reshape(-1, hidden.shape[-1]), lambda row, at: at + row * width
 
 
 def _packed(
-    model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded
-) -> tuple[Tensor, list[int]]:
-    """[sum T, H] hidden states of rows laid end to end: positions that start over tell transformers where one ends."""
-    if embedded is not None:
-        inputs = {"inputs_embeds": torch.cat(embedded)[None]}
-    else:
-        inputs = {"input_ids": torch.cat(tokens)[None].to(device)}
-    positions = torch.cat([torch.arange(len(row)) for row in tokens])[None].to(device)
-    starts = torch.tensor([0, *(len(row) for row in tokens[:-1])]).cumsum(0).tolist()
-    return _hidden(model, device, **inputs, position_ids=positions)[0], starts
+    model: nn.Module, tokens: list[Tensor], asked: list[Tensor], device: torch.device, embedded: Embedded
+) -> tuple[Tensor, Places]:
+    """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
+    window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
+    shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
+    firsts = [int(at[0]) if len(at) else len(row) for at, row in zip(asked, tokens, strict=True)]
+    rows = pack(tokens, firsts if shared else None, device)
+    inputs = {"input_ids": rows.tokens[None]} if embedded is None else {"inputs_embeds": torch.cat(embedded)[None]}
+    hidden = _hidden(
+        model, **inputs, position_ids=rows.positions[None], attention_mask=attention.no_mask(device), layout=rows
+    )
+    return hidden[0], rows.places
 
 
-def _hidden(model: nn.Module, device: torch.device, **inputs: Tensor) -> Tensor:
-    """The last hidden states, in at least fp32, from the decoder under the head."""
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        return wide(decoder(model)(**inputs, use_cache=False).last_hidden_state)
+def _hidden(model: nn.Module, **inputs: Any) -> Tensor:
+    """The last hidden states, from the decoder under the head."""
+    return decoder(model)(**inputs, use_cache=False).last_hidden_state  # type: ignore[no-any-return]
 
 
 def wide(x: Tensor) -> Tensor:
@@ -116,10 +136,28 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
     return logits
 
 
+def logits_at(model: nn.Module, states: Tensor) -> Tensor:
+    """[N, V] logits from hidden states, without gradient, in at least fp32."""
+    found = plain_head(model)
+    return logits_of(states, *found) if found is not None else head(model, states)
+
+
 def _head(model: nn.Module, states: Tensor) -> Tensor:
     """[N, k], or [N] for a single output."""
     inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
-    return wide(inner.score(states)).squeeze(-1)  # type: ignore[operator, union-attr]
+    matrix: Tensor = inner.score.weight  # type: ignore[union-attr, assignment]
+    return (wide(states) @ wide(matrix).t()).squeeze(-1)
+
+
+def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
+    """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
+    inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
+    matrix, config = inner.get_output_embeddings(), inner.config  # type: ignore[operator, union-attr]
+    if type(matrix) is not nn.Linear or matrix.bias is not None or getattr(config, "final_logit_softcapping", None):
+        return None
+    return matrix.weight, (getattr(config, "logit_scale", None) or 1.0) / (
+        getattr(config, "logits_scaling", None) or 1.0
+    )
 
 
 def _from_logits(
@@ -129,6 +167,11 @@ def _from_logits(
     if "logits" in want:
         logits = head(model, states) / temperature
         return {"logits": logits, **_reduce(logits, chosen, want - {"logits"})}
+    found = plain_head(model)
+    if found is not None and "greedy" not in want:
+        weight, factor = found
+        logp, entropy = logp_entropy(states, weight, chosen, factor / temperature, "entropy" in want)
+        return {name: x for name, x in (("logp", logp), ("entropy", entropy)) if name in want}
     vocabulary: int = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
     size = max(1, CHUNK // vocabulary)
 

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from burnish.cast import attention
 from burnish.cast.chat import Chat
 
 
@@ -49,7 +50,11 @@ def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
-    options: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "attn_implementation": "sdpa"}
+    options: dict[str, Any] = {
+        "dtype": torch.float32,
+        "use_safetensors": True,
+        "attn_implementation": attention.register(),
+    }
     options["output_loading_info"] = True  # weights that are missing are refused, not drawn at random
     with _readable("model", path):
         load = partial(_scalar, outputs) if outputs else _language

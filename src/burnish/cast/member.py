@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from burnish.cast import forward
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.local import LocalEngine, Request, Sample
+from burnish.cast.local import Enough, LocalEngine, Request, Sample
 from burnish.cast.roles import Role
+from burnish.cast.working import Working
 from burnish.nouns import Trace
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ class Member:
     chat: Chat
     context: int
     trainer: Optimiser | None = None
-    packed: bool = False
+    packed: bool = True
     version: int = 0
+    kv_budget: int | None = None
+    working: Working = field(init=False)
     engine: LocalEngine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.engine = LocalEngine(self.model, self.chat, self.context)
+        self.working = Working(self.model, frozen=self.role.liveness == "frozen")
+        self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget)
 
     @property
     def optimiser(self) -> Optimiser:
@@ -46,9 +50,16 @@ class Member:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def generate(self, requests: list[Request], others: Sequence[Member] = (), mix: Mix | None = None) -> list[Sample]:
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[Member] = (),
+        mix: Mix | None = None,
+        enough: Enough | None = None,
+    ) -> list[Sample]:
         """A sample for each request, from this model or from a mixture with others."""
-        return self.engine.generate(requests, [member.model for member in others], mix)
+        self.working.weights()
+        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
 
     def outputs(
         self,
@@ -59,7 +70,7 @@ class Member:
         embedded: list[Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
-        return forward.outputs(self.model, tokens, masks, want, temperature, self.packed, embedded)
+        return forward.outputs(self.working.weights(), tokens, masks, want, temperature, self.packed, embedded)
 
     @torch.no_grad()
     def streams(
@@ -67,8 +78,10 @@ class Member:
     ) -> list[dict[str, Tensor]]:
         """The same without gradient, for many traces, as streams over whole traces (nan where nobody asked)."""
         found: list[dict[str, Tensor]] = [{} for _ in traces]
-        order = sorted((i for i in range(len(traces)) if bool(masks[i].any())), key=lambda i: -len(traces[i]))
-        for batch in _by_budget(order, [len(trace) for trace in traces], budget):
+        order = [i for i in range(len(traces)) if bool(masks[i].any())]
+        if not self.packed:
+            order.sort(key=lambda i: -len(traces[i]))
+        for batch in _by_budget(order, [len(trace) for trace in traces], budget, self.packed):
             out = self.outputs([traces[i].tokens for i in batch], [masks[i] for i in batch], want, temperature)
             for name, values in out.items():
                 for i, mine in zip(
@@ -80,12 +93,14 @@ class Member:
         return found
 
 
-def _by_budget(order: list[int], lengths: list[int], budget: int) -> list[list[int]]:
-    """Consecutive runs of `order` (longest first) whose padded size fits the budget."""
+def _by_budget(order: list[int], lengths: list[int], budget: int, packed: bool) -> list[list[int]]:
+    """Consecutive runs of `order` that fit the budget of tokens, laid end to end or padded to the first (the longest)."""
     batches: list[list[int]] = []
     for i in order:
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
+        if batches:
+            full = sum(lengths[j] for j in batches[-1]) if packed else len(batches[-1]) * lengths[batches[-1][0]]
+            if full + lengths[i if packed else batches[-1][0]] <= budget:
+                batches[-1].append(i)
+                continue
+        batches.append([i])
     return batches

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from burnish.cast.forward import packable
 from burnish.cast.load import context_length, load_chat, load_model, stored_outputs
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.member import Member
@@ -75,7 +76,8 @@ def build(
             trainer = Optimiser(model, settings, role.lr)
         else:
             model.requires_grad_(False)
-        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer, settings.packed)
+        packed = settings.packed and packable(model)
+        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer, packed)
     return Cast(members)
 
 

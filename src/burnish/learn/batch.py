@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -101,30 +101,54 @@ def join(micros: Iterable[Micro]) -> Micro:
     return Micro(tuple(rows), tuple(pairs), tuple(lists))
 
 
-def micro_batches(found: Iterable[Micro], budget: int) -> list[Micro]:
-    """Atoms joined up to `budget` padded tokens, longest first, so that memory runs out at once or never.
+def size(rows: Sequence[Row], packed: bool) -> int:
+    """Tokens that the model reads for these rows: end to end, beginnings of one group once; or padded to the longest."""
+    if not packed:
+        return len(rows) * max(len(row.trace) for row in rows)
+    return sum(len(row.trace) - _shared(before, row) for before, row in zip((None, *rows), rows, strict=False))
 
+
+def _shared(before: Row | None, row: Row) -> int:
+    """The tokens of the turns with which both rows begin, where they are of one group."""
+    if before is None or before.group != row.group:
+        return 0
+    shared = 0
+    for one, other in zip(before.trace.turns[:-1], row.trace.turns[:-1], strict=False):
+        if one is not other:
+            break
+        shared += len(one)
+    return shared
+
+
+def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> list[Micro]:
+    """Atoms joined up to `budget` tokens; the largest batch first, so that memory runs out at once or never.
+
+    Groups stay side by side, those with the longest rows first, so that rows of a batch are about as long as each other.
     An atom larger than the budget is a micro-batch of its own; the learner then works on it in two passes.
     """
+    atoms = list(found)
+    longest: dict[int, int] = {}
+    for row in (row for atom in atoms for row in atom.rows):
+        longest[row.group] = max(longest.get(row.group, 0), len(row.trace))
+    by_group = sorted(atoms, key=lambda atom: (-longest[atom.rows[0].group], atom.rows[0].group, -_length(atom)))
     batches: list[list[Micro]] = []
-    rows = longest = 0
-    for atom in sorted(found, key=lambda micro: -max(len(row.trace) for row in micro.rows)):
-        length = max(longest, max(len(row.trace) for row in atom.rows))
-        if batches and (rows + len(atom.rows)) * length <= budget:
+    for atom in by_group:
+        if batches and size([row for one in (*batches[-1], atom) for row in one.rows], packed) <= budget:
             batches[-1].append(atom)
-            rows, longest = rows + len(atom.rows), length
         else:
             batches.append([atom])
-            rows, longest = len(atom.rows), max(len(row.trace) for row in atom.rows)
-    return [join(batch) for batch in batches]
+    return sorted((join(batch) for batch in batches), key=lambda micro: -size(micro.rows, packed))
 
 
-def pieces(micro: Micro, budget: int) -> list[tuple[Row, ...]]:
+def _length(atom: Micro) -> int:
+    return max(len(row.trace) for row in atom.rows)
+
+
+def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ...]]:
     """A micro-batch's rows in order, cut so that each piece fits the budget (one row at least)."""
     cut: list[list[Row]] = [[]]
     for row in micro.rows:
-        longest = max([len(row.trace), *(len(other.trace) for other in cut[-1])])
-        if cut[-1] and (len(cut[-1]) + 1) * longest > budget:
+        if cut[-1] and size([*cut[-1], row], packed) > budget:
             cut.append([])
         cut[-1].append(row)
     return [tuple(piece) for piece in cut]

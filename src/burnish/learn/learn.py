@@ -147,8 +147,8 @@ class _Update:
         """The trainee's terms that claim anything."""
         return [term for term in self.plan.terms if term.trainee == trainee and self.sizes[term.name]]
 
-    def micro_batches(self) -> list[Micro]:
-        return micro_batches(self.atoms, self.step.settings.token_budget)
+    def micro_batches(self, trainee: str) -> list[Micro]:
+        return micro_batches(self.atoms, self.step.settings.token_budget, self.step.cast[trainee].packed)
 
 
 def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
@@ -158,8 +158,9 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
         return False
     for name in plan.trainees:
         terms = update.terms(name)
-        for micro in step.cast.ranks.share(update.micro_batches()) if terms else ():
+        for micro in step.cast.ranks.share(update.micro_batches(name)) if terms else ():
             _backward(update, micro, terms)
+            step.cast[name].working.collect()
     step.cast.ranks.sum_gradients([step.cast[name].model for name in plan.trainees])
     return True
 
@@ -171,7 +172,7 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
     total = 0.0
     for name in plan.trainees:
         terms = update.terms(name)
-        for micro in update.micro_batches() if terms else ():
+        for micro in update.micro_batches(name) if terms else ():
             claimed, want = _claims(micro, terms)
             outputs = _outputs(step.cast[name], micro.rows, claimed, want, plan.temperature)
             total += float(_total(update, micro, terms, outputs, claimed))
@@ -192,7 +193,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     """
     plan, trainee = update.plan, update.step.cast[terms[0].trainee]
     claimed, want = _claims(micro, terms)
-    cut = pieces(micro, update.step.settings.token_budget)
+    cut = pieces(micro, update.step.settings.token_budget, trainee.packed)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
         _total(update, micro, terms, outputs, claimed).backward()
@@ -229,7 +230,7 @@ def _outputs(
 ) -> dict[str, Tensor]:
     if embed is None:
         return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
-    table = member.model.get_input_embeddings()  # type: ignore[operator]
+    table = member.working.weights().get_input_embeddings()  # type: ignore[operator]
     device = member.device
     embedded = [embed.call(table(row.trace.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
     return member.outputs([row.trace.tokens for row in rows], masks, want, temperature, embedded)

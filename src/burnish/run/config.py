@@ -45,7 +45,7 @@ class Options:
     """The largest norm of the gradient; 0 turns clipping off."""
     token_budget: int = 8192
     """Padded tokens in one micro-batch: lower it when memory runs out. It cannot change the gradient."""
-    packed: bool = False
+    packed: bool = True
     """Lay the rows of a micro-batch end to end instead of padding them. It cannot change the gradient."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""

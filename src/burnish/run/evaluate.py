@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from burnish import randomness
-from burnish.cast.local import MAX_ROWS
 from burnish.cast.stage import Cast
 from burnish.nouns import Clock, Group, Task
 from burnish.rollout.play import play
@@ -20,6 +19,7 @@ from burnish.tasks.rewards import final_answer
 from burnish.tasks.source import NoVerifier, Source
 
 RESAMPLES = 1000
+AT_ONCE = 512  # replies sampled between two notes of progress
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def evaluate(
         else sample(k, temperature=temperature, tag="evaluate")
     )
     groups: list[Group] = []
-    wave = max(1, MAX_ROWS // k)  # noise is keyed by task and sample: waves cannot change a reply
+    wave = max(1, AT_ONCE // k)  # noise is keyed by task and sample: waves cannot change a reply
     for start in range(0, len(asked), wave):
         groups += rollout.call(asked[start : start + wave], step)
         heard(len(groups))

@@ -1,0 +1,1 @@
+"""The embedded engine, piece by piece: storage, attention of decoded rows, sampling, scheduling."""

@@ -1,0 +1,128 @@
+"""How tokens see each other while the engine works: prompts being read, and rows that each add one token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from burnish.cast.engine.store import LayerKV, Store
+from burnish.cast.packing import Packed
+
+FAR = 1 << 30  # the window of a layer that has none
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Prompts being read: they attend as a pack does, and what they leave is kept at `places` of the pool."""
+
+    packed: Packed
+    store: Store
+    places: Tensor
+
+    def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+        self.store.write(module, self.places, k, v)
+        return self.packed.attend(module, q, k, v, scale, window)
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """Rows that add one token each, on the GPU: one kernel reads each row's root and own tokens where they lie."""
+
+    count: Tensor
+    root: Tensor
+    root_length: Tensor
+
+    def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+        kv: LayerKV = module.kv  # type: ignore[assignment]
+        return torch.ops.burnish.decode(  # type: ignore[no-any-return]
+            q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, self.count, self.root, self.root_length,
+            scale, FAR if window is None else window,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Which rows share which root. members [roots, most] rows of each root (padding repeats); back [rows] where each lies."""
+
+    members: Tensor
+    back: Tensor
+    lengths: Tensor
+
+
+@dataclass
+class OnCpu:
+    """Rows that add one token each, on the CPU: own tokens in one call, roots (where rows share one) in another.
+
+    own          [rows]: tokens of its own that each row has read before
+    root_length  [rows]: how long its root is (0: none)
+    """
+
+    own: Tensor
+    root_length: Tensor
+    roots: Roots | None
+    used: int = field(init=False)
+    _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.used = int(self.own.max()) + 1
+        self.rows = torch.arange(len(self.own))
+
+    def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+        kv: LayerKV = module.kv  # type: ignore[assignment]
+        n, heads, _, d = q.shape
+        shared = k.shape[1]
+        kv.own_k[self.rows, :, self.own] = k[:, :, 0]
+        kv.own_v[self.rows, :, self.own] = v[:, :, 0]
+        own_mask, root_mask = self._mask(FAR if window is None else window, q.dtype)
+        q = q.reshape(n, shared, heads // shared, d)
+        out, lse = _look(q, kv.own_k[:n, :, : self.used], kv.own_v[:n, :, : self.used], own_mask, scale)
+        if self.roots is not None:
+            assert kv.roots_k is not None and kv.roots_v is not None
+            out = self._join(q, kv.roots_k, kv.roots_v, out, lse, root_mask, scale)
+        return out.reshape(n, 1, heads, d)
+
+    def _join(
+        self, q: Tensor, roots_k: Tensor, roots_v: Tensor, out: Tensor, lse: Tensor, mask: Tensor | None, scale: float
+    ) -> Tensor:
+        """Attention over a row's root and its own tokens together, from each alone."""
+        assert self.roots is not None
+        n, shared, group, d = q.shape
+        roots, most = self.roots.members.shape
+        asked = q[self.roots.members].transpose(1, 2).reshape(roots, shared, most * group, d)
+        seen, weight = _look(asked, roots_k, roots_v, mask, scale)
+        seen = seen.view(roots, shared, most, group, d).transpose(1, 2).reshape(-1, shared, group, d)[self.roots.back]
+        weight = weight.view(roots, shared, most, group).transpose(1, 2).reshape(-1, shared, group)[self.roots.back]
+        return torch.lerp(out, seen, torch.sigmoid(weight - lse)[..., None])
+
+    def _mask(self, window: int, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """What each row sees: of its own tokens [rows, 1, 1, used], of its root [roots, 1, 1, longest]."""
+        if window not in self._masks:
+            t = torch.arange(self.used)
+            gone = self.own + self.root_length + 1 - window  # positions that have left the window
+            hidden = (t > self.own[:, None]) | (t < (gone - self.root_length)[:, None])
+            own = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)[:, None, None]
+            self._masks[window] = own, self._root_mask(window, gone, dtype)
+        return self._masks[window]
+
+    def _root_mask(self, window: int, gone: Tensor, dtype: torch.dtype) -> Tensor | None:
+        if self.roots is None:
+            return None
+        longest = int(self.roots.lengths.max())
+        t = torch.arange(longest)
+        hidden = (t >= self.roots.lengths[:, None])[:, None, None]
+        if window < longest + self.used:
+            raise ValueError("rows that share a prompt are longer than the model's window; read their prompts apart")
+        if not bool(hidden.any()):
+            return None
+        return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+
+
+def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention of q [B, heads, T, D] over k, v [B, heads, S, D], and its log-sum-exp [B, heads, T]."""
+    if mask is not None:
+        mask = mask.expand(-1, -1, q.shape[2], -1)
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(  # type: ignore[no-any-return]
+        q, k, v, 0.0, False, attn_mask=mask, scale=scale
+    )

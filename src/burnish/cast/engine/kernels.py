@@ -1,0 +1,185 @@
+"""The engine's GPU kernels (Triton): attention of one new token per row, and sampling.
+
+Each row is worked on by programs of its own, in an order that depends on nothing but the row: what a row gets does not
+depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _look(q, m, total, acc, keys, values, at, token_stride, first, end, scale, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Go on with a softmax (m, total, acc) over keys first..end of one stretch; token t lies at + t * token_stride."""
+    d = tl.arange(0, D)
+    for start in range(first, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        inside = t < end
+        places = at + t.to(tl.int64)[:, None] * token_stride + d[None, :]
+        k = tl.load(keys + places, mask=inside[:, None], other=0.0)
+        s = tl.dot(q, tl.trans(k)) * scale
+        s = tl.where(inside[None, :], s, float("-inf"))
+        top = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2((s - top[:, None]) * LOG2E)
+        shrink = tl.exp2((m - top) * LOG2E)
+        v = tl.load(values + places, mask=inside[:, None], other=0.0)
+        total = total * shrink + tl.sum(p, 1)
+        acc = acc * shrink[:, None] + tl.dot(p.to(v.dtype), v)
+        m = top
+    return m, total, acc
+
+
+@triton.jit
+def _decode_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr,
+    scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    d, g = tl.arange(0, D), tl.arange(0, GP)
+    real = (g < G)[:, None]
+    q = tl.load(q_ptr + row * q_row + (head * G + g)[:, None] * q_head + d[None, :], mask=real, other=0.0)
+    k = tl.load(k_ptr + row * k_row + head * k_head + d)
+    v = tl.load(v_ptr + row * v_row + head * v_head + d)
+    own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
+    length = tl.load(root_length_ptr + row)
+    at = row * own_row + head * own_head
+    tl.store(own_k + at + own * D + d, k)
+    tl.store(own_v + at + own * D + d, v)
+    m = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale
+    total = tl.full([GP], 1.0, tl.float32)
+    acc = tl.zeros([GP, D], tl.float32) + v.to(tl.float32)[None, :]
+    before = tl.maximum(length + own + 1 - window, 0)  # tokens that have left the window
+    root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
+    m, total, acc = _look(q, m, total, acc, pool_k, pool_v, root, pool_token, before, length, scale, D, BLOCK)
+    first = tl.maximum(before - length, 0)
+    m, total, acc = _look(q, m, total, acc, own_k, own_v, at, D, first, own, scale, D, BLOCK)
+    place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
+    tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
+
+
+def _decode(
+    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
+    count: Tensor, root: Tensor, root_length: Tensor, scale: float, window: int,
+) -> Tensor:  # fmt: skip
+    rows, heads, _, d = q.shape
+    shared = own_k.shape[1]
+    out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
+    group = heads // shared
+    _decode_kernel[(rows, shared)](
+        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, scale, window,
+        q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+        own_k.stride(0), own_k.stride(1), pool_k.stride(0),
+        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, BLOCK=64, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out
+
+
+decode = torch.library.custom_op(
+    "burnish::decode",
+    _decode,
+    mutates_args=("own_k", "own_v"),
+    schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) own_k, Tensor(b!) own_v, Tensor pool_k, Tensor pool_v, "
+    "Tensor count, Tensor root, Tensor root_length, float scale, int window) -> Tensor",
+)
+"""[rows, 1, heads, D]: each row's new token (q, k, v [rows, heads, 1, D]) attends to its root, to its own tokens and to itself.
+
+own_k, own_v  [R, heads, capacity, D], row i's own tokens; the new one is written at place count[i] - 1
+pool_k, pool_v  [T, heads, D]: the roots, row i's from root[i], root_length[i] tokens long
+window  how many tokens a token sees, itself included
+"""
+
+
+@decode.register_fake
+def _(q: Tensor, *args: object) -> Tensor:
+    rows, heads, _, d = q.shape
+    return q.new_empty(rows, 1, heads, d)
+
+
+@triton.jit
+def _sums_kernel(logits, factor_ptr, tops, sums, V, blocks, BLOCK: tl.constexpr):
+    """The largest logit of each block of the vocabulary, and the sum of e^(logit - largest)."""
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    v = block * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * tl.load(factor_ptr + row)
+    top = tl.max(z, 0)
+    tl.store(tops + row * blocks + block, top)
+    tl.store(sums + row * blocks + block, tl.sum(tl.exp2((z - top) * LOG2E), 0))
+
+
+@triton.jit
+def _uniform(key, position):
+    """In [0, 1): the first 24 bits of splitmix64(key + position * golden ratio), as burnish.randomness has it."""
+    x = (key + position * -7046029254386353131).to(tl.uint64)
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    x = x ^ (x >> 31)
+    return (x >> 40).to(tl.float32) * (1.0 / 16777216.0)
+
+
+@triton.jit
+def _choose_kernel(
+    logits, tops, sums, token_ptr, logp_ptr, V, blocks, columns,
+    factor_ptr, key_ptr, greedy_ptr, base_ptr, root_length_ptr, limit_ptr, stops_ptr,
+    last_ptr, count_ptr, done_ptr, ended_ptr,
+    STOPS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """The token at which the cumulative probability passes the row's noise (block first, then within it), noted down."""
+    row = tl.program_id(0).to(tl.int64)
+    count, done = tl.load(count_ptr + row), tl.load(done_ptr + row) != 0
+    position = tl.load(base_ptr + row) + tl.load(root_length_ptr + row) + count
+    factor, greedy = tl.load(factor_ptr + row), tl.load(greedy_ptr + row) != 0
+    b = tl.arange(0, BLOCKS)
+    top = tl.load(tops + row * blocks + b, mask=b < blocks, other=float("-inf"))
+    highest = tl.max(top, 0)
+    weight = tl.load(sums + row * blocks + b, mask=b < blocks, other=0.0) * tl.exp2((top - highest) * LOG2E)
+    total = tl.sum(weight, 0)
+    wanted = _uniform(tl.load(key_ptr + row), position) * total
+    passed = tl.min(tl.where((tl.cumsum(weight, 0) > wanted) & (weight > 0), b, BLOCKS), 0)
+    passed = tl.minimum(passed, tl.max(tl.where(weight > 0, b, 0), 0))
+    likeliest = tl.min(tl.where(top == highest, b, BLOCKS), 0)
+    block = tl.where(greedy, likeliest, passed)
+    before = tl.sum(tl.where(b < block, weight, 0.0), 0)
+    v = block * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * factor
+    p = tl.exp2((z - highest) * LOG2E)
+    inside = tl.min(tl.where((before + tl.cumsum(p, 0) > wanted) & (p > 0), v, V), 0)
+    inside = tl.minimum(inside, tl.max(tl.where(p > 0, v, 0), 0))
+    best = tl.min(tl.where(z == highest, v, V), 0)
+    token = tl.where(greedy, best, inside)
+    chosen = tl.sum(tl.where(v == token, z, 0.0), 0)
+    tl.store(token_ptr + row * columns + count, token.to(tl.int64))
+    tl.store(logp_ptr + row * columns + count, chosen - highest - tl.log2(total) / LOG2E)
+    stopped = False
+    for i in tl.static_range(STOPS):
+        stopped = stopped | (tl.load(stops_ptr + i) == token)
+    stopped = stopped & (done == 0)
+    count = tl.where(done, count, count + 1)
+    tl.store(last_ptr + row, token.to(tl.int64))
+    tl.store(count_ptr + row, count)
+    tl.store(ended_ptr + row, (tl.load(ended_ptr + row) != 0) | stopped)
+    tl.store(done_ptr + row, done | stopped | (count >= tl.load(limit_ptr + row)))
+
+
+def sample(rows: Any, at: slice, logits: Tensor) -> None:
+    """One more token for the rows of a slice, from their logits [n, V]: what Rows.sample does, in two kernels."""
+    n, vocabulary = logits.shape
+    size = 4096 if vocabulary > 4096 else triton.next_power_of_2(vocabulary)
+    blocks = triton.cdiv(vocabulary, size)
+    tops, sums = (torch.empty(n, blocks, dtype=torch.float32, device=logits.device) for _ in range(2))
+    _sums_kernel[(n, blocks)](logits, rows.factor[at], tops, sums, vocabulary, blocks, BLOCK=size, num_warps=8)
+    tokens = rows.tokens[at]
+    _choose_kernel[(n,)](
+        logits, tops, sums, tokens, rows.logp[at], vocabulary, blocks, tokens.stride(0),
+        rows.factor[at], rows.key[at], rows.greedy[at], rows.base[at], rows.root_length[at], rows.limit[at], rows.stops,
+        rows.last[at], rows.count[at], rows.done[at], rows.ended[at],
+        STOPS=len(rows.stops), BLOCK=size, BLOCKS=triton.next_power_of_2(blocks), num_warps=8,
+    )  # fmt: skip

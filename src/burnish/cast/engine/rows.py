@@ -1,0 +1,93 @@
+"""The rows that are being decoded, as tensors with one entry a slot, so that a step never leaves the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from burnish.cast.engine.sampling import choose, restrict
+
+_LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k")
+_FLOAT = ("factor", "top_p", "min_p")
+_BOOL = ("greedy", "done", "ended")
+
+
+class Rows:
+    """State of each slot.
+
+    last, count   the newest token, and how many were sampled; limit: how many may be
+    key           of the row's noise;  factor: 1 / temperature;  greedy, top_k, top_p, min_p: how to choose
+    root, root_length  where the prompt lies in the pool that the row shares; base: tokens of a prompt in its own slot
+    done, ended   whether it is finished, and by a stop token
+    tokens, logp  [slots, capacity + 1]: what was sampled
+    """
+
+    last: Tensor
+    count: Tensor
+    limit: Tensor
+    key: Tensor
+    root: Tensor
+    root_length: Tensor
+    base: Tensor
+    top_k: Tensor
+    factor: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    greedy: Tensor
+    done: Tensor
+    ended: Tensor
+
+    def __init__(self, slots: int, capacity: int, stops: tuple[int, ...], device: torch.device) -> None:
+        for names, dtype in ((_LONG, torch.long), (_FLOAT, torch.float32), (_BOOL, torch.bool)):
+            for name in names:
+                setattr(self, name, torch.zeros(slots, dtype=dtype, device=device))
+        self.done.fill_(True)
+        self.count.fill_(1)
+        self.tokens = torch.zeros(slots, capacity + 1, dtype=torch.long, device=device)
+        self.logp = torch.zeros(slots, capacity + 1, device=device)
+        self.stops = torch.tensor(stops, device=device)
+        self.device = device
+
+    def put(self, at: slice, state: Mapping[str, Sequence[float]]) -> None:
+        """Rows enter the slots of a slice; what is not said is 0."""
+        for name in (*_LONG, *_FLOAT, *_BOOL):
+            here = getattr(self, name)
+            if name in state:
+                here[at] = torch.tensor(state[name], dtype=here.dtype).to(self.device, non_blocking=True)
+            else:
+                here[at] = 0
+
+    def move(self, source: Tensor, to: Tensor) -> None:
+        for name in (*_LONG, *_FLOAT, *_BOOL, "tokens", "logp"):
+            here = getattr(self, name)
+            here[to] = here[source]
+
+    def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
+        """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
+        if logits.is_cuda and not filtered:
+            from burnish.cast.engine import kernels
+
+            kernels.sample(self, at, logits.contiguous())
+            return
+        factor, count = self.factor[at], self.count[at]
+        whole = logits
+        if filtered:
+            logits = restrict(logits, factor, self.top_k[at], self.top_p[at], self.min_p[at])
+        positions = self.root_length[at] + self.base[at] + count
+        token, logp = choose(logits, factor, self.key[at], positions, self.greedy[at])
+        if filtered:  # the log-prob that counts is that of the whole distribution
+            z = whole * factor[:, None]
+            logp = z.gather(-1, token[:, None])[:, 0] - torch.logsumexp(z, -1)
+        self._record(at, token, logp, count)
+
+    def _record(self, at: slice, token: Tensor, logp: Tensor, count: Tensor) -> None:
+        alive = ~self.done[at]
+        self.tokens[at].scatter_(1, count[:, None], token[:, None])
+        self.logp[at].scatter_(1, count[:, None], logp.float()[:, None])
+        count += alive
+        ended = (token[:, None] == self.stops).any(-1) & alive
+        self.last[at] = token
+        self.ended[at] |= ended
+        self.done[at] |= ended | (count >= self.limit[at])

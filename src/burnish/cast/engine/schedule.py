@@ -1,0 +1,330 @@
+"""Which request is in which slot, from the first prompt to the last sample."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from burnish.cast.blend import Mix
+from burnish.cast.engine.decoding import Roots
+from burnish.cast.engine.reader import Reader
+from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.rows import Rows
+from burnish.cast.engine.store import Pool
+
+if TYPE_CHECKING:
+    from burnish.cast.local import LocalEngine
+
+READ_AT_ONCE = 16384  # prompt tokens in one forward
+WATCH = 8  # tokens between looks for stop strings
+SHARE_FROM = 64  # on the CPU a shorter prompt is copied into each row's slot: one attention call beats two
+
+
+class Prompt:
+    """A prompt: its place in the pool while requests need it, how many still do, and the logits after it."""
+
+    def __init__(self, tokens: Tensor) -> None:
+        self.tokens, self.start, self.needed = tokens, -1, 0
+        self.after: list[Tensor] = []
+        self.finished: list[Sample] = []
+
+
+class Schedule:
+    """One call of the engine."""
+
+    def __init__(
+        self,
+        engine: LocalEngine,
+        requests: list[Request],
+        models: Sequence[nn.Module],
+        mix: Mix | None,
+        enough: Enough | None,
+    ) -> None:
+        self.engine, self.requests, self.mix, self.enough = engine, requests, mix, enough
+        self.device = next(engine.model.parameters()).device
+        self.prompts: dict[bytes, Prompt] = {}
+        self.of = [self._prompt(request.prompt) for request in requests]
+        self.limits = [min(r.max_new, engine.context - len(r.prompt)) for r in requests]
+        self.shared = self._share()
+        capacity = max(
+            limit + (0 if self.shared else len(r.prompt)) for limit, r in zip(self.limits, requests, strict=True)
+        )
+        sizes = [len(prompt.tokens) for prompt in self.prompts.values()]
+        self.plan = engine.plan(requests, capacity, sizes, models)
+        self.readers, self.rows = self._workplace(models)
+        self.pool = Pool(self.plan.pool)
+        self.queue = deque(self._order())
+        self.owner: list[int] = []  # the request in each slot 0..n-1
+        self.found: dict[int, Sample] = {}
+        self.aside: list[tuple[list[int], tuple[Tensor, ...], str]] = []  # complete, not yet looked at
+        self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
+        self.over: set[int] = set()  # slots whose samples are complete
+        self.roots: Roots | None = None
+        self.rooted: list[Prompt] = []
+        self.ticks = 0
+        self.asked: tuple[Tensor, torch.cuda.Event] | None = None
+
+    def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
+        """Slots and rows: new ones on the CPU; on a GPU those of the last call, with their recorded steps, if they serve."""
+        stops = self.engine.chat.stops
+        if self.device.type != "cuda":
+            return [Reader(model, self.plan) for model in models], Rows(
+                self.plan.slots, self.plan.capacity, stops, self.device
+            )
+        from burnish.cast.engine.graphs import Kept
+
+        kept = self.engine.kept
+        if kept is None or not kept.serves(models, self.plan, stops):
+            if kept is not None:
+                kept.release()
+            kept = self.engine.kept = Kept(models, self.plan, stops, self.device)
+        return kept.readers, kept.rows
+
+    def _prompt(self, tokens: Tensor) -> Prompt:
+        prompt = self.prompts.setdefault(tokens.numpy().tobytes(), Prompt(tokens))
+        prompt.needed += 1
+        return prompt
+
+    def _share(self) -> bool:
+        """Whether rows look at a shared prompt where it lies, or each at its own copy.
+
+        On the CPU short prompts are copied, and so are those that a window may cut off.
+        """
+        if self.device.type == "cuda":
+            return True
+        longest = max(len(r.prompt) + limit for r, limit in zip(self.requests, self.limits, strict=True))
+        window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
+        several = any(prompt.needed > 1 for prompt in self.prompts.values())
+        return several and max(len(r.prompt) for r in self.requests) >= SHARE_FROM and (window or longest) >= longest
+
+    def _order(self) -> list[int]:
+        """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
+        number = {id(prompt): k for k, prompt in enumerate(self.prompts.values())}
+        return sorted(range(len(self.requests)), key=lambda i: (-len(self.of[i].tokens), number[id(self.of[i])], i))
+
+    def run(self) -> list[Sample]:
+        try:
+            self._admit()
+            while self.owner:
+                self._decode()
+                self._collect()
+                self._admit()
+        finally:
+            if self.engine.kept is None:
+                for reader in self.readers:
+                    reader.store.release()
+        self._look_at_finished()
+        return [self.found[i] for i in range(len(self.requests))]
+
+    def _decode(self) -> None:
+        n = len(self.owner)
+        if self.engine.kept is not None and self.mix is None and not self.filtered:
+            self.engine.kept.step(n)
+            return
+        logits = [reader.next(self.rows, n, self.roots) for reader in self.readers]
+        self.rows.sample(self.mix(logits) if self.mix else logits[0], slice(0, n), self.filtered)
+
+    def _admit(self) -> None:
+        """Requests enter free slots, once enough are free to be worth an interruption."""
+        free = self.plan.slots - len(self.owner)
+        if not self.queue or (self.owner and free < max(1, self.plan.slots // 8)):
+            return
+        entering: list[int] = []
+        unread: list[Prompt] = []
+        while self.queue and len(entering) < free:
+            prompt = self.of[self.queue[0]]
+            if prompt.start < 0:
+                start = self.pool.take(len(prompt.tokens))
+                if start is None:
+                    break
+                prompt.start = start
+                unread.append(prompt)
+            entering.append(self.queue.popleft())
+        if entering:
+            self._read(unread)
+            self._enter(entering)
+
+    def _read(self, unread: list[Prompt]) -> None:
+        """Prompts are read, and the logits after them noted."""
+        while unread:
+            size = 0
+            some: list[Prompt] = []
+            while unread and (not some or size + len(unread[0].tokens) <= READ_AT_ONCE):
+                size += len(unread[0].tokens)
+                some.append(unread.pop(0))
+            places = torch.cat([torch.arange(len(p.tokens)) + p.start for p in some])
+            for reader in self.readers:
+                logits = reader.read([p.tokens for p in some], places)
+                for k, prompt in enumerate(some):
+                    prompt.after.append(logits[k])
+
+    def _enter(self, entering: list[int]) -> None:
+        """Rows for these requests, and their first tokens."""
+        at = slice(len(self.owner), len(self.owner) + len(entering))
+        self.owner += entering
+        requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
+        lengths = [len(prompt.tokens) for prompt in prompts]
+        self.rows.put(
+            at,
+            {
+                "limit": [self.limits[i] for i in entering],
+                "key": [r.key for r in requests],
+                "root": [p.start for p in prompts],
+                "root_length" if self.shared else "base": lengths,
+                "top_k": [r.top_k for r in requests],
+                "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
+                "top_p": [r.top_p for r in requests],
+                "min_p": [r.min_p for r in requests],
+                "greedy": [r.temperature == 0 for r in requests],
+            },
+        )
+        first = [torch.stack([p.after[k] for p in prompts]) for k in range(len(self.readers))]
+        if not self.shared:
+            longest = torch.arange(max(lengths))
+            places = torch.stack([longest.clamp(max=len(p.tokens) - 1) + p.start for p in prompts])
+            for reader in self.readers:
+                reader.store.copy_prompts(at, places)
+            for prompt in prompts:
+                self._let_go(prompt)
+        self.rows.sample(self.mix(first) if self.mix else first[0], at, self.filtered)
+        self.asked = None
+        self._regroup()
+
+    def _let_go(self, prompt: Prompt) -> None:
+        """One request less needs the prompt; the last one gives its place back."""
+        prompt.needed -= 1
+        if not prompt.needed:
+            self.pool.give(prompt.start, len(prompt.tokens))
+            prompt.start, prompt.after = -1, []
+
+    def _collect(self) -> None:
+        """Rows that have finished become samples; their slots are closed up once enough of them are empty."""
+        self.ticks += 1
+        n = len(self.owner)
+        done = self._done(n)
+        if self.ticks % WATCH == 0:
+            self._watch(done)
+        self._finish([slot for slot in range(n) if done[slot] and slot not in self.over])
+        if len(self.over) == n or len(self.over) >= max(1, n // 8):
+            self._close_up()
+
+    def _done(self, n: int) -> list[bool]:
+        """Which rows are done. On a GPU: as of the step before the newest, so that the device never waits to be asked."""
+        if self.device.type != "cuda":
+            return self.rows.done[:n].tolist()
+        here = torch.empty(n, dtype=torch.bool, pin_memory=True)
+        here.copy_(self.rows.done[:n], non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self.asked, earlier = (here, event), self.asked
+        if earlier is None or len(earlier[0]) != n:
+            return [False] * n
+        earlier[1].synchronize()
+        return earlier[0].tolist()
+
+    def _watch(self, done: list[bool]) -> None:
+        """Rows in whose text a stop string has appeared are done."""
+        for slot, i in enumerate(self.owner):
+            if self.requests[i].stop and not done[slot]:
+                tokens = self.rows.tokens[slot, : int(self.rows.count[slot])].cpu()
+                done[slot] = self._end(tokens, self.requests[i].stop) is not None
+
+    def _end(self, tokens: Tensor, stop: tuple[str, ...]) -> int | None:
+        """How many tokens it takes until a stop string is complete; None where none is."""
+
+        def said(k: int) -> bool:
+            text = self.engine.chat.text(tokens[:k])
+            return any(word in text for word in stop)
+
+        if not stop or not said(len(tokens)):
+            return None
+        return bisect_left(range(len(tokens) + 1), True, key=said)
+
+    def _finish(self, slots: list[int], stopped: str = "") -> None:
+        """These rows are complete: what they hold is put aside. It is looked at now only if something depends on it."""
+        if not slots:
+            return
+        at = torch.tensor(slots, device=self.device)
+        rows = self.rows
+        if stopped or any(self.requests[self.owner[slot]].stop for slot in slots):
+            rows.done[at] = True
+        held = (rows.tokens[at], rows.logp[at], rows.count[at], rows.ended[at])
+        self.aside.append(([self.owner[slot] for slot in slots], held, stopped))
+        self.over |= set(slots)
+        if self.shared:
+            for slot in slots:
+                self._let_go(self.of[self.owner[slot]])
+        if self.enough is not None:
+            for prompt in self._look_at_finished():
+                if self.enough(prompt.finished):
+                    self._end_others(prompt)
+
+    def _look_at_finished(self) -> list[Prompt]:
+        """What was put aside becomes samples; the prompts that got new ones."""
+        touched: dict[Prompt, None] = {}
+        for owners, (tokens, logp, count, ended), stopped in self.aside:
+            rows = zip(owners, tokens.cpu(), logp.cpu(), count.tolist(), ended.tolist(), strict=True)
+            for i, said, chances, n, by_token in rows:
+                end = self._end(said[:n], self.requests[i].stop)
+                why = stopped or ("stop" if end is not None or by_token else "length")
+                n = n if end is None else end
+                self.found[i] = Sample(said[:n].clone(), chances[:n].clone(), why)
+                if not stopped:
+                    self.of[i].finished.append(self.found[i])
+                    touched[self.of[i]] = None
+        self.aside = []
+        return list(touched)
+
+    def _end_others(self, prompt: Prompt) -> None:
+        """The prompt has enough samples: the rest of them end where they are."""
+        for i in [i for i in self.queue if self.of[i] is prompt]:
+            self.queue.remove(i)
+            self.found[i] = Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough")
+            self._let_go(prompt)
+        self._finish(
+            [slot for slot, i in enumerate(self.owner) if self.of[i] is prompt and slot not in self.over], "enough"
+        )
+
+    def _close_up(self) -> None:
+        """Living rows move into the empty slots, so that they are the first ones again."""
+        living = [slot for slot in range(len(self.owner)) if slot not in self.over]
+        n = len(living)
+        empty = [slot for slot in sorted(self.over) if slot < n]
+        moving = [slot for slot in living if slot >= n]
+        if moving:
+            source, to = (torch.tensor(x, device=self.device) for x in (moving, empty))
+            self.rows.move(source, to)
+            for reader in self.readers:
+                reader.store.move(source, to)
+            for a, b in zip(moving, empty, strict=True):
+                self.owner[b] = self.owner[a]
+        self.owner = self.owner[:n]
+        self.over = set()
+        self.asked = None
+        self._regroup()
+
+    def _regroup(self) -> None:
+        """On the CPU: which rows share which root, and the roots side by side."""
+        if not self.shared or self.device.type == "cuda" or not self.owner:
+            return
+        by_prompt: dict[Prompt, list[int]] = {}
+        for slot, i in enumerate(self.owner):
+            by_prompt.setdefault(self.of[i], []).append(slot)
+        most = max(map(len, by_prompt.values()))
+        back = torch.zeros(len(self.owner), dtype=torch.long)
+        for k, slots in enumerate(by_prompt.values()):
+            back[slots] = torch.arange(len(slots)) + k * most
+        lengths = torch.tensor([len(p.tokens) for p in by_prompt])
+        members = torch.tensor([slots + slots[:1] * (most - len(slots)) for slots in by_prompt.values()])
+        self.roots = Roots(members, back, lengths)
+        if list(by_prompt) != self.rooted:
+            self.rooted = list(by_prompt)
+            longest = torch.arange(int(lengths.max()))
+            places = torch.stack([longest.clamp(max=len(p.tokens) - 1) + p.start for p in by_prompt])
+            for reader in self.readers:
+                reader.store.gather_roots(places)

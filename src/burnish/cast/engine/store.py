@@ -1,0 +1,143 @@
+"""Where the engine keeps keys and values: slots for what rows have written, a pool for the prompts that they share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class LayerKV:
+    """One attention layer's keys and values.
+
+    own_k, own_v    [slots, heads, capacity, D]: what each row has read by itself
+    pool_k, pool_v  [T, heads, D]: prompts, each a run of tokens
+    roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
+    """
+
+    own_k: Tensor
+    own_v: Tensor
+    pool_k: Tensor
+    pool_v: Tensor
+    roots_k: Tensor | None = None
+    roots_v: Tensor | None = None
+
+
+class Store:
+    """All layers of one model. A layer's tensors are made when its first prompt arrives: only it knows their shape."""
+
+    def __init__(self, slots: int, capacity: int, pool: int) -> None:
+        self.slots, self.capacity, self.pool = slots, capacity, pool
+        self.layers: list[LayerKV] = []
+        self.modules: list[nn.Module] = []
+
+    def fits(self, slots: int, capacity: int, pool: int) -> bool:
+        return self.slots >= slots and self.capacity >= capacity and self.pool >= pool
+
+    def layer(self, module: nn.Module, k: Tensor, v: Tensor) -> LayerKV:
+        """The layer of this attention module; k, v: [1, heads, N, D], something that it wants to keep."""
+        found: LayerKV | None = getattr(module, "kv", None)
+        if found is None:
+            own = [x.new_zeros(self.slots, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
+            pool = [x.new_zeros(self.pool, x.shape[1], x.shape[-1]) for x in (k, v)]
+            found = LayerKV(*own, *pool)
+            module.kv = found  # type: ignore[assignment]
+            self.layers.append(found)
+            self.modules.append(module)
+        return found
+
+    def write(self, module: nn.Module, places: Tensor, k: Tensor, v: Tensor) -> None:
+        """Keep prompts' keys and values [1, heads, N, D] at these places of the pool."""
+        layer = self.layer(module, k, v)
+        layer.pool_k.index_copy_(0, places, k[0].transpose(0, 1))
+        layer.pool_v.index_copy_(0, places, v[0].transpose(0, 1))
+
+    def move(self, source: Tensor, to: Tensor) -> None:
+        """What slots `source` hold goes to slots `to`."""
+        for layer in self.layers:
+            layer.own_k[to] = layer.own_k[source]
+            layer.own_v[to] = layer.own_v[source]
+
+    def copy_prompts(self, slots: slice, places: Tensor) -> None:
+        """The prompts at places [rows, longest] of the pool become the beginnings of these slots."""
+        longest = places.shape[1]
+        for layer in self.layers:
+            for own, pool in ((layer.own_k, layer.pool_k), (layer.own_v, layer.pool_v)):
+                own[slots, :, :longest] = pool[places].transpose(1, 2)
+
+    def gather_roots(self, places: Tensor) -> None:
+        """The prompts at places [roots, longest] of the pool, side by side."""
+        for layer in self.layers:
+            layer.roots_k = layer.pool_k[places].transpose(1, 2).contiguous()
+            layer.roots_v = layer.pool_v[places].transpose(1, 2).contiguous()
+
+    def release(self) -> None:
+        for module in self.modules:
+            del module.kv
+        self.layers, self.modules = [], []
+
+
+class Pool:
+    """Which tokens of the pool are free: first fit, neighbours joined again when they are given back."""
+
+    def __init__(self, size: int) -> None:
+        self.free: list[tuple[int, int]] = [(0, size)]  # (start, length), in order
+
+    def take(self, length: int) -> int | None:
+        """The start of a free run, or None."""
+        for i, (start, room) in enumerate(self.free):
+            if room >= length:
+                self.free[i : i + 1] = [(start + length, room - length)] if room > length else []
+                return start
+        return None
+
+    def give(self, start: int, length: int) -> None:
+        runs = sorted([*self.free, (start, length)])
+        self.free = [runs[0]]
+        for at, room in runs[1:]:
+            last, before = self.free[-1]
+            if last + before == at:
+                self.free[-1] = (last, before + room)
+            else:
+                self.free.append((at, room))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many rows are decoded together, how long each may grow, how many prompt tokens are held."""
+
+    slots: int
+    capacity: int
+    pool: int
+
+
+def plan(most: int, capacity: int, prompts: list[int], per_token: int, budget: int) -> Plan:
+    """What fits `budget` bytes at `per_token` bytes a token; a request that cannot fit alone is refused."""
+    tokens, longest = budget // per_token, max(prompts)
+    pool = min(sum(prompts), max(longest, tokens // 2))
+    slots = min(most, (tokens - pool) // capacity)
+    if slots < 1:
+        need = (capacity + longest) * per_token
+        raise ValueError(
+            f"a reply of up to {capacity} tokens after a prompt of {longest} needs {need / 2**30:.2f} GiB of keys and values, "
+            f"but the budget is {budget / 2**30:.2f} GiB; lower --max-new-tokens or raise --kv-gib"
+        )
+    return Plan(slots, capacity, pool)
+
+
+def bytes_per_token(model: nn.Module, itemsize: int) -> int:
+    """Keys and values of one token in all layers."""
+    config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * size * itemsize)
+
+
+def default_budget(device: torch.device) -> int:
+    """40% of a GPU's free memory, or a quarter of the machine's."""
+    if device.type == "cuda":
+        return int(0.4 * torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4

@@ -1,0 +1,104 @@
+"""Log-probs and entropies of chosen tokens from hidden states, without ever holding the logits of all of them.
+
+    z = h W^T / temperature,   logp = z[chosen] - lse(z),   entropy = lse(z) - sum_v p_v z_v
+
+    d logp / dz = onehot(chosen) - p,     d entropy / dz = -p (log p + entropy)
+
+Tokens are worked on in chunks; the backward makes each chunk's logits again (few enough tokens keep theirs). Products
+of half-precision numbers are summed, kept and normalised in fp32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 1 << 25  # logits worked on at once
+HOLD = 1 << 27  # logits that are kept for the backward rather than made twice
+
+
+def logp_entropy(
+    states: Tensor, weight: Tensor, chosen: Tensor, factor: float = 1.0, entropy: bool = False
+) -> tuple[Tensor, Tensor]:
+    """[N] log-probs and [N] entropies (zeros unless asked for) of logits `states @ weight.T * factor`."""
+    return _Head.apply(states, weight, chosen, factor, entropy)  # type: ignore[no-any-return]
+
+
+def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0) -> Tensor:
+    """[N, V] in at least fp32."""
+    if states.dtype in (torch.bfloat16, torch.float16):
+        if states.is_cuda:
+            logits = torch.mm(states, weight.t(), out_dtype=torch.float32)
+        else:
+            logits = states.float() @ weight.t().float()
+    else:
+        logits = states @ weight.t()
+    return logits if factor == 1.0 else logits.mul_(factor)
+
+
+class _Head(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        n, size = len(states), max(1, CHUNK // len(weight))
+        hold = n * len(weight) <= HOLD and torch.is_grad_enabled()
+        logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
+        spread.zero_()
+        held = []
+        for i in range(0, n, size):
+            part = slice(i, min(i + size, n))
+            logits = logits_of(states[part], weight, factor)
+            lse[part] = torch.logsumexp(logits, -1)
+            logp[part] = logits.gather(-1, chosen[part, None])[:, 0] - lse[part]
+            probs = logits.sub_(lse[part, None])  # log p until here
+            if entropy:
+                spread[part] = -(probs.exp() * probs).sum(-1)
+            if hold and ctx.needs_input_grad[0] | ctx.needs_input_grad[1]:
+                held.append(probs)
+        ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
+        ctx.factor, ctx.size, ctx.entropy = factor, size, entropy
+        return logp, spread
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        states, weight, chosen, lse, spread, *held = ctx.saved_tensors
+        n, size, factor = len(states), ctx.size, ctx.factor
+        d_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
+        d_weight = None
+        for k, i in enumerate(range(0, n, size)):
+            part = slice(i, min(i + size, n))
+            logs = held[k] if held else logits_of(states[part], weight, factor).sub_(lse[part, None])
+            d = _d_logits(logs, chosen[part], grad[part], grad_entropy[part] if ctx.entropy else None, spread[part])
+            d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
+            if d_states is not None:
+                d_states[part] = d @ weight
+            if ctx.needs_input_grad[1]:
+                d_weight = _add_product(d_weight, d, states[part])
+        return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None
+
+
+def _wide_empty(like: Tensor, n: int) -> Tensor:
+    dtype = torch.float32 if like.dtype in (torch.bfloat16, torch.float16) else like.dtype
+    return torch.empty(n, dtype=dtype, device=like.device)
+
+
+def _d_logits(logs: Tensor, chosen: Tensor, grad: Tensor, grad_entropy: Tensor | None, spread: Tensor) -> Tensor:
+    """d total / d logits, from log p (which it may overwrite)."""
+    probs = logs.exp()
+    if grad_entropy is None:
+        d = probs.mul_(-grad[:, None])
+    else:
+        d = probs.mul_(logs.add_(spread[:, None]).mul_(-grad_entropy[:, None]).sub_(grad[:, None]))
+    return d.scatter_add_(-1, chosen[:, None], grad[:, None].to(d.dtype))
+
+
+def _add_product(total: Tensor | None, d: Tensor, states: Tensor) -> Tensor:
+    """total + d^T states, in at least fp32."""
+    if d.dtype in (torch.bfloat16, torch.float16) and d.is_cuda:
+        more = torch.mm(d.t(), states, out_dtype=torch.float32)
+    else:
+        more = d.t() @ states
+    return more if total is None else total.add_(more)
