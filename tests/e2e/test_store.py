@@ -261,13 +261,15 @@ def test_why_a_trace_was_dropped_is_recorded(small_model: Path, tmp_path: Path) 
 
 
 KILLED = """
-import sys, burnish
+import sys, time, burnish
 from pathlib import Path
 from burnish.run.train import Observer
 
 class Watching(Observer):
     def stepped(self, report, heldout, seconds):
         print(report.clock.step, flush=True)
+        if report.clock.step == 7:
+            time.sleep(600)  # it is killed while it waits here, or before
 
 burnish.train("sft", model=sys.argv[1], out=sys.argv[2], steps=400, prompts=2, max_new_tokens=6, eval_tasks=0, save_every=3, lr=1e-3,
               task="sort", device="cpu", observer=Watching())

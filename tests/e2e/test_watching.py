@@ -127,7 +127,8 @@ def test_exports_hold_what_the_store_holds(there: Path, capsys: pytest.CaptureFi
         assert f"{count} rows" in said(capsys, "runs", "export", "grpo-0", "--to", kind, "--out", "exported")
     lines = [json.loads(line) for line in Path("exported/metrics.jsonl").read_text().splitlines()]
     assert lines == metrics
-    rows = list(csv.DictReader(Path("exported/traces.csv").read_text().splitlines(keepends=True)))
+    with Path("exported/traces.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
     assert (
         len(rows) == count and rows[0]["text"] == first["text"] and json.loads(rows[0]["ids"]) == first["tokens"]["ids"]
     )
