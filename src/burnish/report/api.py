@@ -81,10 +81,13 @@ class Api:
                 "worries": worries(rows if after < 0 else _history(store), limits),
             }  # fmt: skip
 
-    def steps(self, query: Query) -> list[dict[str, Any]]:
-        """The steps of which traces are kept, with the number of their groups: the way to browse."""
+    def steps(self, query: Query) -> dict[str, Any]:
+        """The steps of which traces are kept, the phases they come from, and whether more will come: the way to browse."""
         with self.open(query) as store:
-            return store.sql("SELECT step, count(*) AS groups FROM groups GROUP BY step ORDER BY step")
+            steps = store.sql("SELECT DISTINCT step FROM groups ORDER BY step")
+            phases = store.sql("SELECT DISTINCT phase FROM groups")
+            found = {"steps": [row["step"] for row in steps], "phases": [row["phase"] for row in phases]}
+            return {**found, "state": store.state()}
 
     def traces(self, query: Query) -> dict[str, Any]:
         """A page of traces. `more` says whether there is another."""

@@ -39,6 +39,7 @@ SHARES = (
     "wins",
 )
 SAMPLES = 6
+LOOK = 60  # traces among which a few different ones are looked for
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def story(store: Store) -> Story:
         traces={
             "The best-rewarded of the last step": _of_last_step(store, metrics, "best"),
             "The worst-rewarded of the last step": _of_last_step(store, metrics, "worst"),
-            "Dropped before learning": store.traces(dropped=True, order="newest", limit=3),
+            "Dropped before learning": _different(store.traces(dropped=True, order="newest", limit=LOOK)),
         },
         events=store.events(),
         config=info.get("config", {}),
@@ -207,4 +208,11 @@ def _samples(found: dict[str, Any]) -> list[Sample]:
 
 
 def _of_last_step(store: Store, metrics: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
-    return store.traces(step=metrics[-1]["step"], order=order, limit=3) if metrics else []
+    """A few that differ from each other, with a score."""
+    found = store.traces(step=metrics[-1]["step"], order=order, limit=LOOK) if metrics else []
+    return _different([trace for trace in found if trace["reward"] is not None])
+
+
+def _different(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first three that do not repeat a prompt's reply."""
+    return list({(trace["prompt"], trace["text"]): trace for trace in reversed(traces)}.values())[::-1][:3]

@@ -1,13 +1,13 @@
 // The trace viewer: find traces by step, score, fate or words; read one token by token; see its group, and its prompt elsewhere.
 
-import { address, ask, el, number, percent } from "./dom.js";
+import { address, ask, el, number, store, stored } from "./dom.js";
 import { tokensView, modesOf } from "./tokens.js";
 
 const PAGE = 50;
 
 export function tracesView(page, names, words) {
   const run = names[0];
-  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = "author", steps = [], busy = false;
+  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false;
   const list = el("div", { class: "list", role: "listbox", "aria-label": "Traces" }), detail = el("article", { class: "detail" });
   const count = el("span", { class: "dim" });
   const field = (name, attributes) => el("input", { name, value: wanted[name] ?? "", onchange: (event) => choose({ [name]: event.target.value }), ...attributes });
@@ -15,12 +15,14 @@ export function tracesView(page, names, words) {
   const search = field("search", { type: "search", placeholder: "Search prompts and replies  ( / )", "aria-label": "Search" });
   const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) + 1 : "", onchange: (event) => choose({ step: event.target.value === "" ? "" : Number(event.target.value) - 1 }) });
   const kind = choice("show", [["", "traces"], ["groups", "groups"]], "Show traces or groups");
+  const phase = choice("phase", [["", "any phase"], ...(wanted.phase ? [[wanted.phase, wanted.phase]] : [])], "Phase");
+  const fresh = el("button", { class: "fresh", hidden: true, onclick: () => { fresh.hidden = true; load(true); } }, "Newer traces have come: show them");
   const filters = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, search, kind,
     el("label", {}, "step ", step),
     el("label", { class: "score-range" }, "reward ", field("least", { type: "number", step: "any", placeholder: "min", class: "small", "aria-label": "Least reward" }), " – ", field("most", { type: "number", step: "any", placeholder: "max", class: "small", "aria-label": "Largest reward" })),
     choice("correct", [["", "right or wrong"], ["1", "right"], ["0", "wrong"]], "Right or wrong"),
     choice("dropped", [["", "kept or dropped"], ["0", "learnt from"], ["1", "dropped"]], "Kept or dropped"),
-    choice("order", [["newest", "newest first"], ["oldest", "oldest first"], ["best", "best first"], ["worst", "worst first"]], "Order"), count);
+    choice("order", [["newest", "newest first"], ["oldest", "oldest first"], ["best", "best first"], ["worst", "worst first"]], "Order"), phase, count, fresh);
   page.replaceChildren(el("div", { class: "viewer" }, el("div", { class: "left" }, filters, list), detail));
   list.addEventListener("scroll", () => more && !busy && list.scrollTop + list.clientHeight > list.scrollHeight - 400 && load());
 
@@ -76,16 +78,21 @@ export function tracesView(page, names, words) {
     drawDetail();
   }
 
+  function colour(name) {
+    mode = name;
+    store("colour", name);
+    drawDetail();
+  }
+
   function drawDetail() {
-    const modes = modesOf(open);
-    if (!modes.some(([name]) => name === mode)) mode = "author";
+    const modes = modesOf(open), on = modes.some(([name]) => name === mode) ? mode : "author";
     detail.replaceChildren(
       el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step + 1}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
         el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
       open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
       group(), facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
-        el("button", { role: "radio", "aria-checked": String(name === mode), class: name === mode ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => { mode = name; drawDetail(); } }, label))),
-      tokensView(open, mode), el("section", { id: "elsewhere" }));
+        el("button", { role: "radio", "aria-checked": String(name === on), class: name === on ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => colour(name) }, label))),
+      tokensView(open, on), el("section", { id: "elsewhere" }));
   }
 
   /** The group as a strip of scores: what this trace was compared with. */
@@ -115,27 +122,30 @@ export function tracesView(page, names, words) {
     }
     box.replaceChildren(el("h2", {}, "The same prompt elsewhere"), el("table", { class: "answers" }, el("tr", {}, ["Run", "Step", "Mean reward", "Replies"].map((name) => el("th", {}, name))),
       [...sets.values()].map((set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step + 1)), el("td", {}, number(mean(set.map((row) => row.reward)))),
-        el("td", {}, set.slice(0, 4).map((row) => el("a", { class: `reply ${row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160)))))) ));
+        el("td", { class: "replies" }, set.slice(0, 4).map((row) => el("a", { class: `reply ${row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160)))))) ));
     box.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 
   const step1 = (by) => {
-    const at = steps.findIndex((one) => one.step === open?.step), next = steps[at + by];
-    if (next) { step.value = next.step + 1; choose({ step: next.step }); }
+    const next = steps[steps.indexOf(open?.step) + by];
+    if (next !== undefined) { step.value = next + 1; choose({ step: next }); }
   };
   const near = (items, by) => items[items.findIndex((row) => (row.traces ? row.id === open?.group_id : row.id === open?.id)) + by];
 
   return {
     async refresh() {
-      if (rows.length || open) return false;
-      steps = await ask("steps", { run });
-      if (!steps.length) {
-        detail.replaceChildren(el("p", { class: "empty" }, "No traces are recorded yet."));
-        return true;
-      }
-      if (wanted.id) await show(Number(wanted.id));
-      await load(!wanted.id);
-      return false;
+      if (ended && (rows.length || open)) return false;
+      const found = await ask("steps", { run });
+      ended = found.state !== "running";
+      if (phase.length < found.phases.length + 1) phase.replaceChildren(...[["", "any phase"], ...found.phases.map((name) => [name, name])].map(([value, text]) => el("option", { value, selected: (wanted.phase ?? "") === value }, text)));
+      phase.hidden = found.phases.length < 2;
+      if (!found.steps.length) detail.replaceChildren(el("p", { class: "empty" }, "No traces are recorded yet."));
+      else if (!rows.length && !open) {
+        if (wanted.id) await show(Number(wanted.id));
+        await load(!wanted.id);
+      } else if (found.steps.at(-1) > (steps.at(-1) ?? -1)) fresh.hidden = false;
+      steps = found.steps;
+      return !ended;
     },
     async changed(change) {
       wanted = { order: "newest", ...change };
@@ -152,7 +162,7 @@ export function tracesView(page, names, words) {
       else if (key === "]") step1(1);
       else if (key === "[") step1(-1);
       else if (key === "s" && open) elsewhere();
-      else if (modes[Number(key) - 1]) { mode = modes[Number(key) - 1][0]; drawDetail(); }
+      else if (modes[Number(key) - 1]) colour(modes[Number(key) - 1][0]);
       else return false;
       if (key === "j" && more && rows.indexOf(rows.find((row) => row.id === open?.id)) > rows.length - 10) load();
       return true;
