@@ -37,6 +37,7 @@ Start here:
   burnish train --resume runs/DIR                 go on where a run stopped
   burnish eval runs/DIR/model --task sort         how good is it?
   burnish chat runs/DIR/model                     talk to it
+  burnish ui                                      watch the runs in a browser: curves, warnings, every trace
 
 Commands:
 {commands}
@@ -81,13 +82,13 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    near = difflib.get_close_matches(word, COMMANDS, 1, 0.5)
-    if near:
-        return f"did you mean burnish {near[0]}?"
-    from burnish.methods.table import METHODS, load_all
+    near = difflib.get_close_matches(word, COMMANDS, 1, 0.75)
+    if not near:  # perhaps a method, whose names take longer to load
+        from burnish.methods.table import METHODS, load_all
 
-    load_all()
-    return f"did you mean burnish train {word}?" if word in METHODS else "did you mean burnish train?"
+        load_all()
+        near = [f"train {word}"] if word in METHODS else difflib.get_close_matches(word, COMMANDS, 1, 0.5)
+    return f"did you mean burnish {near[0] if near else 'train'}?"
 
 
 def _say(sentence: str, code: int) -> int:

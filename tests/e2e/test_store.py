@@ -124,6 +124,17 @@ def test_searching_without_an_index_of_words_finds_the_same(
         assert len(store.traces(search="what")) == 2
 
 
+def test_long_traces_are_kept_up_to_a_number_of_tokens(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("burnish.report.rows.MOST_TOKENS", 30)
+    written = Recorder(tmp_path, tokenizer, traces=99)
+    written.step(report(0, [Group(task(str(i)), [trace(tokenizer, "x" * 15)]) for i in range(5)]), {})
+    written.close()
+    with open_store(tmp_path) as store:
+        assert [t["task"] for t in store.traces()] == ["0", "1"]
+
+
 def test_only_the_first_groups_are_kept_whole(tokenizer: Any, tmp_path: Path) -> None:
     written = Recorder(tmp_path, tokenizer, traces=3)
     written.step(report(0, [Group(task(str(i)), [trace(tokenizer, "a"), trace(tokenizer, "b")]) for i in range(5)]), {})

@@ -17,6 +17,7 @@ from burnish.loop import Report
 from burnish.nouns import Group, Message, Task, Trace
 from burnish.run.records import plain
 
+MOST_TOKENS = 200_000  # of a phase in a step: some six megabytes, however long the replies
 REPLACEMENT = "\ufffd"  # how a decoder writes bytes that are half a character
 
 
@@ -33,14 +34,15 @@ class Kept:
 
 
 def kept(report: Report, most: int) -> list[Kept]:
-    """The first groups of each phase, whole, until `most` traces are reached; copies that later steps cannot change."""
+    """The first groups of each phase, whole, until `most` traces or MOST_TOKENS are reached; copies that later steps cannot change."""
     found: list[Kept] = []
     for phase, groups in report.groups.items():
-        room = most
+        room, tokens = most, MOST_TOKENS
         for group in _with_dropped(phase, groups, report):
-            if room <= 0:
+            if room <= 0 or tokens <= 0:
                 break
             room -= len(group.traces)
+            tokens -= sum(turn.tokens.numel() for trace, _ in group.traces for turn in trace.turns)
             found.append(replace(group, traces=[(_copy(trace), why) for trace, why in group.traces]))
     return found
 
