@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint bench clean
 
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a minute)
 	$(BIN)/burnish train
@@ -13,6 +13,11 @@ test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
 
 test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 	$(BIN)/pytest -m slow
+
+bench: $(VENV)/.ready  ## speed on this CPU beside TRL, transformers and vLLM (about an hour, resumable); docs/performance.md from it
+	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/plots.py
+	$(BIN)/python benchmarks/tables.py
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check src tests scripts examples benchmarks

@@ -20,6 +20,7 @@ class Settings:
     max_new_tokens: int = 64  # longest sampled reply, in tokens
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows laid end to end, shared beginnings once; off: padded
+    kv_gib: float | None = None  # memory for keys and values while sampling
     lr: float = 1e-6
     lr_schedule: str = "constant"  # constant, linear or cosine, after the warm-up
     lr_warmup: int = 0  # steps of linear warm-up

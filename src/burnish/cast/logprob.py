@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 25  # logits worked on at once
+CHUNK = {"cpu": 1 << 25, "cuda": 1 << 28}  # logits worked on at once
 HOLD = 1 << 27  # logits that are kept for the backward rather than made twice
 
 
@@ -43,21 +43,25 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        n, size = len(states), max(1, CHUNK // len(weight))
-        hold = n * len(weight) <= HOLD and torch.is_grad_enabled()
+        n, size = len(states), max(1, CHUNK[states.device.type] // len(weight))
+        hold = n * len(weight) <= HOLD and not states.is_cuda and any(ctx.needs_input_grad[:2])
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
         held = []
         for i in range(0, n, size):
             part = slice(i, min(i + size, n))
+            if states.is_cuda:
+                raw = logits_of(states[part], weight)
+                gpu().from_logits(raw, chosen[part], factor, lse[part], logp[part], spread[part], entropy)
+                continue
             logits = logits_of(states[part], weight, factor)
             lse[part] = torch.logsumexp(logits, -1)
             logp[part] = logits.gather(-1, chosen[part, None])[:, 0] - lse[part]
-            probs = logits.sub_(lse[part, None])  # log p until here
+            logs = logits.sub_(lse[part, None])
             if entropy:
-                spread[part] = -(probs.exp() * probs).sum(-1)
-            if hold and ctx.needs_input_grad[0] | ctx.needs_input_grad[1]:
-                held.append(probs)
+                spread[part] = -(logs.exp() * logs).sum(-1)
+            if hold:
+                held.append(logs)
         ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
         ctx.factor, ctx.size, ctx.entropy = factor, size, entropy
         return logp, spread
@@ -70,14 +74,28 @@ class _Head(torch.autograd.Function):
         d_weight = None
         for k, i in enumerate(range(0, n, size)):
             part = slice(i, min(i + size, n))
-            logs = held[k] if held else logits_of(states[part], weight, factor).sub_(lse[part, None])
-            d = _d_logits(logs, chosen[part], grad[part], grad_entropy[part] if ctx.entropy else None, spread[part])
-            d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
+            more = grad_entropy[part] if ctx.entropy else None
+            if states.is_cuda:
+                raw = logits_of(states[part], weight)
+                d = gpu().d_logits(
+                    raw, chosen[part], factor, lse[part], spread[part], grad[part].contiguous(), more, states.dtype
+                )
+            else:
+                logs = held[k] if held else logits_of(states[part], weight, factor).sub_(lse[part, None])
+                d = _d_logits(logs, chosen[part], grad[part], more, spread[part])
+                d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
                 d_states[part] = d @ weight
             if ctx.needs_input_grad[1]:
                 d_weight = _add_product(d_weight, d, states[part])
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None
+
+
+def gpu() -> Any:
+    """The kernels that do it on a GPU."""
+    from burnish.cast import gpu
+
+    return gpu
 
 
 def _wide_empty(like: Tensor, n: int) -> Tensor:

@@ -87,7 +87,8 @@ class Packed:
         """The layout's part in a layer: [1, heads, N, D] each, to [1, N, heads, D]."""
         from burnish.cast.varlen import attend  # it knows this file
 
-        return attend(q[0].transpose(0, 1), k[0].transpose(0, 1), v[0].transpose(0, 1), self, scale, window)[None]
+        q, k, v = (x.squeeze(0).transpose(0, 1) for x in (q, k, v))
+        return attend(q, k, v, self, scale, window).unsqueeze(0)
 
     @property
     def borders(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -77,7 +77,10 @@ def build(
         else:
             model.requires_grad_(False)
         packed = settings.packed and packable(model)
-        members[name] = Member(name, role, model, load_chat(path), context_length(model), trainer, packed)
+        room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
+        members[name] = Member(
+            name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room
+        )
     return Cast(members)
 
 

@@ -51,9 +51,13 @@ def _whole(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
     out, lse = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
     if packed.in_roots is not None:
         seen, weight = _forward(q[n:], k[:n], v[:n], packed.in_roots, False, scale, None)
-        share = torch.sigmoid(weight - lse[n:])[..., None]
-        out[n:] = torch.lerp(out[n:].to(share.dtype), seen.to(share.dtype), share).to(out.dtype)
-        lse[n:] = torch.logaddexp(lse[n:], weight)
+        if q.is_cuda:
+            from burnish.cast import gpu
+
+            gpu.join(out[n:], lse[n:], seen, weight)
+        else:
+            out[n:] = torch.lerp(out[n:], seen, torch.sigmoid(weight - lse[n:])[..., None])
+            lse[n:] = torch.logaddexp(lse[n:], weight)
     return out, lse
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from burnish.cast.forward import decoder
+from burnish.cast.joint import join_projections
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
 
@@ -31,6 +32,7 @@ class Working:
             parameter.data = parameter.data.to(torch.bfloat16)
         if not frozen:
             self.pairs = list(zip(model.parameters(), self.copy.parameters(), strict=True))
+        join_projections(self.copy)
         if sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)
 
@@ -48,12 +50,18 @@ class Working:
     def collect(self) -> None:
         """Add the working copy's gradients to the model's, in fp32."""
         moved = [(master, ours) for master, ours in self.pairs if ours.grad is not None]
-        for master, ours in moved:
-            if master.grad is None:
-                master.grad = ours.grad.float()  # type: ignore[union-attr]
-            else:
-                master.grad.add_(ours.grad)  # type: ignore[arg-type]
+        if not moved:
+            return
+        fresh = [master.grad is None for master, _ in moved]
+        grads = [torch.empty_like(master) for master, _ in moved]
+        torch._foreach_copy_(grads, [ours.grad for _, ours in moved])  # type: ignore[misc]
+        for (master, ours), grad, new in zip(moved, grads, fresh, strict=True):
+            if new:
+                master.grad = grad
             ours.grad = None
+        if not all(fresh):
+            old = [i for i, new in enumerate(fresh) if not new]
+            torch._foreach_add_([moved[i][0].grad for i in old], [grads[i] for i in old])  # type: ignore[misc]
 
 
 def layers(model: nn.Module) -> nn.ModuleList | None:

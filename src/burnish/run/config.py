@@ -43,10 +43,14 @@ class Options:
     """AdamW's weight decay, on matrices only."""
     clip: float = 1.0
     """The largest norm of the gradient; 0 turns clipping off."""
-    token_budget: int = 8192
-    """Padded tokens in one micro-batch: lower it when memory runs out. It cannot change the gradient."""
+    token_budget: int | None = None
+    """Tokens in one micro-batch: lower it when memory runs out. By default 8192, on a GPU what a quarter of its free memory
+    holds. It cannot change the gradient."""
     packed: bool = True
-    """Lay the rows of a micro-batch end to end instead of padding them. It cannot change the gradient."""
+    """Lay the rows of a micro-batch end to end, beginnings that they share once, instead of padding them. It cannot change
+    the gradient."""
+    kv_gib: float | None = None
+    """Memory for keys and values while sampling, in GiB; by default 40% of a GPU's free memory, or a quarter of the machine's."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lora: int | None = None
@@ -72,9 +76,11 @@ class Options:
     device: str = "auto"
     """cpu, cuda, or auto."""
 
-    def settings(self, lr: float) -> Settings:
-        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name != "lr"}
-        return Settings(lr=lr, **shared)
+    def settings(self, lr: float, token_budget: int) -> Settings:
+        """The numbers of the run; lr and token_budget are those that were asked for, or the defaults for the model."""
+        told = ("lr", "token_budget")
+        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name not in told}
+        return Settings(lr=lr, token_budget=token_budget, **shared)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
 from burnish.cast.models import resolve
 from burnish.cast.stage import Cast, build
@@ -153,7 +154,8 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     at = checkpoint.newest(folder.path) if folder else None
     lora = Lora(options.lora) if options.lora is not None else None
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
-    settings = options.settings(lr)
+    budget = options.token_budget if options.token_budget is not None else token_budget(base, options.device)
+    settings = options.settings(lr, budget)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
     start = checkpoint.restore(at, method, cast) if at else 0
     if folder is None:
@@ -270,7 +272,7 @@ def _check(config: Config) -> None:
     if options.record < 0:
         raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
     for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
-        if getattr(options, name) < 1:
+        if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")

@@ -26,7 +26,12 @@ class Kept:
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
         mine = self.plan
-        fits = mine.slots >= plan.slots and mine.capacity >= plan.capacity and mine.pool >= plan.pool
+        fits = (
+            mine.slots >= plan.slots
+            and mine.capacity >= plan.capacity
+            and mine.pool >= plan.pool
+            and mine.longest >= plan.longest
+        )
         return fits and self.models == tuple(models) and self.stops == stops
 
     def release(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from burnish.cast import attention
@@ -20,7 +21,11 @@ class Reader:
         self.device = next(model.parameters()).device
         self.mask = attention.no_mask(self.device)
         if self.device.type == "cuda":
-            import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
+            from burnish.cast.engine.kernels import Workspace
+
+            self.space = Workspace(plan.slots, plan.capacity, plan.longest, self.device)
+            with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
+                self.read([torch.zeros(1, dtype=torch.long)], torch.zeros(1, dtype=torch.long))
 
     def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
@@ -34,11 +39,19 @@ class Reader:
         count, root, length = rows.count[:n], rows.root[:n], rows.root_length[:n]
         own = rows.base[:n] + count - 1
         if self.device.type == "cuda":
-            layout: OnGpu | OnCpu = OnGpu(count, root, length)
+            space, kv = self.space, self.store.layers[0]
+            parts = space.parts(self.heads, kv.own_k.shape[-1])
+            layout: OnGpu | OnCpu = OnGpu(
+                count, root, length, rows.slot[:n], space.bundles, parts, space.flags, space.root_parts, space.own_parts
+            )
         else:
             layout = OnCpu(own, length, roots)
         states = self._states(rows.last[:n, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
+
+    @property
+    def heads(self) -> int:
+        return int(self.model.config.get_text_config().num_attention_heads)  # type: ignore[union-attr, operator]
 
     def _states(self, tokens: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
         out = decoder(self.model)(

@@ -1,4 +1,4 @@
-"""The rows that are being decoded, as tensors with one entry a slot, so that a step never leaves the device."""
+"""The rows that are being decoded, as tensors with one entry a row, so that a step never leaves the device."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 
 from burnish.cast.engine.sampling import choose, restrict
 
-_LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k")
+_LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
 _FLOAT = ("factor", "top_p", "min_p")
 _BOOL = ("greedy", "done", "ended")
 
 
 class Rows:
-    """State of each slot.
+    """State of each row.
 
     last, count   the newest token, and how many were sampled; limit: how many may be
     key           of the row's noise;  factor: 1 / temperature;  greedy, top_k, top_p, min_p: how to choose
     root, root_length  where the prompt lies in the pool that the row shares; base: tokens of a prompt in its own slot
     done, ended   whether it is finished, and by a stop token
-    tokens, logp  [slots, capacity + 1]: what was sampled
+    slot          where its keys and values lie, and what it has sampled: tokens, logp [slots, capacity + 1]
     """
 
     last: Tensor
@@ -38,31 +38,33 @@ class Rows:
     greedy: Tensor
     done: Tensor
     ended: Tensor
+    slot: Tensor
 
     def __init__(self, slots: int, capacity: int, stops: tuple[int, ...], device: torch.device) -> None:
+        self.tables = []
         for names, dtype in ((_LONG, torch.long), (_FLOAT, torch.float32), (_BOOL, torch.bool)):
-            for name in names:
-                setattr(self, name, torch.zeros(slots, dtype=dtype, device=device))
+            table = torch.zeros(len(names), slots, dtype=dtype, device=device)
+            for name, column in zip(names, table, strict=True):
+                setattr(self, name, column)
+            self.tables.append(table)
         self.done.fill_(True)
         self.count.fill_(1)
+        self.slot.copy_(torch.arange(slots))
         self.tokens = torch.zeros(slots, capacity + 1, dtype=torch.long, device=device)
         self.logp = torch.zeros(slots, capacity + 1, device=device)
         self.stops = torch.tensor(stops, device=device)
         self.device = device
 
     def put(self, at: slice, state: Mapping[str, Sequence[float]]) -> None:
-        """Rows enter the slots of a slice; what is not said is 0."""
-        for name in (*_LONG, *_FLOAT, *_BOOL):
-            here = getattr(self, name)
-            if name in state:
-                here[at] = torch.tensor(state[name], dtype=here.dtype).to(self.device, non_blocking=True)
-            else:
-                here[at] = 0
+        """Rows enter; what is not said of them is 0."""
+        none = [0] * (at.stop - at.start)
+        for names, table in zip((_LONG, _FLOAT, _BOOL), self.tables, strict=True):
+            told = torch.tensor([state.get(name, none) for name in names], dtype=table.dtype)
+            table[:, at] = told.to(self.device, non_blocking=True)
 
     def move(self, source: Tensor, to: Tensor) -> None:
-        for name in (*_LONG, *_FLOAT, *_BOOL, "tokens", "logp"):
-            here = getattr(self, name)
-            here[to] = here[source]
+        for table in self.tables:
+            table[:, to] = table[:, source]
 
     def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
         """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
@@ -84,8 +86,8 @@ class Rows:
 
     def _record(self, at: slice, token: Tensor, logp: Tensor, count: Tensor) -> None:
         alive = ~self.done[at]
-        self.tokens[at].scatter_(1, count[:, None], token[:, None])
-        self.logp[at].scatter_(1, count[:, None], logp.float()[:, None])
+        self.tokens[self.slot[at], count] = token
+        self.logp[self.slot[at], count] = logp.float()
         count += alive
         ended = (token[:, None] == self.stops).any(-1) & alive
         self.last[at] = token

@@ -59,7 +59,9 @@ class Schedule:
         self.readers, self.rows = self._workplace(models)
         self.pool = Pool(self.plan.pool)
         self.queue = deque(self._order())
-        self.owner: list[int] = []  # the request in each slot 0..n-1
+        self.owner: list[int] = []  # the request of each row, and the slot of its keys and values
+        self.slots: list[int] = []
+        self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[tuple[list[int], tuple[Tensor, ...], str]] = []  # complete, not yet looked at
         self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
@@ -166,7 +168,10 @@ class Schedule:
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""
         at = slice(len(self.owner), len(self.owner) + len(entering))
+        on_cpu = self.device.type == "cpu"  # where row i is always in slot i
+        slots = list(range(at.start, at.stop)) if on_cpu else [self.free.pop() for _ in entering]
         self.owner += entering
+        self.slots += slots
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
         lengths = [len(prompt.tokens) for prompt in prompts]
         self.rows.put(
@@ -174,6 +179,7 @@ class Schedule:
             {
                 "limit": [self.limits[i] for i in entering],
                 "key": [r.key for r in requests],
+                "slot": slots,
                 "root": [p.start for p in prompts],
                 "root_length" if self.shared else "base": lengths,
                 "top_k": [r.top_k for r in requests],
@@ -253,7 +259,7 @@ class Schedule:
         rows = self.rows
         if stopped or any(self.requests[self.owner[slot]].stop for slot in slots):
             rows.done[at] = True
-        held = (rows.tokens[at], rows.logp[at], rows.count[at], rows.ended[at])
+        held = (rows.tokens[rows.slot[at]], rows.logp[rows.slot[at]], rows.count[at], rows.ended[at])
         self.aside.append(([self.owner[slot] for slot in slots], held, stopped))
         self.over |= set(slots)
         if self.shared:
@@ -291,25 +297,42 @@ class Schedule:
         )
 
     def _close_up(self) -> None:
-        """Living rows move into the empty slots, so that they are the first ones again."""
-        living = [slot for slot in range(len(self.owner)) if slot not in self.over]
+        """Living rows move up, so that they are the first ones again; the slots of the others are free."""
+        living = [row for row in range(len(self.owner)) if row not in self.over]
         n = len(living)
-        empty = [slot for slot in sorted(self.over) if slot < n]
-        moving = [slot for slot in living if slot >= n]
+        empty = [row for row in sorted(self.over) if row < n]
+        moving = [row for row in living if row >= n]
         if moving:
-            source, to = (torch.tensor(x, device=self.device) for x in (moving, empty))
-            self.rows.move(source, to)
-            for reader in self.readers:
-                reader.store.move(source, to)
+            source, to = (torch.tensor(x).to(self.device, non_blocking=True) for x in (moving, empty))
+            self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
                 self.owner[b] = self.owner[a]
-        self.owner = self.owner[:n]
+                if self.device.type == "cuda":
+                    self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
+        self.free += self.slots[n:]
+        self.owner, self.slots = self.owner[:n], self.slots[:n]
         self.over = set()
         self.asked = None
         self._regroup()
 
+    def _move(self, source: Tensor, to: Tensor) -> None:
+        """Rows take the places of others. On the CPU, where row i is in slot i, what is in the slots moves along."""
+        slot = self.rows.slot[to]
+        self.rows.move(source, to)
+        if self.device.type == "cuda":
+            return
+        self.rows.slot[to] = slot
+        for held in (self.rows.tokens, self.rows.logp):
+            held[to] = held[source]
+        for reader in self.readers:
+            reader.store.move(source, to)
+
     def _regroup(self) -> None:
-        """On the CPU: which rows share which root, and the roots side by side."""
+        """Which rows share which root; on the CPU also the roots side by side."""
+        if self.device.type == "cuda":
+            self.rows.root_length[len(self.owner) :] = 0  # slots without a row wait for nothing
+            for reader in self.readers:
+                reader.space.bundle([self.of[i].start for i in self.owner])
         if not self.shared or self.device.type == "cuda" or not self.owner:
             return
         by_prompt: dict[Prompt, list[int]] = {}
