@@ -3,8 +3,8 @@
     python scripts/measure_store.py                    a million traces, and the cost of recording a step of GRPO on tiny
     python scripts/measure_store.py --traces 20000     fewer
 
-Cost: CPU time of the writer thread plus the time the loop spends handing a step over, against the time of the step. That is an
-upper bound of the slow-down, reached where no core is free for the writer.
+Cost: CPU time of the writer thread and of handing a step over, against the CPU time of the step: what other programs do meanwhile does
+not matter. That is an upper bound of the slow-down, reached where no core is free for the writer.
 """
 
 from __future__ import annotations
@@ -27,56 +27,51 @@ from burnish.methods.table import find
 from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.report.api import Api
 from burnish.report.recorder import Recorder
+from burnish.report.schema import connect
 from burnish.run.config import configure
 from burnish.run.train import prepare
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "store.json"
 GROUP, GROUPS, REPEATS = 8, 64, 5
+RECORDED = 40  # steps that are recorded one by one; the rest are copies of their rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", type=int, default=1_000_000)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--traces", type=int, default=1_000_000, help="0 leaves that part as it was measured before")
+    parser.add_argument("--steps", type=int, default=8, help="of the run that is recorded")
     asked = parser.parse_args()
+    found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() else {}
+    found |= {"machine": platform.machine(), "threads": torch.get_num_threads()}
     with tempfile.TemporaryDirectory(prefix="burnish-store-") as place:
-        found = {
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-            "recording": recording(Path(place), asked.steps),
-        }
-        print(json.dumps(found["recording"], indent=1), flush=True)
-        found["million"] = browsing(Path(place), asked.traces)
+        found["recording"] = recording(Path(place), asked.steps)
+        if asked.traces:
+            found["browsing"] = browsing(Path(place), asked.traces)
     print(json.dumps(found, indent=1))
     OUT.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def recording(place: Path, steps: int) -> dict[str, Any]:
-    """The median step of GRPO on tiny (16 prompts x 8 samples, all recorded), and what its recording takes."""
+    """The median step of GRPO on tiny (16 prompts x 8 samples, all recorded), and what its recording takes, in CPU seconds."""
     entry = find("grpo")
     run = prepare(entry, configure(entry, "grpo", {"steps": steps, "eval_tasks": 0, "out": str(place / "cost")}))
     recorder = Recorder(run.folder.path, run.cast["policy"].chat.tokenizer, traces=256)
-    spent: list[float] = []
-    handing, walking = [], []
-    begin = time.perf_counter()
+    walking, handing, writing = [], [], []
+    begin = time.process_time()
     for report in loop(run.method, run.cast, run.settings, steps=steps):
-        walking.append(time.perf_counter() - begin)
+        walking.append(time.process_time() - begin)
         report.seconds["step"] = walking[-1]
-        before = _cpu_of(recorder)
-        begin = time.perf_counter()
+        before, begin = _cpu_of(recorder), time.thread_time()
         recorder.step(report, {})
-        handing.append(time.perf_counter() - begin)
+        handing.append(time.thread_time() - begin)
         recorder.flush()
-        spent.append(_cpu_of(recorder) - before)
-        begin = time.perf_counter()
+        writing.append(_cpu_of(recorder) - before)
+        begin = time.process_time()
     recorder.close()
-    step, cost = statistics.median(walking), statistics.median(handing) + statistics.median(spent)
-    return {
-        "step_s": step,
-        "handing_over_s": statistics.median(handing),
-        "writer_cpu_s": statistics.median(spent),
-        "share": cost / step,
-    }
+    step, hand, write = (
+        statistics.median(times[1:]) for times in (walking, handing, writing)
+    )  # the first step warms up
+    return {"step_cpu_s": step, "handing_over_cpu_s": hand, "writing_cpu_s": write, "share": (hand + write) / step}
 
 
 def _cpu_of(recorder: Recorder) -> float:
@@ -94,7 +89,8 @@ def browsing(place: Path, traces: int) -> dict[str, Any]:
     folder.mkdir(parents=True)
     begin = time.perf_counter()
     steps = traces // (GROUP * GROUPS)
-    fill(folder, steps)
+    fill(folder, min(steps, RECORDED))
+    multiply(folder, min(steps, RECORDED), steps)
     found: dict[str, Any] = {"traces": steps * GROUP * GROUPS, "fill_s": round(time.perf_counter() - begin, 1)}
     found["bytes_a_trace"] = (folder / "store.sqlite").stat().st_size // found["traces"]
     api, run = Api(folder.parent), {"run": "many"}
@@ -103,6 +99,7 @@ def browsing(place: Path, traces: int) -> dict[str, Any]:
         "best page": ("traces", {"order": "best"}),
         "one step": ("traces", {"step": str(steps // 2)}),
         "reward 0.9 to 1, page 20": ("traces", {"least": "0.9", "most": "1", "offset": "1000"}),
+        "any reward, worst first": ("traces", {"least": "0", "order": "worst"}),
         "wrong": ("traces", {"correct": "0"}),
         "dropped": ("traces", {"dropped": "1"}),
         "a rare word": ("traces", {"search": "rare7"}),
@@ -158,9 +155,29 @@ def fill(folder: Path, steps: int) -> None:
             {"main": dropped},
         )
         recorder.step(report, {})
-        if step % 200 == 0:
-            print(f"{step * GROUP * GROUPS:,} traces", flush=True)
     recorder.close()
+
+
+def multiply(folder: Path, have: int, steps: int) -> None:
+    """The recorded steps again and again under later numbers, until there are enough; recording a million takes half an hour."""
+    db = connect(folder / "store.sqlite")
+    per_step = GROUP * GROUPS
+    db.execute("BEGIN")
+    for copy in range(1, -(-steps // have)):
+        more = min(have, steps - copy * have)
+        by, groups, traces = copy * have, copy * have * GROUPS, copy * have * per_step
+        db.execute(f"INSERT INTO metrics SELECT step + {by}, name, value FROM metrics WHERE step < {more}")
+        db.execute(f"INSERT INTO timings SELECT step + {by}, room, seconds FROM timings WHERE step < {more}")
+        rest = "phase, task, kind, prompt, given, pairs, lists"
+        db.execute(f"INSERT INTO groups SELECT id + {groups}, step + {by}, {rest} FROM groups WHERE step < {more}")
+        rest = "place, reward, correct, length, advantage, dropped, text, turns, scores, turn_scores, tags, note"
+        moved = f"id + {traces}, group_id + {groups}, step + {by}"
+        db.execute(f"INSERT INTO traces SELECT {moved}, {rest} FROM traces WHERE step < {more}")
+        rest = "ids, logp, names, streams"
+        db.execute(f"INSERT INTO tokens SELECT trace + {traces}, {rest} FROM tokens WHERE trace <= {more * per_step}")
+    db.execute("INSERT INTO search (search) VALUES ('rebuild')")
+    db.execute("COMMIT")
+    db.close()
 
 
 def _trace(tokenizer: Any, rng: Any, step: int, index: int) -> Trace:

@@ -357,6 +357,10 @@ def test_a_paused_run_waits_until_it_is_told_to_go_on(small_model: Path, tmp_pat
         time.sleep(0.5)
         with open_store(folder) as store:
             seen.append((store.state(), len(store.metrics()), summaries(folder)[0].paused))
+        order(folder, "checkpoint")  # a paused run saves, and stays paused
+        time.sleep(0.8)
+        with open_store(folder) as store:
+            seen.append((store.state(), len(store.metrics()), summaries(folder)[0].paused))
         order(folder, "resume")
 
     class Pausing(Ordering):
@@ -366,8 +370,9 @@ def test_a_paused_run_waits_until_it_is_told_to_go_on(small_model: Path, tmp_pat
                 threading.Thread(target=later).start()
 
     watching = Pausing(folder, {0: "pause"})
-    result = go("sft", small_model, folder, steps=3, observer=watching)
-    assert seen == [("running", 1, True)] and watching.heard == ["pause", "resume"] and len(result.metrics) == 3
+    result = go("sft", small_model, folder, steps=3, save_every=9, observer=watching)
+    assert seen == [("running", 1, True)] * 2 and watching.heard == ["pause", "checkpoint", "resume"]
+    assert watching.checkpoints == ["step-000001", "step-000003"] and len(result.metrics) == 3
 
 
 def test_a_run_that_fails_says_so(small_model: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def _list(folder: str | None, options: RunsOptions) -> int:
     if not found:
         console.print(f"No runs in {root}/ yet. burnish train starts one.")
         return 0
-    table = _table("run", "method", "task", "model", "steps", "held-out", "state", "age")
+    table = _table("run", "method", "task", "model", "steps", "result", "state", "age")
     for run in found:
         steps = f"{run.step}/{run.steps}" if run.step != run.steps else str(run.steps)
         state = "paused" if run.paused else run.state

@@ -107,7 +107,7 @@ class Store:
 
         least, most  bounds on the reward
         search       words that the prompt or the reply holds
-        order        oldest, newest, best or worst
+        order        oldest, newest, best, or worst (of those that have a reward)
         limit        how many at most; None for all
         """
         where, values = _where(
@@ -119,20 +119,26 @@ class Store:
         ):
             if wanted is not None:
                 where.append(clause[0] if wanted else clause[1])
-        tables, by = "traces CROSS JOIN groups ON groups.id = traces.group_id", ORDERS[order]
+        if order == "worst":  # no reward is not the worst one
+            where.append("reward IS NOT NULL")
+        tables, by = "traces", ORDERS[order]
         if task is not None:  # the index on tasks is on the side of the groups
             tables = "groups CROSS JOIN traces ON traces.group_id = groups.id"
+        elif phase is not None or search:
+            tables = "traces CROSS JOIN groups ON groups.id = traces.group_id"
         if search and searchable(self._db):  # the index of words gives its matches in the order of ids
             tables = (
                 "search CROSS JOIN traces ON traces.id = search.rowid CROSS JOIN groups ON groups.id = traces.group_id"
             )
-            by = by.replace("traces.id", "search.rowid")
             where, values = ["search MATCH ?", *where], [_phrase(search), *values]
+            by = by.replace("traces.id", "search.rowid")
         elif search:
             where.append("(traces.text LIKE ? ESCAPE '\\' OR groups.prompt LIKE ? ESCAPE '\\')")
             values += [_pattern(search)] * 2
         chosen = f"WHERE {' AND '.join(where)}" if where else ""
-        query = f"SELECT {_COLUMNS} FROM {tables} {chosen} ORDER BY {by} LIMIT ? OFFSET ?"
+        # first which, then what is in them: sorting ids is much cheaper than sorting texts
+        which = f"SELECT traces.id FROM {tables} {chosen} ORDER BY {by} LIMIT ? OFFSET ?"
+        query = f"SELECT {_COLUMNS} FROM traces JOIN groups ON groups.id = traces.group_id WHERE traces.id IN ({which}) ORDER BY {ORDERS[order]}"
         rows = self._db.execute(query, (*values, -1 if limit is None else limit, offset))
         from burnish.report.notebook import Traces
 

@@ -101,11 +101,7 @@ def story(store: Store) -> Story:
         curves=_curves(metrics, found),
         time=_time(store),
         samples=_samples(found),
-        traces={
-            "The best-rewarded of the last step": _of_last_step(store, metrics, "best"),
-            "The worst-rewarded of the last step": _of_last_step(store, metrics, "worst"),
-            "Dropped before learning": _different(store.traces(dropped=True, order="newest", limit=LOOK)),
-        },
+        traces=_traces(store, metrics),
         events=store.events(),
         config=info.get("config", {}),
         environment=info.get("environment", {}),
@@ -207,10 +203,17 @@ def _samples(found: dict[str, Any]) -> list[Sample]:
     ]
 
 
-def _of_last_step(store: Store, metrics: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
-    """A few that differ from each other, with a score."""
-    found = store.traces(step=metrics[-1]["step"], order=order, limit=LOOK) if metrics else []
-    return _different([trace for trace in found if trace["reward"] is not None])
+def _traces(store: Store, metrics: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """A few that differ from each other, by title: the best and the worst where there are rewards, and some that were dropped."""
+    last = metrics[-1]["step"] if metrics else 0
+    best, scored = (store.traces(step=last, order=order, limit=LOOK) for order in ("best", "worst"))
+    found = {
+        "The best-rewarded of the last step": best if scored else [],
+        "The worst-rewarded of the last step": scored,
+        "From the last step": [] if scored else best,
+        "Dropped before learning": store.traces(dropped=True, order="newest", limit=LOOK),
+    }
+    return {title: _different(traces) for title, traces in found.items()}
 
 
 def _different(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,14 +18,6 @@ from burnish.report.recorder import Recorder, Sink
 from burnish.report.schema import FILE, connect
 
 LOOK_SECONDS = 0.2  # how often a paused run looks for orders
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What people asked of a run since its last step."""
-
-    stop: bool = False
-    save: bool = False
 
 
 class Recording:
@@ -90,22 +81,26 @@ class Recording:
         """What was logged is on the disk when this returns: a checkpoint that is written next finds it there."""
         self._recorder.flush()
 
-    def asked(self, step: int, interrupted: Callable[[], bool], told: Callable[[str], None]) -> Asked:
-        """What was ordered since the last look. A paused run waits here, until it is told to go on or to stop.
+    def told_to_stop(
+        self, step: int, *, save: Callable[[], None], interrupted: Callable[[], bool], heard: Callable[[str], None]
+    ) -> bool:
+        """Do what was ordered since the last look. A paused run waits here, until it is told to go on or to stop.
 
-        interrupted  whether Ctrl-C was heard, which ends a pause
-        told         hears of each order, for the screen
+        save         writes a checkpoint, also during a pause
+        interrupted  whether Ctrl-C was pressed, which ends a pause
+        heard        hears of each order, for the screen
         """
-        found = Asked()
-        paused = False
+        paused = stop = False
         while True:
             for action in self._orders.heard():
-                self.event(action, f"{action}: ordered from outside", step=step)
-                told(action)
-                found = Asked(found.stop or action == "stop", found.save or action == "checkpoint")
-                paused = action == "pause" if action in ("pause", "resume") else paused
+                self.event(action, "ordered from outside", step=step)
+                heard(action)
+                stop = stop or action == "stop"
+                if action == "checkpoint":
+                    save()
                 if action in ("pause", "resume"):
+                    paused = action == "pause"
                     self._recorder.info(paused=paused)
-            if not paused or found.stop or found.save or interrupted():
-                return found
+            if not paused or stop or interrupted():
+                return stop
             time.sleep(LOOK_SECONDS)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,13 +216,11 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
             heldout = _during(run, at)
             record.step(report, heldout)
             observer.stepped(report, heldout, report.seconds["step"])
-            orders = record.asked(report.clock.step, lambda: bool(asked), observer.ordered)
-            stopped = (bool(asked) or orders.stop) and at < options.steps
-            due = options.save_every and at % options.save_every == 0
-            if stopped or orders.save or at == options.steps or due:
-                record.flush()  # a checkpoint is never ahead of what was recorded
-                observer.saved(checkpoint.save(folder.path, at, run.method, run.cast, options.keep))
-                record.event("saved", f"checkpoint after step {at}", step=report.clock.step)
+            save = partial(_save, run, observer, record, at)
+            told = record.told_to_stop(at - 1, save=save, interrupted=lambda: bool(asked), heard=observer.ordered)
+            stopped = (bool(asked) or told) and at < options.steps
+            if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
+                save()
             if stopped:
                 break
     if stopped:
@@ -244,6 +243,13 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     result = Result(folder.path, model, before, after, folder.metrics())
     observer.finished(result)
     return result
+
+
+def _save(run: Run, observer: Observer, record: Recording, at: int) -> None:
+    """A checkpoint after `at` steps; it is never ahead of what was recorded."""
+    record.flush()
+    observer.saved(checkpoint.save(run.folder.path, at, run.method, run.cast, run.config.options.keep))
+    record.event("saved", f"checkpoint after step {at}", step=at - 1)
 
 
 def _before(run: Run, observer: Observer) -> Outcome | None:
