@@ -7,7 +7,7 @@ const PAGE = 50;
 
 export function tracesView(page, names, words) {
   const run = names[0];
-  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false;
+  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false, other = null;
   const list = el("div", { class: "list", role: "listbox", "aria-label": "Traces" }), detail = el("article", { class: "detail" });
   const count = el("span", { class: "dim" });
   const field = (name, attributes) => el("input", { name, value: wanted[name] ?? "", onchange: (event) => choose({ [name]: event.target.value }), ...attributes });
@@ -92,7 +92,7 @@ export function tracesView(page, names, words) {
       open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
       group(), facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
         el("button", { role: "radio", "aria-checked": String(name === on), class: name === on ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => colour(name) }, label))),
-      tokensView(open, on), el("section", { id: "elsewhere" }));
+      tokensView(open, on), besides());
   }
 
   /** The group as a strip of scores: what this trace was compared with. */
@@ -110,20 +110,25 @@ export function tracesView(page, names, words) {
       given.length ? el("details", {}, el("summary", {}, "What came with the task"), el("dl", {}, given)) : null);
   }
 
+  /** Stays open while traces of the same prompt are read. */
   async function elsewhere() {
-    const box = document.getElementById("elsewhere");
-    box.replaceChildren(el("p", { class: "dim" }, "looking …"));
-    const found = await ask("prompt", { run, task: open.task });
+    const { task } = open;
+    other = { task, rows: await ask("prompt", { run, task }) };
+    drawDetail();
+    document.getElementById("elsewhere").scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+
+  function besides() {
+    if (other?.task !== open.task) return "";
     const sets = new Map();
-    for (const row of found) {
+    for (const row of other.rows) {
       const key = `${row.run}\n${row.step}`;
       if (!sets.has(key)) sets.set(key, []);
       sets.get(key).push(row);
     }
-    box.replaceChildren(el("h2", {}, "The same prompt elsewhere"), el("table", { class: "answers" }, el("tr", {}, ["Run", "Step", "Mean reward", "Replies"].map((name) => el("th", {}, name))),
-      [...sets.values()].map((set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step + 1)), el("td", {}, number(mean(set.map((row) => row.reward)))),
-        el("td", { class: "replies" }, set.slice(0, 4).map((row) => el("a", { class: `reply ${row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160)))))) ));
-    box.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    const reply = (row) => el("a", { class: `reply ${row.correct === null ? "" : row.correct > 0.5 ? "right" : "wrong"}`, href: `#/traces/${address([row.run])}?id=${row.id}` }, row.text.slice(0, 160));
+    const line = (set) => el("tr", { class: set.some((row) => row.id === open.id && row.run === run) ? "on" : "" }, el("td", {}, set[0].run), el("td", {}, String(set[0].step + 1)), el("td", {}, number(mean(set.map((row) => row.reward)))), el("td", { class: "replies" }, set.slice(0, 4).map(reply)));
+    return el("section", { id: "elsewhere" }, el("h2", {}, "The same prompt elsewhere"), el("table", { class: "answers" }, el("tr", {}, ["Run", "Step", "Mean reward", "Replies"].map((name) => el("th", {}, name))), [...sets.values()].map(line)));
   }
 
   const step1 = (by) => {
