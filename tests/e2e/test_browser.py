@@ -196,6 +196,7 @@ def test_words_are_found_and_groups_are_browsed(page: Any, url: str, root: Path)
     page.locator("input[name=search]").fill(prompt)
     page.locator("input[name=search]").press("Enter")
     until(page, lambda: set(page.locator(".entry .prompt").all_inner_texts()) == {prompt})
+    page.wait_for_selector(".entry.on")  # one of those that were found is open
     page.keyboard.press("Escape")
     page.keyboard.press("s")
     page.wait_for_selector("#elsewhere table")

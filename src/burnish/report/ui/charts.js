@@ -18,7 +18,8 @@ export function chart({ title, what, series, steps, percentage = false, height =
     return box;
   }
   const [low, high] = range(ys, percentage, from);
-  const end = Math.max(steps || 0, ...lines.flatMap((one) => one.points.map((p) => p.x)), 1);
+  const last = Math.max(...lines.flatMap((one) => one.points.map((p) => p.x)));
+  const end = Math.max(last > (steps || 0) / 3 ? steps || 0 : 0, last, 1); // a run that has just begun fills the width
   const x = (step) => LEFT + ((WIDTH - LEFT - RIGHT) * step) / end;
   const y = (value) => height - BOTTOM - ((height - TOP - BOTTOM) * (value - low)) / (high - low);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `${title} over steps` });
@@ -28,7 +29,7 @@ export function chart({ title, what, series, steps, percentage = false, height =
       svg("text", { class: "mark", x: LEFT - 6, y: y(mark) + 3.5, "text-anchor": "end" }, percentage ? `${Math.round(100 * mark)}%` : short(mark)),
     );
   for (const mark of ticks(0, end, 5).filter(Number.isInteger))
-    drawing.append(svg("text", { class: "mark", x: x(mark), y: height - 7, "text-anchor": "middle" }, String(mark)));
+    drawing.append(svg("text", { class: "mark", x: x(mark), y: height - 7, "text-anchor": x(mark) > WIDTH - 24 ? "end" : "middle" }, String(mark)));
   for (const one of lines) {
     if (one.banded) drawing.append(svg("path", { class: "band", d: band(one.points, x, y), fill: one.colour }));
     const d = one.points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");

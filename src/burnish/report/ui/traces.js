@@ -115,7 +115,7 @@ export function tracesView(page, names, words) {
     const { task } = open;
     other = { task, rows: await ask("prompt", { run, task }) };
     drawDetail();
-    document.getElementById("elsewhere").scrollIntoView({ block: "nearest", behavior: "smooth" });
+    document.getElementById("elsewhere")?.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 
   function besides() {
