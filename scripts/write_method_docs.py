@@ -2,7 +2,8 @@
 
     python scripts/write_method_docs.py
 
-Learning curves come from benchmarks/learning.json (scripts/measure_learning.py writes it); a method without one gets none.
+Curves come from benchmarks/curves.json (scripts/measure_curves.py writes it); a method without one gets none. A method is
+drawn against its parent: of the basic methods the one whose composition is nearest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from draw_curves import Curve, drawn, mean_curve
 from rich.table import Table
 
 from burnish.commands.flags import flags_of_method
@@ -20,40 +22,50 @@ from burnish.report.show import built, cast, terms, walk
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
-MEASURED = ROOT / "benchmarks" / "learning.json"
-WIDTH, HEIGHT, PAD = 420, 160, 30
+MEASURED = ROOT / "benchmarks" / "curves.json"
 BASES = ("grpo", "ppo", "sft", "dpo", "online_dpo", "reinforce", "best_of_n_distill", "gkd", "reward_model")
 INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
-The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, one seed, free sampling at
-temperature 1 (`scripts/measure_learning.py`; 60 steps for `archer`). It shows that a method learns, not how good it is: defaults are the papers', which had
-larger models and longer runs in mind. What trains a value model first (`a_lol`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after 16 steps;
-PPO-like methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100 --entropy 0` reaches 97%);
-`nlpo` earns its reward under its mask and is measured here without it; `behavior_injection`, `hir`, `iqlearn` and `leti` did not gain in so few steps."""
+The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, free sampling at
+temperature 1 (`scripts/measure_curves.py`; 60 steps for `archer`). It shows that a method learns, not how good it is: defaults are the papers', which had
+larger models and longer runs in mind. What trains a value model first (`a_lol`, `b_coder`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after
+16 steps; PPO-like methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100 --entropy 0` reaches 97%);
+`nlpo` earns its reward under its mask and is measured here without it; `hir` keeps a fifth of its probability for other tokens (label smoothing), which free
+sampling draws; `behavior_injection` prepares a model for RL."""
 
 
 def main() -> None:
     load_all()
     OUT.mkdir(parents=True, exist_ok=True)
     measured = json.loads(MEASURED.read_text())["methods"] if MEASURED.is_file() else {}
+    pieces = {name: composition(entry) for name, entry in METHODS.items()}
     for name, entry in METHODS.items():
-        (OUT / f"{name}.md").write_text(page(name, entry, measured))
+        base = parent(name, pieces)
+        (OUT / f"{name}.md").write_text(page(name, entry, base, measured))
+        curve = OUT / f"{name}.svg"
         if name in measured:
-            (OUT / f"{name}.svg").write_text(plot(name, measured))
+            curve.write_text(plot(name, base, measured))
+        else:
+            curve.unlink(missing_ok=True)
     (OUT / "README.md").write_text(index(measured))
-    (OUT / "map.md").write_text(relations())
+    (OUT / "map.md").write_text(relations(pieces))
 
 
-def page(name: str, entry: Entry, measured: dict[str, Any]) -> str:
-    """One method: what it is, its formula, the walk, the terms, the cast, its flags, a command, what was measured."""
+def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
+    """One method: what it is, when to use it, a command, its formula, its composition, its flags, what was measured."""
     example = built(entry)
     paper = f"[{entry.title}](https://arxiv.org/abs/{entry.arxiv})" if entry.arxiv else entry.title
     parts = [
-        f"# {name}", f"{entry.summary}", f"Family: {entry.family}. Paper: {paper}.",
-        "```text\n" + (inspect.getdoc(entry.build) or "") + "\n```", f"    {entry.example}",
-    ]  # fmt: skip
+        f"# {name}",
+        entry.summary,
+        f"**When to use it.** {entry.when}",
+        f"Family: {entry.family}. Paper: {paper}. Nearest basic method: [{base}]({base}.md) ([the map](map.md)).",
+        f"    {entry.example}",
+        "## The formula",
+        "```text\n" + (inspect.getdoc(entry.build) or "") + "\n```",
+    ]
     for phase in example.phases:
-        parts.append(f"## The walk{', phase ' + phase.name if len(example.phases) > 1 else ''}")
+        parts.append(f"## The composition{', phase ' + phase.name if len(example.phases) > 1 else ''}")
         parts.append(markdown(walk(phase)))
         if phase.learn.terms:
             parts.append(markdown(terms(phase.learn)))
@@ -65,13 +77,28 @@ def page(name: str, entry: Entry, measured: dict[str, Any]) -> str:
         )
         parts += ["## Its own flags", f"| flag | takes | default | meaning |\n|---|---|---|---|\n{rows}"]
     if found := measured.get(name):
-        parts += [
-            "## Measured",
-            f"On `tiny`, task `{found['task']}`, {found['steps']} steps, seed {found['seed']}: held-out accuracy "
-            f"{found['before']:.1%} -> {found['after']:.1%}.",
-            f"![held-out accuracy of {name}]({name}.svg)",
-        ]
+        parts += ["## Measured", told(name, base, found, measured), f"![the curve of {name}]({name}.svg)"]
     return "\n\n".join(parts) + "\n"
+
+
+def told(name: str, base: str, found: dict[str, Any], measured: dict[str, Any]) -> str:
+    """What was measured, in words."""
+    before, after = ends(found)
+    seeds = "seed 0" if len(found["runs"]) == 1 else f"the mean of {len(found['runs'])} seeds"
+    words = (
+        f"On `tiny`, task `{found['task']}`, {found['steps']} steps at the defaults, {seeds}: held-out {found['measure']} "
+        f"{before:.1%} -> {after:.1%}"
+    )
+    other = measured.get(base)
+    if base != name and other and other["task"] == found["task"]:
+        words += f" (`{base}`: {ends(other)[1]:.1%})"
+    return words + ". Solid: held-out; dots: the mean reward of each step's samples, where the method has one."
+
+
+def ends(found: dict[str, Any]) -> tuple[float, float]:
+    """The first and the last held-out value, each the mean over seeds."""
+    curve = mean_curve([run["heldout"] for run in found["runs"]])
+    return curve[0][1], curve[-1][1]
 
 
 def markdown(table: Table) -> str:
@@ -92,25 +119,30 @@ def index(measured: dict[str, Any]) -> str:
             if entry.family == family:
                 paper = f"[{entry.arxiv}](https://arxiv.org/abs/{entry.arxiv})" if entry.arxiv else ""
                 found = measured.get(name)
-                gain = f"{found['task']}: {found['before']:.0%} -> {found['after']:.0%}" if found else ""
+                gain = f"{found['task']}: {ends(found)[0]:.0%} -> {ends(found)[1]:.0%}" if found else ""
                 table.append(f"| [{name}]({name}.md) | {entry.summary} | {paper} | {gain} |")
         lines.append("\n".join(table))
     return "\n\n".join(lines) + "\n"
 
 
-def relations() -> str:
+def parent(name: str, pieces: dict[str, frozenset[str]]) -> str:
+    """Of the basic methods, the one from which this one differs in the fewest parts."""
+    others = [base for base in BASES if base != name]
+    return min(others, key=lambda other: (len(pieces[name] ^ pieces[other]), BASES.index(other)))
+
+
+def relations(pieces: dict[str, frozenset[str]]) -> str:
     """Each method as the nearest of the basic ones, with what is put in and what is left out."""
-    pieces = {name: composition(entry) for name, entry in METHODS.items()}
     lines = [
         "# How the methods relate",
         "Every method as a basic one with parts exchanged, found by comparing compositions part by part. "
-        "Parts go by the names that `burnish show` prints; terms by name, unit and average.",
+        "Parts go by the names that `burnish show` prints; terms by name, unit and average. To exchange one yourself: "
+        "[one part swapped](../own-method.md#one-part-swapped).",
         "| method | is nearest to | with | without |\n|---|---|---|---|",
     ]
     rows = []
     for name, mine in sorted(pieces.items()):
-        others = [base for base in BASES if base != name]
-        base = min(others, key=lambda other: (len(mine ^ pieces[other]), BASES.index(other)))
+        base = parent(name, pieces)
         added = ", ".join(f"`{piece}`" for piece in sorted(mine - pieces[base])) or "-"
         left = ", ".join(f"`{piece}`" for piece in sorted(pieces[base] - mine)) or "-"
         rows.append(f"| [{name}]({name}.md) | {base} | {added} | {left} |")
@@ -127,35 +159,13 @@ def composition(entry: Entry) -> frozenset[str]:
     )
 
 
-def plot(name: str, measured: dict[str, Any]) -> str:
-    """A small SVG: held-out accuracy over steps, the method's own against GRPO's on the same task where there is one."""
-    mine = measured[name]
-    curves = [(name, mine["curve"], "#0b7285")]
-    parent = measured.get("grpo")
-    if parent and name != "grpo" and parent["task"] == mine["task"]:
-        curves.insert(0, ("grpo", parent["curve"], "#adb5bd"))
-    last = max(step for _, curve, _ in curves for step, _ in curve)
-    body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">'
-    ]
-    for value in (0.0, 0.5, 1.0):
-        y = HEIGHT - PAD - value * (HEIGHT - 2 * PAD)
-        body.append(
-            f'<line x1="{PAD}" x2="{WIDTH - 70}" y1="{y}" y2="{y}" stroke="#dee2e6"/><text x="2" y="{y + 4}">{value:.0%}</text>'
-        )
-    for label, curve, colour in curves:
-        at = [
-            (PAD + step / last * (WIDTH - PAD - 70), HEIGHT - PAD - value * (HEIGHT - 2 * PAD)) for step, value in curve
-        ]
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-        body.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        body.append(
-            f'<text x="{at[-1][0] + 4:.1f}" y="{at[-1][1] + (4 if label == name else 16):.1f}" fill="{colour}">{label}</text>'
-        )
-    body.append(
-        f'<text x="{PAD}" y="{HEIGHT - 8}">step 0</text><text x="{WIDTH - 100}" y="{HEIGHT - 8}">{last}</text></svg>'
-    )
-    return "\n".join(body) + "\n"
+def plot(name: str, base: str, measured: dict[str, Any]) -> str:
+    """The method's curve against its parent's, on the same task where there is one."""
+    mine, other = measured[name], measured.get(base)
+    curves = [Curve(name, mine, "#0b7285")]
+    if base != name and other and other["task"] == mine["task"] and other["steps"] == mine["steps"]:
+        curves.insert(0, Curve(base, other, "#adb5bd"))
+    return drawn(curves)
 
 
 if __name__ == "__main__":

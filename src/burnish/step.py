@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from burnish.nouns import Clock, Task, Trace
 
@@ -33,24 +35,30 @@ class Notes:
     """Sums and weights of named numbers; a note's value is its weighted mean, whatever order or split they came in."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, float] = defaultdict(float)
-        self._weights: dict[str, float] = defaultdict(float)
+        self._sums: dict[str, Any] = defaultdict(float)
+        self._weights: dict[str, Any] = defaultdict(float)
         self._totals: dict[str, int] = defaultdict(int)
 
-    def add(self, name: str, total: float, weight: float = 1.0) -> None:
-        self._sums[name] += float(total)
-        self._weights[name] += float(weight)
+    def add(self, name: str, total: float | Tensor, weight: float | Tensor = 1.0) -> None:
+        """Numbers that are still being computed on a GPU are added there, and waited for when somebody reads them."""
+        self._sums[name] = self._sums[name] + _number(total)
+        self._weights[name] = self._weights[name] + _number(weight)
 
     def count(self, name: str, total: int) -> None:
         """A number that is summed, not averaged."""
         self._totals[name] += total
 
     def means(self) -> dict[str, float]:
-        return {name: self._sums[name] / self._weights[name] for name in self._sums if self._weights[name]}
+        weights = {name: float(weight) for name, weight in self._weights.items()}
+        return {name: float(self._sums[name]) / weights[name] for name in self._sums if weights[name]}
 
     def values(self) -> dict[str, float]:
         """Sums and means together."""
         return {**self._totals, **self.means()}
+
+
+def _number(x: float | Tensor) -> float | Tensor:
+    return x.double() if isinstance(x, Tensor) and x.is_cuda else float(x)
 
 
 @dataclass(frozen=True)

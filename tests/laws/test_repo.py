@@ -14,7 +14,8 @@ import pytest
 
 import burnish
 from burnish.cli import main
-from burnish.methods.table import METHODS
+from burnish.methods.table import METHODS, load_all
+from burnish.run.config import method_fields
 
 SRC = Path(burnish.__file__).parent
 ROOT = SRC.parent.parent
@@ -213,3 +214,25 @@ def test_the_project_speaks_of_itself_alone() -> None:
                 continue
             found += [f"{file.relative_to(ROOT)}: {word!r}" for word in ELSEWHERE if word.lower() in text.lower()]
     assert not found, "\n".join(found)
+
+
+# ------------------------------------------------------------------------------------------------------- method pages
+
+
+def test_every_method_has_its_page() -> None:
+    """What, when, formula, composition, flags, command, paper and, where it was measured, its curve (write_method_docs.py)."""
+    load_all()
+    pages, measured = (
+        ROOT / "docs" / "methods",
+        json.loads((ROOT / "benchmarks" / "curves.json").read_text())["methods"],
+    )
+    for name, entry in METHODS.items():
+        assert entry.when, f"{name} does not say when to use it: register(when=...)"
+        page = (pages / f"{name}.md").read_text()
+        wanted = [entry.summary, entry.when, entry.title, entry.example, "## The formula", "## The composition"]
+        wanted += ["## Its own flags"] if method_fields(entry) else []
+        wanted += [f"({name}.svg)"] if name in measured else []
+        for words in wanted:
+            assert words in page, f"docs/methods/{name}.md lacks {words!r}; run scripts/write_method_docs.py"
+        for flag in method_fields(entry):
+            assert f"`--{flag.replace('_', '-')}`" in page, f"docs/methods/{name}.md lacks --{flag}"

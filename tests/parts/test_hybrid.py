@@ -29,12 +29,13 @@ from burnish.learn.learn import Learn
 from burnish.learn.maths.hybrid import exploration_weight, mixture_ratio, mixture_surrogate, shaped_surrogate
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms.hybrid import teacher_k2
+from burnish.loop import loop
 from burnish.method import Method, method
 from burnish.methods.distillation import kdrl, minillm, opd
 from burnish.methods.hints import ghpo
 from burnish.methods.hybrid import grao, luffy, rl_plus
 from burnish.methods.imitation import sft
-from burnish.methods.resets import aggrevated, dr_po, r3, r3_staged, rlgf, satori
+from burnish.methods.resets import aggrevated, d2lols, dr_po, lols, r3, r3_staged, rlgf, satori
 from burnish.nouns import Clock, Group, Task, Trace
 from burnish.parts import chain
 from burnish.rollout.hinted import with_hint
@@ -479,3 +480,31 @@ def test_satori_restarts_inside_a_right_and_a_wrong_reply(small_model: Path) -> 
                 assert cast["policy"].chat.text(cue.tokens).strip("\n") == "check"
                 assert torch.equal(t.streams["member:pg"], t.by("policy")) and said.author == "policy"
     assert seen >= 3
+
+
+# ---------------------------------------------------------------------------------------------------------------- LOLS
+
+
+def steps_of(built: Method, small_model: Path, steps: int = 3) -> list[dict[str, float]]:
+    return [report.metrics for report in loop(built, build_cast(built, small_model), SMALL, steps=steps)]
+
+
+def test_lols_is_one_of_its_two_algorithms_in_each_step(small_model: Path, other_model: Path) -> None:
+    """share = 1 is PPO++ step by step, share = 0 AggreVaTeD; in between both have their turns."""
+    guide = str(other_model)
+    first = steps_of(rlgf(TASK, guide=guide, epochs=1), small_model)
+    assert steps_of(lols(TASK, guide=guide, epochs=1, share=1.0), small_model) == first
+    assert steps_of(d2lols(TASK, guide=guide, epochs=1, switch=0), small_model) == first
+    other = steps_of(aggrevated(TASK, guide=guide, epochs=1), small_model)
+    named = [{k.replace("guide_critic", "critic"): v for k, v in row.items()} for row in steps_of(lols(TASK, guide=guide, epochs=1, share=0.0), small_model)]  # fmt: skip
+    assert named == other
+    turns = [round(lols(TASK, guide=guide).phases[0].times(Clock(step, 100))) for step in range(100)]
+    assert 70 < sum(turns) < 90
+    with pytest.raises(ValueError, match="a share of 2 of the steps is not between 0 and 1"):
+        lols(TASK, guide=guide, share=2)
+
+
+def test_d2lols_switches_once(other_model: Path) -> None:
+    ppo_pp, aggrevate = d2lols(TASK, guide=str(other_model), switch=3).phases
+    assert [ppo_pp.times(Clock(step, 6)) for step in range(6)] == [0, 0, 0, 1, 1, 1]
+    assert [aggrevate.times(Clock(step, 6)) for step in range(6)] == [1, 1, 1, 0, 0, 0]

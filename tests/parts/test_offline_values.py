@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import build_cast, credited, doubled
+from conftest import SMALL, build_cast, credited, doubled
+from test_offline import live
 from test_values import TASK, assert_close, of_policy
 from torch import tensor
 
 import burnish
+from burnish.credit.actions import actions
 from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
+from burnish.learn.terms.soft_bellman import path_policy, path_value
 from burnish.methods.offline_values import dvpo, global_value_model, oreo
+from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.step import Step
 from burnish.tasks.table import source
 
 # ---------------------------------------------------------------------------------------------------------------- DVPO
@@ -101,3 +106,45 @@ def test_oreo_at_the_reference_is_a_policy_gradient_with_advantage_r_minus_v(sma
             logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
             (-2 * 0.03 * ((t.scores["reward"] - value) * logp).mean() / len(traces)).backward()
         assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
+
+
+def test_oreo_on_responses_is_one_regression_a_reply(small_model: Path) -> None:
+    """One action: (V_0 - R + beta lr(y))^2, whose gradient at pi = ref is -2 beta (R - V_0) grad log pi(y), a mean over replies."""
+    built = oreo(TASK, n=4, level="response")
+    cast = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, cast):
+        found = of_policy(cast, groups, phase.learn, step)
+        cast["policy"].optimiser.zero()
+        traces = [t for g in groups for t in g.traces]
+        for t in traces:
+            mask = t.by("ref")
+            value = cast["critic"].outputs([t.tokens], [mask], {"value"})["value"].detach()[0]
+            logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"].sum()
+            (-2 * 0.03 * (t.scores["reward"] - value) * logp / len(traces)).backward()
+        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
+
+
+def test_steps_are_actions_by_hand() -> None:
+    """Two rows, tokens 3 + 1; the first row's actions are its tokens 0-1 and 2. beta 1, ref 0, pi's log-probs -1 -2 -3 | -1.
+
+    lr of the actions -3, -3 | -1, to go -6, -3 | -1;  V 1 and 2 at the actions' first tokens (9 elsewhere is not read) | 0; R 1 | 0
+    policy errors (1 - 1 - 6)^2 = 36, (2 - 1 - 3)^2 = 4, mean 20 | (0 - 0 - 1)^2 = 1;  the value's are the same numbers
+    """
+    rows, logp, value = [0, 0, 0, 1], tensor([-1.0, -2, -3, -1]), tensor([1.0, 9, 2, 0])
+    streams = {"ref": torch.zeros(4), "returns": tensor([1.0, 1, 1, 0]), "action": tensor([1, 1, 2, 1])}
+    outputs = {"logp": logp, "entropy": torch.zeros(4), "critic.value": value}
+    assert path_policy(1.0).loss(live(rows, outputs, **streams)).tolist() == [20.0, 1.0]
+    outputs = {"value": value, "policy.logp": logp}
+    assert path_value(1.0).loss(live(rows, outputs, **streams)).tolist() == [20.0, 1.0]
+
+
+def test_lines_are_steps(small_model: Path) -> None:
+    built = oreo(TASK, n=2, level="step")
+    cast = build_cast(built, small_model)
+    chat = cast["policy"].chat
+    asked = Turn(tensor([5, 6]), "task")
+    trace = Trace((asked, Turn(chat.reply("ab\ncd"), "ref", parent=asked)))
+    actions("step", author="ref").call([Group(Task("question", "q", {}, "q"), [trace])], Step(Clock(0, 1), cast, SMALL))
+    assert trace.streams["action"].tolist() == [0, 0, 1, 1, 1, 2, 2, 2]  # the newline ends its step
+    with pytest.raises(ValueError, match="level is 'word'; choose one of token, step, response"):
+        oreo(TASK, level="word")

@@ -5,43 +5,77 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, build_cast
+import torch
+from conftest import SMALL, build_cast, build_method
 from test_learn import TASK, same_gradient
 
 from burnish.credit.group import group_relative
 from burnish.learn.norms import constant
 from burnish.learn.terms import dpo, pg_clip
 from burnish.loop import loop
-from burnish.methods.hybrid import chord_phi
-from burnish.methods.policy import grpo, ppo
+from burnish.methods.policy import grpo
+from burnish.methods.table import METHODS
 from burnish.swap import factories, part_from, swap, swapped
 
-METHODS = {
-    "grpo": lambda: grpo(TASK, n=4),
-    "chord_phi": lambda: chord_phi(TASK, n=4),
-    "ppo": lambda: ppo(TASK, n=2, epochs=1),
-}
-CREDITS = ["group_relative=group_relative(std=False)", "behaviour=old()"]
-TERMS = ["pg=pg_clip(0.2, 0.28)", "pg=pg_clip(0.2, dual=3.0)", "pg=pg_reinforce()"]
+ADVANTAGES = [
+    "group_relative(std=False)", "group_mean_batch_std()", "leave_one_out()", "over_batch_mean()", "over_length_weighted_mean()",
+]  # fmt: skip
+SURROGATES = [
+    "pg_clip(0.1)", "pg_clip(0.2, 0.28)", "pg_clip(0.2, dual=3.0)", "pg_sequence(3e-4, 4e-4)", "pg_sequence_by_token(0.2, 0.2)",
+    "pg_geometric(0.4)", "pg_held_ratio(0.0, 2.0)", "pg_soft(1.0, 1.05)", "pg_log_ratio(0.2)", "pg_tapered()", "pg_reinforce()",
+]  # fmt: skip
+GRID = [
+    *(f"group_relative={part}" for part in ADVANTAGES),
+    *(f"pg={term}" for term in SURROGATES),
+    "behaviour=old()", "gae=macro_gae(3)", "gae=lambda_returns()", "whiten=whiten(centre=False)", "kl=kl_k2(coef=0.01)",
+    "sample=sample(3)", "sample=sample(3, top_k=20)", "sft=imitate_smoothed(0.1)", "mixed=partly_right()", "value=value_clip(0.5)",
+]  # fmt: skip
+REFUSED = (
+    r"has no part or term called '\w+' to replace; it has |reads '[\w:.]+', which nothing .* it could come from |"
+    r"reads '[\w:.]+', which nothing in credit or the cast supplies; |writes '[\w:]+', but nothing after it reads it; add|"
+    r"writes '[\w:]+', which .* wrote already; rename one or drop one|two terms are both called"
+)
+FITS = {  # how many of the registered methods each swap fits, at the least
+    "pg=pg_clip(0.1)": 50, "group_relative=leave_one_out()": 25, "pg=pg_soft(1.0, 1.05)": 40, "behaviour=old()": 45, "sample=sample(3)": 50,
+    "gae=macro_gae(3)": 10, "value=value_clip(0.5)": 8, "gae=lambda_returns()": 0,  # it writes no advantages: nobody takes it
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("words", [*CREDITS, *TERMS])
-def test_the_grid_builds_and_steps_or_is_refused_in_words(method: str, words: str, small_model: Path) -> None:
-    built = METHODS[method]()
-    if (method == "ppo" and words.startswith("group_relative")) or (method != "ppo" and words == "pg=pg_reinforce()"):
-        # ppo has no group_relative; a term without a ratio leaves the anchor unread
-        with pytest.raises(
-            ValueError, match="no part or term called 'group_relative'|writes 'stream:old', but nothing"
-        ):
-            swapped(built, words)
-        return
-    changed = swapped(built, words)
-    next(loop(changed, build_cast(changed, small_model), SMALL, steps=1))
+@pytest.mark.parametrize("words", GRID)
+def test_every_method_takes_a_part_or_refuses_it_in_words(words: str, other_model: Path) -> None:
+    """Each swap on each registered method: built anew, or refused in a sentence that says what does not fit."""
+    fits = 0
+    for name in METHODS:
+        built = build_method(name, other_model)
+        try:
+            changed = swapped(built, words)
+        except ValueError as error:
+            assert re.search(REFUSED, str(error)), f"{name} --swap {words!r}: {error}"
+        else:
+            assert changed.phases != built.phases
+            fits += 1
+    assert fits >= FITS.get(words, 1)
+
+
+STEPPED = [
+    *(("grpo", f"pg={term}") for term in SURROGATES if term != "pg_reinforce()"),
+    *((name, f"group_relative={part}") for name, part in zip(["gspo", "cispo", "dr_grpo", "sapo", "chord_phi"], ADVANTAGES, strict=True)),
+    ("ppo", "gae=macro_gae(3)"), ("ppo", "pg=pg_soft(1.0, 1.05)"), ("ppo", "behaviour=old()"), ("rloo", "sample=sample(3)"),
+    ("conciser", "pg=pg_held_ratio(0.0, 2.0)"), ("prefix_rft", "pg=pg_clip(0.1)"), ("sft", "sft=imitate_smoothed(0.1)"),
+    ("rloo", "pg=pg_reinforce()"), ("salsa", "value=value_clip(0.5)"), ("luffy", "group_relative=group_relative(std=False)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "words"), STEPPED)
+def test_the_swapped_method_steps(name: str, words: str, small_model: Path, other_model: Path) -> None:
+    changed = swapped(build_method(name, other_model), words)
+    report = next(loop(changed, build_cast(changed, small_model), SMALL, steps=1))
+    assert all(torch.isfinite(torch.tensor(float(v))) for v in report.metrics.values())
 
 
 def test_swapping_in_python_and_in_words_is_the_same(small_model: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from torch import Tensor, tensor
 from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
-from burnish.credit.macro import macro_advantages_and_returns, macro_lengths
+from burnish.credit.macro import macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
 from burnish.credit.members import member
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step_returns
 from burnish.credit.steps import dense_bonus
@@ -182,6 +183,32 @@ def test_macro_actions_by_hand() -> None:
     )
     assert torch.allclose(adv, tensor([0.675, 0.675, 0.35, 0.5]))
     assert torch.allclose(returns, tensor([0.875, 0.875, 0.75, 1.0]))
+
+
+def test_random_cuts_cover_the_reply_and_repeat() -> None:
+    for tokens in (1, 2, 7, 40, 200):
+        lengths = random_lengths(tokens, 3, Random(tokens))
+        assert sum(lengths) == tokens and lengths[-1] == 1 and lengths == random_lengths(tokens, 3, Random(tokens))
+    assert sorted(random_lengths(64, 3, Random(0)))[:-1] == sorted([1, 2, 3, 5, 10] * 3 + [1])[:-1]
+
+
+def test_perplexity_cuts_by_hand() -> None:
+    """Surprise 3 2 1 4 2 5 1: the next token surprises more at tokens 2 (1 < 4) and 4 (2 < 5), where macros begin.
+    They begin at 0, 2, 4, and the last token, 6, stands alone: lengths 2, 2, 2, 1."""
+    assert surprise_lengths(torch.tensor([3.0, 2, 1, 4, 2, 5, 1])) == [2, 2, 2, 1]
+    assert surprise_lengths(torch.tensor([3.0])) == [1] and surprise_lengths(torch.tensor([3.0, 4.0])) == [1, 1]
+
+
+@pytest.mark.parametrize("cut", ["random", "perplexity"])
+def test_other_cuts_step(cut: str, small_model: Path) -> None:
+    built = ma_rlhf(TASK, n=2, cut=cut)
+    report = next(loop(built, build_cast(built, small_model), SMALL, steps=1))
+    assert report.metrics["macros"] >= 1
+
+
+def test_an_unknown_cut_is_refused() -> None:
+    with pytest.raises(ValueError, match="cut is 'words'; choose one of fixed, random, perplexity"):
+        ma_rlhf(TASK, cut="words")
 
 
 def test_macros_of_one_token_are_gae() -> None:

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from burnish.cast import attention
 from burnish.cast.logprob import logits_of, logp_entropy
-from burnish.cast.packing import pack
+from burnish.cast.packing import pack, send
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
@@ -46,14 +46,14 @@ def outputs(
     states, places = (_packed if packed and packable(model) else _padded)(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
-        before = states[torch.cat([places(i, at - 1) for i, at in enumerate(asked)]).to(device)]
+        before = states[send(torch.cat([places(i, at - 1) for i, at in enumerate(asked)]), device)]
     if want & FROM_LOGITS:
-        chosen = torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]).to(device)
+        chosen = send(torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]), device)
         found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, before)
     if "score" in want:
-        found["score"] = _head(model, states[torch.cat([places(i, at) for i, at in enumerate(asked)]).to(device)])
+        found["score"] = _head(model, states[send(torch.cat([places(i, at) for i, at in enumerate(asked)]), device)])
     return found
 
 

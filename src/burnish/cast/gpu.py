@@ -80,14 +80,17 @@ def d_logits(
 
 
 @triton.jit
-def _join_kernel(out, seen, lse_ptr, weight_ptr, lse_token, lse_head, HEADS, D: tl.constexpr, ROWS: tl.constexpr, N):
+def _join_kernel(
+    out, seen, lse_ptr, weight_ptr, lse_token, lse_head, weight_token, weight_head, HEADS, N,
+    D: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = i < N * HEADS
     token, head = i // HEADS, i % HEADS
     d = tl.arange(0, D)
     at = token * lse_token + head * lse_head
     mine = tl.load(lse_ptr + at, mask=inside, other=0.0)
-    other = tl.load(weight_ptr + at, mask=inside, other=0.0)
+    other = tl.load(weight_ptr + token * weight_token + head * weight_head, mask=inside, other=0.0)
     top = tl.maximum(mine, other)
     a, b = tl.exp2((mine - top) * LOG2E), tl.exp2((other - top) * LOG2E)
     place = i.to(tl.int64)[:, None] * D + d[None, :]
@@ -101,9 +104,8 @@ def _join_kernel(out, seen, lse_ptr, weight_ptr, lse_token, lse_head, HEADS, D: 
 def join(out: Tensor, lse: Tensor, seen: Tensor, weight: Tensor) -> None:
     """Attention over two stretches from each alone, in place: out, seen [N, heads, D]; lse, weight [N, heads] (any strides)."""
     n, heads, d = out.shape
-    weight = weight.t().contiguous().t() if weight.stride() != lse.stride() else weight
     assert out.is_contiguous() and seen.is_contiguous()
     rows = 32
     _join_kernel[(triton.cdiv(n * heads, rows),)](
-        out, seen, lse, weight, lse.stride(0), lse.stride(1), heads, D=d, ROWS=rows, N=n, num_warps=4
+        out, seen, lse, weight, *lse.stride(), *weight.stride(), heads, n, D=d, ROWS=rows, num_warps=4
     )

@@ -107,6 +107,11 @@ class Packed:
         return cls(everything, everything, root_cuts, None, in_roots, n_roots, longest, [], both, sizes)
 
 
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """To the device, without making this thread wait for what the device is doing."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x
+
+
 def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.device) -> Packed:
     """Lay rows end to end. asked[i]: the first token of row i that is asked about; None: nothing is shared."""
     families = _families(rows, asked)
@@ -137,7 +142,7 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
     child_cuts = _cuts([len(s) for s in children], device) if children else None
     in_roots = None
     if children:
-        borders = torch.tensor([0, *of_root]).cumsum(0).to(device, torch.int32)
+        borders = _borders(of_root, device)
         in_roots = Cuts(borders, root_cuts.k, max(of_root), root_cuts.longest_k)
     longest = max(map(len, rows))
     both, sizes = None, None
@@ -145,14 +150,18 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
         both = _cuts([len(s) for s in stretches], device)
         of = in_roots.longest_q if in_roots else 0
         sizes = torch.tensor([n_roots, max(both.longest_q, 1), root_cuts.longest_q, of])
-    tokens = torch.cat(stretches).to(device)
+    tokens, positions = send(torch.cat(stretches), device), send(positions, device)
     return Packed(
-        tokens, positions.to(device), root_cuts, child_cuts, in_roots, n_roots, longest, where, both, sizes
+        tokens, positions, root_cuts, child_cuts, in_roots, n_roots, longest, where, both, sizes
     )  # fmt: skip
 
 
+def _borders(lengths: list[int], device: torch.device) -> Tensor:
+    return send(torch.tensor([0, *lengths]).cumsum(0).to(torch.int32), device)
+
+
 def _cuts(lengths: list[int], device: torch.device) -> Cuts:
-    borders = torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32)
+    borders = _borders(lengths, device)
     return Cuts(borders, borders, max(lengths), max(lengths))
 
 

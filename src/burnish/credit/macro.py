@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
 import torch
 from torch import Tensor
 
+from burnish import randomness
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
 from burnish.nouns import Group, Trace
@@ -38,21 +43,100 @@ def macro_advantages_and_returns(
     return adv.repeat_interleave(repeats), returns.repeat_interleave(repeats)
 
 
-@supplies("stream:adv", "stream:returns")
-def macro_gae(length: int, *, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
-    """Advantages and returns of macro actions of `length` tokens, from streams "reward" and "value"."""
+def random_lengths(tokens: int, repeats: int, rng: Random) -> list[int]:
+    """Random n-grams: lengths 1, 2, 3, 5 and 10, each at most `repeats` times, in a random order; what is left over is one
+    macro, and the last token one of its own."""
+    order = [length for length in (1, 2, 3, 5, 10) for _ in range(repeats)]
+    rng.shuffle(order)
+    left, found = tokens - 1, []
+    for length in order:
+        if left < length:
+            break
+        found.append(length)
+        left -= length
+    return [*found, *([left] if left else []), 1]
+
+
+def surprise_lengths(surprise: Tensor) -> list[int]:
+    """Cut by perplexity: a macro begins at every token after which the next one is more surprising. [T] -> lengths."""
+    last = len(surprise) - 1
+    rises = [t for t in range(1, last) if surprise[t + 1] > surprise[t]]
+    starts = [0, *rises, last] if last else [0]
+    return [*(b - a for a, b in zip(starts, starts[1:], strict=False)), 1]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A rule that cuts a reply into macro actions: call(trace, mask, group, step) -> lengths, and what it reads."""
+
+    name: str
+    call: Callable[[Trace, Tensor, Group, Step], list[int]]
+    reads: frozenset[str] = frozenset()
+
+
+def fixed_cut(length: int) -> Cut:
+    """Runs of `length` tokens."""
     if length < 1:
         raise ValueError(f"a macro action of {length} tokens is none; its length must be at least 1")
+    return Cut(str(length), lambda trace, mask, group, step: macro_lengths(int(mask.sum()), length))
+
+
+def random_cut(repeats: int) -> Cut:
+    """Runs of random lengths, the same in a rerun."""
+
+    def call(trace: Trace, mask: Tensor, group: Group, step: Step) -> list[int]:
+        clock = step.clock
+        rng = randomness.rng(clock.seed, "macro", clock.step, clock.tick, group.task.key, trace.index)
+        return random_lengths(int(mask.sum()), repeats, rng)
+
+    return Cut("random", call)
+
+
+def perplexity_cut() -> Cut:
+    """Runs over which the reference's surprise falls."""
+
+    def call(trace: Trace, mask: Tensor, group: Group, step: Step) -> list[int]:
+        return surprise_lengths(-trace.streams["ref"][mask])
+
+    return Cut("perplexity", call, frozenset({"stream:ref"}))
+
+
+CUTS: dict[str, Callable[[int, int], Cut]] = {
+    "fixed": lambda length, repeats: fixed_cut(length),
+    "random": lambda length, repeats: random_cut(repeats),
+    "perplexity": lambda length, repeats: perplexity_cut(),
+}
+
+
+@supplies("stream:adv", "stream:returns")
+def macro_gae(
+    length: int = 5,
+    *,
+    cut: str = "fixed",
+    repeats: int = 3,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    author: str = "policy",
+) -> Part:
+    """Advantages and returns of macro actions, from streams "reward" and "value".
+
+    cut  fixed: `length` tokens each; random: lengths up to 10, each `repeats` times; perplexity: where surprise rises
+    """
+    if cut not in CUTS:
+        raise ValueError(f"cut is {cut!r}; choose one of {', '.join(CUTS)}")
+    rule = CUTS[cut](length, repeats)
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)
         reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
-        found = macro_advantages_and_returns(reward, value, macro_lengths(len(reward), length), gamma, lam)
+        lengths = rule.call(trace, mask, group, step)
+        found = macro_advantages_and_returns(reward, value, lengths, gamma, lam)
         trace.streams["adv"], trace.streams["returns"] = (placed(trace, mask, x) for x in found)
+        step.notes.add("macros", len(lengths))
 
     return per_trace(
         write,
-        name=f"macro_gae({length})",
-        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}),
+        name=f"macro_gae({rule.name})",
+        reads=frozenset({"stream:reward", "stream:value", f"tokens:{author}"}) | rule.reads,
         writes=frozenset({"stream:adv", "stream:returns"}),
     )

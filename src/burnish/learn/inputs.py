@@ -50,3 +50,12 @@ def own_guess(share: float, author: str = "demo") -> Embed:
         return torch.where(mask[:, None].to(embeddings.device), mixed, embeddings).detach()
 
     return Embed(f"own_guess({share:g})", call, ("greedy",))
+
+
+def other_tokens() -> Embed:
+    """The embeddings of stream "read" in place of those of the tokens themselves: what is read is not what is said."""
+
+    def call(embeddings: Tensor, trace: Trace, table: nn.Module) -> Tensor:
+        return table(trace.streams["read"].to(embeddings.device))
+
+    return Embed("other_tokens", call, ("read",))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from burnish import randomness
 from burnish.cast.member import Member
+from burnish.cast.packing import send
 from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
@@ -245,8 +246,8 @@ def _total(
     everything = {**outputs, **_others(update, micro, terms, claimed)}
     for term in terms:
         mine = [members(term, row.trace) for row in micro.rows]
-        inside = torch.cat([own[all_] for own, all_ in zip(mine, claimed, strict=True)]).to(device)
-        live = _live(term, micro, mine, {n: out[inside] for n, out in everything.items() if n in term.live}, clock)
+        inside = torch.cat([own[all_] for own, all_ in zip(mine, claimed, strict=True)])
+        live = _live(term, micro, mine, _at(inside, {n: everything[n] for n in term.live}), clock)
         losses = term.loss(live)
         weights = _weights(update, term, micro, mine, live).to(losses.dtype)
         assert losses.shape == weights.shape, (
@@ -258,6 +259,13 @@ def _total(
     return total
 
 
+def _at(inside: Tensor, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The outputs at the tokens that a term claims; itself where it claims all."""
+    if bool(inside.all()):
+        return outputs
+    return {name: out[send(inside.nonzero()[:, 0], out.device)] for name, out in outputs.items()}
+
+
 def _live(term: Term, micro: Micro, mine: list[Tensor], outputs: dict[str, Tensor], clock: Clock) -> Live:
     """What the term sees of the micro-batch: everything at the tokens that it claims, flat."""
     device = next(iter(outputs.values())).device
@@ -267,12 +275,12 @@ def _live(term: Term, micro: Micro, mine: list[Tensor], outputs: dict[str, Tenso
 
     return Live(
         outputs=outputs,
-        streams={name: flat(name).to(device) for name in term.streams},
-        row=torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])).to(device),
+        streams={name: send(flat(name), device) for name in term.streams},
+        row=send(torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])), device),
         rows=len(micro.rows),
-        pairs=torch.tensor(micro.pairs, dtype=torch.long, device=device).reshape(-1, 2),
+        pairs=send(torch.tensor(micro.pairs, dtype=torch.long).reshape(-1, 2), device),
         lists=list(micro.lists),
-        group=torch.tensor(micro.groups, device=device),
+        group=send(torch.tensor(micro.groups), device),
         clock=clock,
     )
 
@@ -286,7 +294,7 @@ def _weights(update: _Update, term: Term, micro: Micro, mine: list[Tensor], live
         term.norm.weight(n, update.group_tokens[term.name, row.group]) if n else 0.0
         for n, row in zip(tokens, micro.rows, strict=True)
     ]
-    by_row = torch.tensor(weight, dtype=torch.float64, device=device)
+    by_row = send(torch.tensor(weight, dtype=torch.float64), device)
     if term.unit == "group":
         empty = torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=device)
         return empty.index_add(0, live.group, by_row).sign()
@@ -310,5 +318,4 @@ def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tens
 def _take_notes(notes: Notes, term: Term, live: Live, weights: Tensor, size: float) -> None:
     """Means with the term's own weights: the sums of all micro-batches over the size of the batch."""
     for name, x in live.noted.items():
-        share = float((weights * x).sum()) / size
-        notes.add(f"{term.name}/{name}", share, float(weights.sum()) / size)
+        notes.add(f"{term.name}/{name}", (weights * x).sum().double() / size, weights.sum().double() / size)

@@ -30,6 +30,7 @@ from burnish.tasks.source import Source
     title="Part I: Tricks or Traps? A Deep Dive into RL for LLM Reasoning",
     arxiv="2508.08221",
     summary="Vanilla PPO clip with two tricks: group mean with batch std, and a token mean.",
+    when="You want the fewest moving parts on top of PPO's clip, and batches large enough for their spread to mean something.",
     trial={"n": 4},
 )
 def lite_ppo(
@@ -62,6 +63,7 @@ def lite_ppo(
     title="GDPO: Group reward-Decoupled Normalization Policy Optimization for Multi-reward RL Optimization",
     arxiv="2601.05242",
     summary="Several rewards, each normalised in its group before they are added.",
+    when="Replies are scored on several counts at once, and one of them would drown the others if they were added first.",
     trial={"n": 4},
 )
 def gdpo(
@@ -96,6 +98,7 @@ def gdpo(
     title="AAPO: Enhance the Reasoning Capabilities of LLMs with Advantage Momentum",
     arxiv="2505.14264",
     summary="The group advantage plus how far each reply beats one of the reference's.",
+    when="Groups often tie: a comparison with the starting policy still says something when their own spread does not.",
     trial={"n": 4},
 )
 def aapo(
@@ -128,6 +131,7 @@ def aapo(
     title="COPO: Consistency-Aware Policy Optimization",
     arxiv="2508.04138",
     summary="Groups that agree learn from the batch, groups that differ from themselves.",
+    when="Many prompts are answered alike by all replies, right or wrong, and GRPO would learn nothing from them.",
     trial={"n": 4},
 )
 def copo(

@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     title="ArCHer: Training Language Model Agents via Hierarchical Multi-Turn RL",
     arxiv="2402.19446",
     summary="An utterance-level critic learned from replay teaches a token-level policy.",
+    when="The model acts over many turns and the reward comes late: credit then belongs to whole utterances.",
     example="burnish train archer --task guess",
     trial={"task": "guess", "n": 1, "batch": 4, "critic_warmup": 0, "critic_updates": 1, "actor_updates": 1},
 )

@@ -49,6 +49,7 @@ def _reinforce(task: Source, n: int, baseline: Part, temperature: float, reward_
     catalogue=("reinforce",),
     title=_REINFORCE,
     summary="The score-function gradient, with the batch's mean score as its baseline.",
+    when="One reply a prompt is all you can afford, or you want the plainest baseline to measure others by.",
     trial={"n": 4},
 )
 def reinforce(task: Source, *, n: int = 1, temperature: float = 1.0, reward_model: str | None = None) -> Method:
@@ -69,6 +70,7 @@ def reinforce(task: Source, *, n: int = 1, temperature: float = 1.0, reward_mode
     catalogue=("reinforce",),
     title=_REINFORCE,
     summary="The score-function gradient, with a running mean of past scores as its baseline.",
+    when="One reply a prompt, batches too small for a mean of their own, and rewards that drift slowly.",
     trial={"n": 4},
 )
 def reinforce_running(
@@ -90,6 +92,7 @@ def reinforce_running(
     catalogue=("reinforce",),
     title=_REINFORCE,
     summary="The score-function gradient, each reply compared with the others to its prompt.",
+    when="Several replies a prompt, and you want an unbiased gradient without a critic, a clip or a KL.",
     trial={"n": 4},
 )
 def reinforce_loo(task: Source, *, n: int = 4, temperature: float = 1.0, reward_model: str | None = None) -> Method:
@@ -116,6 +119,7 @@ def _at_least_two(n: int) -> None:
     title="Back to Basics: Revisiting REINFORCE Style Optimization for Learning from Human Feedback in LLMs",
     arxiv="2402.14740",
     summary="REINFORCE on whole replies, each compared with the others to its prompt, KL in the reward.",
+    when="RLHF with a reward model, several replies a prompt, and memory too short for a critic.",
     trial={"n": 4},
 )
 def rloo(
@@ -154,6 +158,7 @@ def rloo(
     title="ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large Language Models",
     arxiv="2310.10505",
     summary="REINFORCE with the score of the greedy reply as its baseline.",
+    when="One sampled reply a prompt, and a greedy one is cheaper for you than a critic or a group.",
     trial={"n": 4},
 )
 def remax(
@@ -191,6 +196,7 @@ def remax(
     title=_PLUS_PLUS,
     arxiv="2501.03262",
     summary="PPO without a critic: token KL in the reward, advantages whitened over the whole batch.",
+    when="General RLHF over many kinds of prompts, one reply each, where group baselines would overfit easy prompts.",
     trial={"n": 4},
 )
 def reinforce_pp(
@@ -224,6 +230,7 @@ def reinforce_pp(
     title=_PLUS_PLUS,
     arxiv="2501.03262",
     summary="REINFORCE++ with the group's mean taken off first, and the KL as a loss.",
+    when="Verifiable rewards with groups, some of them small or one-sided, where dividing by a group's own spread misleads.",
     trial={"n": 4},
 )
 def reinforce_pp_baseline(
@@ -258,6 +265,7 @@ def reinforce_pp_baseline(
     title="On-Policy RL with Optimal Reward Baseline",
     arxiv="2505.23585",
     summary="Exact on-policy gradients with the length-weighted baseline of least variance.",
+    when="Strictly on-policy runs in which replies differ much in length.",
     trial={"n": 4},
 )
 def opo(task: Source, *, n: int = 8, temperature: float = 1.0, reward_model: str | None = None) -> Method:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from burnish.cast.blend import masked_by
-from burnish.cast.roles import frozen, snapshot, soup, stage, trained
-from burnish.credit.gae import gae, token_rewards, whiten
+from burnish.cast.roles import snapshot, soup, stage
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, ref, streams, token_ids
+from burnish.credit.streams import behaviour, token_ids
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.terms import pg_clip, value_clip
 from burnish.learn.terms.policy import kl_k2, pg_clip_blended
 from burnish.learn.trust_region import trust_region
 from burnish.method import Method, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.parts import chain
 from burnish.rollout.sample import sample
@@ -27,6 +27,7 @@ from burnish.tasks.source import Source
     title="Trust Region Policy Optimization",
     arxiv="1502.05477",
     summary="A natural-gradient step with a hard limit on the KL, found by conjugate gradient and line search.",
+    when="You need each step's change of the policy bounded for certain, and can pay for conjugate gradients.",
     trial={"n": 4, "iterations": 2},
 )
 def trpo(
@@ -63,6 +64,7 @@ def trpo(
     title="Is Reinforcement Learning (Not) for Natural Language Processing: Benchmarks, Baselines, and Building Blocks",
     arxiv="2210.01241",
     summary="PPO that samples only tokens which a slowly renewed copy of the policy finds likely.",
+    when="Free sampling wanders into tokens that never pay; the vocabulary can be cut to the likely ones.",
     trial={"n": 2, "epochs": 1, "mask_every": 1},
 )
 def nlpo(
@@ -88,14 +90,9 @@ def nlpo(
         draw=prompts(task),
         rollout=sample(n, blend=mask),
         score=scoring(task, reward_model),
-        credit=chain(
-            behaviour(), token_ids(), ref(), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(gamma=gamma, lam=lam),
-            whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=chain(token_ids(), ppo_credit(kl, lam, gamma=gamma)),
         learn=Learn(pg_clip_blended(eps, mask), value_clip(value_eps, coef=value_coef), epochs=epochs),
-        cast=stage(
-            ref=frozen("policy"), mask=snapshot("policy", every=mask_every), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)
-        ),
+        cast=ppo_cast(critic_lr, reward_model, mask=snapshot("policy", every=mask_every)),
     )  # fmt: skip
 
 
@@ -105,6 +102,7 @@ def nlpo(
     title="SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF",
     arxiv="2411.01798",
     summary="PPO held near the average of two fine-tuned models instead of near its own start.",
+    when="You have two fine-tuned models and fear that a single reference is too narrow to explore around.",
     example="burnish train salsa --other runs/DIR/model",
     trial={"n": 2, "epochs": 1, "other": "tiny"},
 )
@@ -128,10 +126,7 @@ def salsa(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
-        credit=chain(
-            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(gamma=gamma, lam=lam),
-            whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=ppo_credit(kl, lam, gamma=gamma, temperature=temperature),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, temperature=temperature),
-        cast=stage(ref=soup("base", other, share), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model, ref=soup("base", other, share)),
     )  # fmt: skip

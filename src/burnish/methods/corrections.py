@@ -46,6 +46,7 @@ def _corrected(task: Source, n: int, correction: Part, eps: float, minibatches: 
     catalogue=("tis",),
     title="Your Efficient RL Framework Secretly Brings You Off-Policy RL Training",
     summary="GRPO with truncated importance weights for the gap between sampler and trainer.",
+    when="Sampler and trainer compute slightly different probabilities (another engine, lower precision).",
     trial={"n": 4},
 )
 def tis(
@@ -69,6 +70,7 @@ def tis(
     catalogue=("tis",),
     title="When Speed Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch",
     summary="GRPO that leaves out replies on which sampler and trainer disagree too much.",
+    when="Sampler and trainer differ enough that whole replies cannot be trusted, as in long or mixture-of-experts rollouts.",
     trial={"n": 4},
 )
 def mis(
@@ -92,6 +94,7 @@ def mis(
     title="Every Step Evolves: Scaling Reinforcement Learning for Trillion-Scale Thinking Model",
     arxiv="2510.18855",
     summary="GRPO that leaves out tokens on which sampler and trainer disagree either way.",
+    when="Sampler and trainer disagree at single tokens, which must not reach the gradient, while the rest of the reply may.",
     trial={"n": 4},
 )
 def icepop(
@@ -115,6 +118,7 @@ def icepop(
     title="Tapered Off-Policy REINFORCE: Stable and efficient reinforcement learning for LLMs",
     arxiv="2503.14286",
     summary="REINFORCE in which bad replies count less once the policy has left them.",
+    when="You train on replies of an older policy, good and bad, and the bad ones blow up a plain importance weight.",
     trial={"n": 4},
 )
 def topr(task: Source, *, n: int = 8, baseline: float = 0.0, minibatches: int = 4, temperature: float = 1.0) -> Method:

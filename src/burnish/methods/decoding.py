@@ -23,6 +23,7 @@ _NOTE = "Learning to summarize from human feedback"
     title=_NOTE,
     arxiv="2009.01325",
     summary="Sample n replies and keep the best-scored: no training.",
+    when="You may not train, and can spend n times the compute on every answer.",
     trial={"n": 4},
 )
 def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_model: str | None = None) -> Method:
@@ -48,6 +49,7 @@ def best_of_n(task: Source, *, n: int = 16, temperature: float = 1.0, reward_mod
     title=_NOTE,
     arxiv="2009.01325",
     summary="Imitate the best of n samples.",
+    when="Best-of-n works for you and you want its answers at the price of one.",
     trial={"n": 4},
 )
 def best_of_n_distill(

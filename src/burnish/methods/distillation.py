@@ -31,6 +31,7 @@ from burnish.tasks.source import Source
     title="On-Policy Distillation of Language Models: Learning from Self-Generated Mistakes",
     arxiv="2306.13649",
     summary="Match a teacher's next-token distributions on the student's own samples.",
+    when="A stronger model with the same tokenizer is at hand, and the student should be corrected on what it writes itself.",
     example="burnish train gkd --teacher runs/DIR/model",
     trial={"lam": 1.0, "teacher": "tiny"},
 )
@@ -59,6 +60,7 @@ def gkd(task: Source, *, teacher: str, lam: float = 0.5, beta: float = 0.5, temp
     catalogue=("opd",),
     title="On-Policy Distillation",
     summary="The student writes; the teacher's log-prob of each token is its reward.",
+    when="A teacher is at hand and its opinion of every token is worth more than a verdict at the end.",
     example="burnish train opd --teacher runs/DIR/model",
     trial={"n": 2, "teacher": "tiny"},
 )
@@ -98,6 +100,7 @@ _DISTILLED = {"all": lambda trace, group: True, "wrong": is_wrong, "unsolved": i
     title="KDRL: Post-Training Reasoning LLMs via Unified Knowledge Distillation and Reinforcement Learning",
     arxiv="2506.02208",
     summary="GRPO with a pull to a teacher instead of a reference.",
+    when="You have both a teacher and a verifier, and want to learn from the two at once.",
     example="burnish train kdrl --teacher runs/DIR/model",
     trial={"n": 4, "teacher": "tiny"},
 )
@@ -144,6 +147,7 @@ def kdrl(
     title="MiniLLM: Knowledge Distillation of Large Language Models",
     arxiv="2306.08543",
     summary="Reverse-KL distillation by policy gradient, with the one-step part in closed form.",
+    when="You distil a small student on free text, where covering all the teacher's modes would spoil it.",
     example="burnish train minillm --teacher runs/DIR/model",
     trial={"n": 2, "epochs": 1, "teacher": "tiny"},
 )

@@ -31,6 +31,7 @@ from burnish.tasks.source import Source
     title="Arbitrary Entropy Policy Optimization: Entropy Is Controllable in Reinforcement Fine-tuning",
     arxiv="2510.08141",
     summary="Good replies sampled hotter or cooler than the policy hold its entropy at a target.",
+    when="Entropy collapses or runs away in your runs, and you want to hold it at a chosen level.",
     trial={"n": 4},
 )
 def aepo(
@@ -72,6 +73,7 @@ def aepo(
     title="T1: Advancing Language Model Reasoning through Reinforcement Learning and Inference Scaling",
     arxiv="2501.11651",
     summary="Many hot samples, an entropy bonus, and a KL to a moving average of the policy.",
+    when="You can sample many hot replies a prompt, and fear that the policy stops exploring.",
     trial={"n": 4},
 )
 def t1(
@@ -112,6 +114,7 @@ def t1(
     title="ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation",
     arxiv="2308.02223",
     summary="REINFORCE against a queue of past scores, without the replies the policy is surest of.",
+    when="Sampling is your bottleneck and much of what is sampled is easy: what the policy is sure of need not be learned.",
     trial={"n": 4},
 )
 def esrl(
@@ -146,14 +149,16 @@ def esrl(
     title="Confidence Is All You Need: Few-Shot RL Fine-Tuning of Language Models",
     arxiv="2506.06395",
     summary="No labels: raise the likelihood of samples by how likely they were.",
+    when="There are no labels and no verifier, and the model is already good: a few steps sharpen what it believes.",
     trial={"n": 4},
 )
-def rlsc(task: Source, *, n: int = 16, alpha: float = 0.1, temperature: float = 1.0) -> Method:
+def rlsc(task: Source, *, n: int = 16, alpha: float = 0.1, temperature: float = 0.5) -> Method:
     """Reinforcement learning via self-confidence: maximise E_{y ~ pi}[ pi(y | x) ] = sum_y pi(y | x)^2.
 
     L = mean over replies of -(p_old(y | x) + alpha) log pi(y | x),   y ~ p_old, p_old held
 
-    log pi is summed over the reply and p_old(y | x) is the probability of the whole reply. The verifier is not asked: this
+    log pi is summed over the reply and p_old(y | x) is the probability of the whole reply, both at the sampling temperature
+    (the paper's equation 6 and algorithm 1, with its constants). The verifier is not asked: this
     sharpens what the policy believes already, so watch held-out accuracy and stop after 10 to 20 steps, as the paper does.
     n: replies sampled for each prompt; 16 is the paper's. alpha: smoothing that lets improbable replies count.
     """

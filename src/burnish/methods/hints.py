@@ -22,6 +22,7 @@ from burnish.tasks.source import Source
     title="GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning",
     arxiv="2507.10628",
     summary="GRPO that adds the beginning of the solution to prompts nobody solved.",
+    when="Some prompts are too hard to be solved even once, and their solutions are known.",
     trial={"n": 2, "cold_start": 0},
 )
 def ghpo(

@@ -37,6 +37,7 @@ _CHORD = "On-Policy RL Meets Off-Policy Experts: Harmonizing SFT and RL via Dyna
     title=_CHORD,
     arxiv="2508.11408",
     summary="GRPO and SFT in one loss, the weight moving from imitation to exploration.",
+    when="You have good demonstrations and a verifier, and want to fade from the first to the second.",
     trial={"n": 4},
 )
 def chord(
@@ -72,6 +73,7 @@ def chord(
     title=_CHORD,
     arxiv="2508.11408",
     summary="CHORD with a fixed weight and each expert token weighed by p(1-p).",
+    when="As `chord`, when imitation disturbs what the model can do already: tokens that it is sure of, either way, count little.",
     trial={"n": 4},
 )
 def chord_phi(task: Source, *, n: int = 8, mu: float = 0.1, eps: float = 0.2, temperature: float = 1.0) -> Method:
@@ -116,6 +118,7 @@ def _mu(peak: float, valley: float, warmup: int, decay: int) -> Callable[[Clock]
     title="Blending Supervised and Reinforcement Fine-Tuning with Prefix Sampling",
     arxiv="2507.01679",
     summary="One reply of each group starts with the beginning of a demonstration.",
+    when="Demonstrations are better than the model, and you want exploration from half-finished good replies.",
     trial={"n": 4},
 )
 def prefix_rft(
@@ -156,6 +159,7 @@ def prefix_rft(
     title="Learning to Reason under Off-Policy Guidance",
     arxiv="2504.14945",
     summary="A demonstration joins each group, and its unlikely tokens count most.",
+    when="Strong off-policy traces are at hand, and the model should learn their unlikely steps within GRPO.",
     trial={"n": 4},
 )
 def luffy(
@@ -184,6 +188,7 @@ def luffy(
     title="RL-PLUS: Countering Capability Boundary Collapse of LLMs in Reinforcement Learning with Hybrid-policy Optimization",
     arxiv="2508.00222",
     summary="A demonstration joins each group by multiple importance sampling, its surprising tokens first.",
+    when="As `luffy`, when the author's probabilities are unknown and plain importance weights would be wild.",
     trial={"n": 4},
 )
 def rl_plus(
@@ -235,6 +240,7 @@ def _with_a_demonstration(
     title="Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment",
     arxiv="2508.07750",
     summary="Follow good samples, and the demonstration as long as it is better than they are.",
+    when="One demonstration a prompt, of unclear quality: it should teach only while it beats the model's own replies.",
     trial={"n": 4},
 )
 def grao(

@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     catalogue=("sft",),
     title="Supervised fine-tuning",
     summary="Raise the likelihood of demonstrated replies.",
+    when="You have demonstrations: nearly everything else starts from here.",
 )
 def sft(task: Source, *, epochs: int = 1) -> Method:
     """Supervised fine-tuning on demonstrations.
@@ -49,6 +50,7 @@ def sft(task: Source, *, epochs: int = 1) -> Method:
     title="On the Generalization of SFT: A Reinforcement Learning Perspective with Reward Rectification",
     arxiv="2508.05629",
     summary="SFT in which every token counts by its own probability.",
+    when="SFT forgets or overfits, and the demonstrations contain tokens that the model rightly finds improbable.",
 )
 def dft(task: Source, *, epochs: int = 1) -> Method:
     """Dynamic fine-tuning: SFT without the hidden reward 1/p.
@@ -73,6 +75,7 @@ def dft(task: Source, *, epochs: int = 1) -> Method:
     title="OpenChat: Advancing Open-source Language Models with Mixed-Quality Data",
     arxiv="2309.11235",
     summary="SFT on expert and other replies, told apart by a condition and weighed by class.",
+    when="Your data are of mixed quality and you know which part is which, but have no preference pairs.",
 )
 def c_rlft(
     task: Source, *, expert_weight: float = 1.0, other_weight: float = 0.1, expert: str = "", other: str = "[other]"
@@ -102,15 +105,18 @@ def c_rlft(
     title="Imitating Language via Scalable Inverse Reinforcement Learning",
     arxiv="2409.01369",
     summary="SFT plus a temporal-difference penalty that reads the logits as soft Q-values.",
+    when="Demonstrations are few and replies must stay diverse; it also leaves you a reward that the policy implies.",
 )
-def iqlearn(task: Source, *, lam: float = 0.1, gamma: float = 1.0, epochs: int = 1) -> Method:
+def iqlearn(task: Source, *, lam: float = 0.01, gamma: float = 1.0, epochs: int = 1) -> Method:
     """Offline inverse soft Q-learning (IQLearn) on demonstrations.
 
     Q_t = the logit of y_t,  V_t = logsumexp of the logits,  log pi = Q - V,  V after the last token = 0
     L = mean over demonstrated reply tokens of -log pi(y_t) + lam (Q_t - gamma V_{t+1})^2
 
-    The gradient goes through Q and V alike. The penalty is the square of the reward that the policy implies; lam = 0 is SFT.
-    The paper sweeps lam and may scale it by a constant (IQ-Learn's own has 1/4).
+    The gradient goes through Q and V alike (the paper's equation 14). The penalty is the square of the reward that the policy
+    implies; lam = 0 is SFT. The paper sweeps lam. A pre-trained model's logits have no level of their own, so the penalty first
+    moves that of V: with lam = 0.1 it outweighs the demonstrations at first (on `tiny`, reversal, 38% falls to 15% in 12 steps and
+    stands at 26% after 30), with 0.01 it does not.
     lam: weight of the penalty. gamma: discount per token. epochs: updates on each batch.
     """
     return method(
@@ -119,7 +125,6 @@ def iqlearn(task: Source, *, lam: float = 0.1, gamma: float = 1.0, epochs: int =
         credit=chain(member("sft", "demo"), member("td", "demo")),
         learn=Learn(imitate(), soft_q_penalty(gamma, coef=lam), epochs=epochs),
         cast=stage(),
-        lr_share=0.1,
     )
 
 
@@ -129,6 +134,7 @@ def iqlearn(task: Source, *, lam: float = 0.1, gamma: float = 1.0, epochs: int =
     title="Behavior Injection: Preparing Language Models for Reinforcement Learning",
     arxiv="2505.18917",
     summary="SFT on demonstrations in which looking ahead, going back and gathering are injected.",
+    when="You are about to run RL and the model neither looks ahead nor goes back: prepare it first.",
     example="burnish train behavior_injection --task add",
     trial={"task": "add"},
 )

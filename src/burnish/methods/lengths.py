@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.cast.roles import frozen, stage, trained
-from burnish.credit.gae import gae, token_rewards, whiten
+from burnish.cast.roles import stage
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, ref, streams
+from burnish.credit.streams import behaviour
 from burnish.draw.few import few
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import entropy_bonus, pg_clip, value_clip
 from burnish.method import Method, Phase, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.nouns import Clock
-from burnish.parts import Part, chain
+from burnish.parts import chain
 from burnish.rollout.early_exit import early_exits
 from burnish.rollout.sample import sample
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right
@@ -34,6 +34,7 @@ EXIT = "Time is limited, stop thinking and start answering.\n</think>\n\n"
     title="S-GRPO: Early Exit via Reinforcement Learning in Reasoning Models",
     arxiv="2505.07686",
     summary="One thought, answered early at several places: the sooner right, the better.",
+    when="Replies are right but think too long, and most of the thought comes after the answer is known.",
     trial={"exits": 3},
 )
 def s_grpo(
@@ -66,6 +67,7 @@ def s_grpo(
     title="Walk Before You Run! Concise LLM Reasoning via Reinforcement Learning",
     arxiv="2505.21178",
     summary="First learn to be right; then, where every reply is right, to be short.",
+    when="You want accuracy first and brevity after, and never brevity at the price of accuracy.",
     trial={"n": 4},
 )
 def conciser(
@@ -124,6 +126,7 @@ def _from(share: float) -> Callable[[Clock], int]:
     title="Concise Reasoning via Reinforcement Learning",
     arxiv="2504.05185",
     summary="PPO, then a little more PPO on a few solvable problems, which shortens replies.",
+    when="A trained reasoner should become shorter with little more training and without a length reward.",
     trial={"n": 4, "epochs": 1},
 )
 def concise_two_phase(
@@ -151,7 +154,7 @@ def concise_two_phase(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=verify(task),
-        credit=_gae_credit("reward", kl, lam, temperature),
+        credit=ppo_credit(kl, lam, temperature=temperature),
         learn=learn,
         times=_until(first_share),
     )
@@ -161,19 +164,11 @@ def concise_two_phase(
         rollout=sample(n, temperature=temperature),
         score=verify(task),
         select=solvable(),
-        credit=_gae_credit("reward", kl, lam, temperature, tag="solvable"),
+        credit=ppo_credit(kl, lam, temperature=temperature, tag="solvable"),
         learn=learn,
         times=_from(first_share),
     )
-    return Method(cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)), phases=(ability, brevity))
-
-
-def _gae_credit(score: str, kl: float, lam: float, temperature: float, tag: str | None = None) -> Part:
-    """PPO's credit: token rewards, GAE without a discount, whitening; both terms claim the policy's tokens."""
-    return chain(
-        behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"), token_rewards(score=score, kl=kl),
-        gae(lam=lam), whiten(), member("pg", "policy", tag=tag), member("value", "policy", tag=tag),
-    )  # fmt: skip
+    return Method(cast=ppo_cast(critic_lr), phases=(ability, brevity))
 
 
 @register(
@@ -182,6 +177,7 @@ def _gae_credit(score: str, kl: float, lam: float, temperature: float, tag: str 
     title="On the Emergence of Thinking in LLMs I: Searching for the Right Intuition",
     arxiv="2502.06773",
     summary="PPO with a reward for being right and one, apart from it, for effort.",
+    when="The model should search longer before it answers, and long efforts are to be paid a little.",
     trial={"n": 2},
 )
 def rlsp(
@@ -206,7 +202,7 @@ def rlsp(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=chain(verify(task), effort(price)),
-        credit=_gae_credit("effort", kl, lam, temperature),
+        credit=ppo_credit(kl, lam, score="effort", temperature=temperature),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)),
+        cast=ppo_cast(critic_lr),
     )

@@ -26,6 +26,7 @@ _NLHF = "Nash Learning from Human Feedback"
     title=_NLHF,
     arxiv="2312.00886",
     summary="Learn to be preferred to a geometric mixture of the policy and the reference.",
+    when="You have preferences rather than scores, and they are not transitive or no single reward explains them.",
     trial={"n": 4},
 )
 def nash_md(
@@ -59,6 +60,7 @@ def nash_md(
     title=_NLHF,
     arxiv="2312.00886",
     summary="Learn to be preferred to a running average of the policy's weights.",
+    when="As `nash_md`, with a past self as the opponent when mixing logits at every token is too slow.",
     trial={"n": 4},
 )
 def nash_ema(

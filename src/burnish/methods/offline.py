@@ -36,6 +36,7 @@ _A_LOL = "Improving Language Models with Advantage-based Offline Policy Gradient
     title="REBEL: Reinforcement Learning via Regressing Relative Rewards",
     arxiv="2404.16767",
     summary="Regress the reward difference of two replies on their log-ratios.",
+    when="You have scores of pairs and want neither a critic nor a clip: a regression that is stable off-policy.",
     trial={"n": 4, "updates": 1},
 )
 def rebel(
@@ -78,6 +79,7 @@ def rebel(
     title=_COPG,
     arxiv="2406.19185",
     summary="Contrast two scored replies from anywhere; each is the other's baseline.",
+    when="You have replies with scores from anywhere, and no log-probs of who wrote them.",
 )
 def copg(task: Source, *, beta: float = 0.1, reward_model: str | None = None) -> Method:
     """CoPG on pairs of replies that came with the data: an off-policy policy gradient without importance weights.
@@ -107,6 +109,7 @@ def copg(task: Source, *, beta: float = 0.1, reward_model: str | None = None) ->
     title=_COPG,
     arxiv="2406.19185",
     summary="CoPG on fresh samples, all pairs of a group contrasted.",
+    when="As `copg`, with fresh samples.",
     trial={"n": 4},
 )
 def copg_online(
@@ -144,6 +147,7 @@ def copg_online(
     title=_P3O,
     arxiv="2310.00212",
     summary="A policy gradient on pairs, invariant to a shift of the reward; pairs clipped as one.",
+    when="Only differences of rewards mean anything, as with a reward model that was trained on comparisons.",
     trial={"n": 4, "updates": 1},
 )
 def p3o(
@@ -162,8 +166,9 @@ def p3o(
     L = mean over pairs of -sg[rho_1 rho_2] min(A d, A clip(d, -c, c)),  d = log rho_1/rho_2,  c = log(1 + eps)
     r = score - kl log pi_old(y)/ref(y)
 
-    The gradient inside the clip is the paper's; the exact form of its clip could not be read, this one is a reconstruction
-    that is the same when the replies are swapped, and eps, kl and updates are those of PPO here.
+    The gradient inside the clip and the KL inside the reward are the paper's (its equation 6, theorem 1 and algorithm); the exact
+    form of its clip could not be read, this one is a reconstruction that is the same when the replies are swapped, and eps,
+    kl and updates are those of PPO here.
     n: replies sampled for each prompt; the paper's 2 make one pair, more make all their pairs. eps: the clip range of the odds.
     kl: penalty on the log-ratio of the sampling policy to the starting one, inside the reward. updates: passes over each batch.
     reward_model: the directory of a reward model, in place of the task's own verifier.
@@ -177,6 +182,7 @@ def p3o(
     title=_P3O,
     arxiv="2310.00212",
     summary="P3O with each reply of a pair clipped by itself.",
+    when="As `p3o`, when the two replies of a pair drift apart at different speeds.",
     trial={"n": 4, "updates": 1},
 )
 def p3o_separate(
@@ -222,6 +228,7 @@ def _p3o(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="Offline: learn from given replies that beat what the reference would score.",
+    when="You have scored replies of any origin and no way to sample during training.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol(
@@ -251,6 +258,7 @@ def a_lol(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="A-LoL with a ratio for each token.",
+    when="As `a_lol`, for long replies, whose whole ratio is too noisy.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol_seq(
@@ -275,6 +283,7 @@ def a_lol_seq(
     title=_A_LOL,
     arxiv="2305.14718",
     summary="A-LoL without the ratio: advantage-weighted imitation.",
+    when="As `a_lol`, without the memory for a reference.",
     trial={"n": 2, "value_steps": 0},
 )
 def a_lol_ref_free(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from burnish.cast.roles import frozen, stage, trained
+from burnish.credit.actions import actions
 from burnish.credit.gae import token_rewards, whiten
 from burnish.credit.members import member
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo
@@ -54,6 +55,7 @@ def _value_phase(task: Source, lam: float, times: int | Callable[[Clock], float]
     title=_DVPO,
     arxiv="2502.16944",
     summary="A global value model: the return to go of every token, from preference pairs.",
+    when="You will train several policies on one kind of preference and want one value model for all of them.",
     example="burnish train global_value_model",
 )
 def global_value_model(task: Source, *, lam: float = 0.95) -> Method:
@@ -76,6 +78,7 @@ def global_value_model(task: Source, *, lam: float = 0.95) -> Method:
     title=_DVPO,
     arxiv="2502.16944",
     summary="PPO with a frozen global value model in place of critic and reward model.",
+    when="You have preference pairs and no memory for a critic that learns beside the policy.",
     example="burnish train dvpo --value-model runs/DIR/model",
     trial={"n": 4, "value_steps": 1, "epochs": 1},
 )
@@ -117,32 +120,37 @@ def dvpo(
     return Method(cast=stage(ref=frozen("policy"), value=value), phases=(*first, main))
 
 
+_HOLD = {"token": 0.01, "step": 0.1, "response": 0.3}  # OREO's weights of the KL
+
+
 @register(
     family="policy",
     catalogue=("oreo",),
     title="Offline Reinforcement Learning for LLM Multi-Step Reasoning",
     arxiv="2412.16145",
     summary="Policy and value fitted to the soft Bellman equation on replies of the starting policy.",
+    when="You have replies with right and wrong ends, offline, and want credit for single steps; the value model guides search too.",
     trial={"n": 4},
 )
 def oreo(
     task: Source,
     *,
     n: int = 8,
+    level: str = "token",
     beta: float = 0.03,
-    alpha: float = 0.01,
+    alpha: float | None = None,
     critic_lr: float = 1.0,
     temperature: float = 1.0,
 ) -> Method:
-    """OREO at token level: offline, on replies of the frozen starting policy, right and wrong.
+    """OREO: offline, on replies of the frozen starting policy, right and wrong. Actions t are tokens, steps or the reply.
 
-    lr_t = log pi(y_t)/ref(y_t),  R the reply's score
-    L_V  = mean over replies of mean over tokens of (V_t - R + beta sum_{i>=t} lr_i)^2                       (lr held)
+    lr_t = log pi(y_t)/ref(y_t), summed over the action's tokens,  R the reply's score,  V_t before the action
+    L_V  = mean over replies of mean over actions of (V_t - R + beta sum_{i>=t} lr_i)^2                      (lr held)
     L_pi = the same mean of (V_t - R + beta lr_t + sg[beta sum_{i>t} lr_i])^2 + alpha KL(pi || ref)(s_t)     (V held)
 
-    The KL is over the whole vocabulary. V and lr are those of the moment, in every update.
-    n: replies sampled for each prompt. beta: strength of the entropy-regularised objective. alpha: weight of the KL; the paper
-    has 0.01 at token level. critic_lr: multiplies the learning rate for the value model.
+    The KL is over the whole vocabulary, at every token. V and lr are those of the moment, in every update.
+    n: replies sampled for each prompt. level: token, step (a line) or response. beta: strength of the entropy-regularised
+    objective. alpha: weight of the KL; the paper's are 0.01 for tokens, 0.1 for steps and 0.3 for responses. critic_lr: multiplies the learning rate for the value model.
     Departure: replies are drawn afresh from the starting policy as they are needed, where the paper collects them beforehand.
     """
     return method(
@@ -150,9 +158,9 @@ def oreo(
         rollout=sample(n, temperature=temperature, who="ref"),
         score=verify(task, author="ref"),
         credit=chain(
-            ref(temperature=temperature), token_rewards(kl=None, author="ref"), monte_carlo(author="ref"),
+            ref(temperature=temperature), token_rewards(kl=None, author="ref"), monte_carlo(author="ref"), actions(level, author="ref"),
             member("path", "ref"), member("value", "ref"), member("kl", "ref"),
         ),
-        learn=Learn(path_policy(beta), path_value(beta), kl_exact(coef=alpha), temperature=temperature),
+        learn=Learn(path_policy(beta), path_value(beta), kl_exact(coef=_HOLD[level] if alpha is None else alpha), temperature=temperature),
         cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)),
     )  # fmt: skip

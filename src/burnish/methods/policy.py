@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from burnish.cast.roles import frozen, stage, trained
-from burnish.credit.gae import gae, token_rewards, whiten
+from burnish.cast.roles import frozen, stage
 from burnish.credit.group import group_relative
 from burnish.credit.members import member
-from burnish.credit.streams import behaviour, ref, streams
+from burnish.credit.streams import behaviour, ref
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import kl_k3, pg_clip, value_clip
 from burnish.method import Method, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.parts import chain
 from burnish.rollout.sample import sample
@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     title="DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open Language Models",
     arxiv="2402.03300",
     summary="Each reply's advantage is its score relative to its group's; no critic.",
+    when="Verifiable rewards and several replies a prompt: the first thing to try.",
     trial={"n": 4},
 )
 def grpo(
@@ -69,6 +70,7 @@ def grpo(
     title="Proximal Policy Optimization Algorithms",
     arxiv="1707.06347",
     summary="Clipped surrogate with a critic and generalised advantage estimation.",
+    when="You can afford a critic and want token-level credit, or have only one reply a prompt.",
     trial={"n": 2, "epochs": 1},
 )
 def ppo(
@@ -93,10 +95,7 @@ def ppo(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
-        credit=chain(
-            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"),
-            token_rewards(kl=kl), gae(gamma=gamma, lam=lam), whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=ppo_credit(kl, lam, gamma=gamma, temperature=temperature),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, minibatches=minibatches, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip

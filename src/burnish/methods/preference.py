@@ -25,6 +25,7 @@ from burnish.tasks.source import Source
     title="Direct Preference Optimization: Your Language Model is Secretly a Reward Model",
     arxiv="2305.18290",
     summary="Prefer the chosen reply to the rejected one, relative to a frozen reference.",
+    when="You have preference pairs and want no sampling, no reward model and no critic.",
 )
 def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Method:
     """DPO on pairs of replies (y_w preferred to y_l).
@@ -53,6 +54,7 @@ def dpo(task: Source, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Met
     title="Direct Language Model Alignment from Online AI Feedback",
     arxiv="2402.04792",
     summary="DPO on fresh samples of the policy, ranked as they come.",
+    when="As `dpo`, when the pairs should come from the policy as it is now.",
     trial={"n": 4},
 )
 def online_dpo(

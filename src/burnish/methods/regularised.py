@@ -32,6 +32,7 @@ from burnish.tasks.source import Source
     title="NEFTune: Noisy Embeddings Improve Instruction Finetuning",
     arxiv="2310.05914",
     summary="SFT with uniform noise on the input embeddings.",
+    when="You fine-tune on a small instruction set and replies come out stiff or overfitted.",
 )
 def neftune(task: Source, *, alpha: float = 5.0) -> Method:
     """NEFTune: supervised fine-tuning on noisy inputs.
@@ -78,6 +79,7 @@ def _ift_term(gamma: float) -> Term:
     title="Intuitive Fine-Tuning: Towards Simplifying Alignment into a Single Process",
     arxiv="2405.11870",
     summary="SFT that reads a mixture of the demonstration and the model's own guess.",
+    when="SFT shows exposure bias: good next to demonstrations, poor after its own tokens.",
 )
 def ift(task: Source, *, share: float = 0.2, gamma: float = 0.95) -> Method:
     """Intuitive fine-tuning.
@@ -119,6 +121,7 @@ def half(seed: int, round_: int, layer: int) -> frozenset[str]:
     title="HFT: Half Fine-Tuning for Large Language Models",
     arxiv="2404.18466",
     summary="SFT that lets half of the parameters rest, another half each round.",
+    when="SFT on a new task costs the model its old ones.",
 )
 def hft(task: Source, *, round_steps: int = 1000) -> Method:
     """Half fine-tuning.

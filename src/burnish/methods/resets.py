@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from burnish.cast.roles import frozen, stage, trained
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from burnish import randomness
+from burnish.cast.roles import Role, frozen, stage, trained
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.members import member
 from burnish.credit.streams import behaviour, old, ref, streams
@@ -10,8 +15,10 @@ from burnish.draw.tasks import demos, prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import imitate, pg_clip, value_clip
-from burnish.method import Method, method
+from burnish.method import Method, Phase, method
+from burnish.methods.actor_critic import ppo_cast, ppo_credit
 from burnish.methods.table import register
+from burnish.nouns import Clock
 from burnish.parts import chain
 from burnish.rollout.given import given
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
@@ -31,6 +38,7 @@ _RLGF = "Learning to Generate Better Than Your LLM"
     title="Dataset Reset Policy Optimization for RLHF",
     arxiv="2404.08495",
     summary="PPO whose replies start at random places of demonstrations.",
+    when="Demonstrations are at hand for RLHF: starting in the middle of them makes good states easy to reach.",
     trial={"n": 2, "epochs": 1},
 )
 def dr_po(
@@ -62,7 +70,7 @@ def dr_po(
             whiten(author=both), member("pg", "policy"), member("value", *both),
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), epochs=epochs, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip
 
 
@@ -72,6 +80,7 @@ def dr_po(
     title=_R3,
     arxiv="2402.05808",
     summary="PPO from start states all along the demonstrations, mixed: a reverse curriculum.",
+    when="Rewards come only at the end and are too rare from the prompt, but demonstrations lead there.",
     trial={"n": 2, "epochs": 1},
 )
 def r3(
@@ -100,6 +109,7 @@ def r3(
     title=_R3,
     arxiv="2402.05808",
     summary="PPO whose start states slide from the end of the demonstrations to the prompt.",
+    when="As `r3`, when stages should follow each other instead of being mixed.",
     trial={"n": 2, "epochs": 1},
 )
 def r3_staged(
@@ -125,14 +135,11 @@ def _r3(
         draw=demos(task),
         rollout=reset(n, cut, temperature=temperature),
         score=chain(verify(task), partial_for_answering(partial)),
-        credit=chain(
-            behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"),
-            token_rewards(score="shaped", kl=kl), gae(lam=lam), whiten(), member("pg", "policy"), member("value", "policy"),
-        ),
+        credit=ppo_credit(kl, lam, score="shaped", temperature=temperature),
         learn=Learn(
             pg_clip(eps, norm=seq_mean), value_clip(value_eps, coef=value_coef, norm=seq_mean), epochs=epochs, temperature=temperature
         ),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)),
+        cast=ppo_cast(critic_lr),
     )  # fmt: skip
 
 
@@ -142,6 +149,7 @@ def _r3(
     title=_RLGF,
     arxiv="2306.11816",
     summary="PPO++: a guide model begins the reply, the policy learns to finish it.",
+    when="A better model can begin replies for yours, and yours should learn to finish them.",
     example="burnish train rlgf --guide runs/DIR/model",
     trial={"n": 2, "epochs": 1, "guide": "tiny"},
 )
@@ -156,23 +164,36 @@ def rlgf(
     L = mean over the policy's tokens of [ -min(rho A, clip(rho, 1-eps, 1+eps) A) + value_coef max((V - R)^2, (V_clip - R)^2) / 2 ]
       + sft mean over demonstrated tokens of -log pi
 
-    chance = 0 is PPO with a supervised term and without a KL penalty, as in the released code. LOLS and D2LOLS, which mix this with
-    AggreVaTeD over the run, are not here. value_coef and epochs are PPO's usual ones, not checked against the paper.
+    chance = 0 is PPO with a supervised term and without a KL penalty, as in the released code. `lols` and `d2lols` mix this with
+    AggreVaTeD over the run. value_coef and epochs are PPO's usual ones, not checked against the paper.
     guide: a model's name or directory, with the policy's tokenizer. n: replies for each prompt. chance: how often the guide begins.
     eps: the policy's clip range. value_eps: the critic's clip range. value_coef: weight of the critic's loss.
     sft: weight of imitation. gamma: discount per token. lam: GAE's lambda.
     reward_model: the directory of a reward model, in place of the task's own verifier.
     """
-    return method(
+    main = _ppo_pp(task, n, chance, eps, value_eps, value_coef, sft, gamma, lam, epochs, temperature, reward_model)
+    return Method(cast=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
+
+
+def _guided(guide: str, reward_model: str | None, **critics: float) -> dict[str, Role]:
+    """The policy, the frozen guide, and a critic for each named learning rate."""
+    values = {name: trained(outputs=1, lr=lr) for name, lr in critics.items()}
+    return stage(guide=frozen(guide), **values, **rm_role(reward_model))
+
+
+def _ppo_pp(
+    task: Source, n: int, chance: float, eps: float, value_eps: float, value_coef: float, sft: float, gamma: float, lam: float, epochs: int,
+    temperature: float, rm: str | None,
+) -> Phase:  # fmt: skip
+    return Phase(
         draw=demos(task),
         rollout=join(handed_over(n, anywhere(chance), first="guide", then="policy", temperature=temperature), given("demo")),
-        score=scoring(task, reward_model),
+        score=scoring(task, rm),
         credit=chain(
             behaviour(), streams("critic", value="value"), token_rewards(kl=None), gae(gamma=gamma, lam=lam), whiten(),
             member("pg", "policy"), member("value", "policy"), member("sft", "demo"),
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), imitate(coef=sft), epochs=epochs, temperature=temperature),
-        cast=stage(guide=frozen(guide), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
     )  # fmt: skip
 
 
@@ -182,6 +203,7 @@ def rlgf(
     title=_RLGF,
     arxiv="2306.11816",
     summary="AggreVaTeD: the policy begins, a guide model finishes and shows what that beginning is worth.",
+    when="A better model can finish any beginning, so that each of your tokens can be priced by what it would make of it.",
     example="burnish train aggrevated --guide runs/DIR/model",
     trial={"n": 2, "epochs": 1, "guide": "tiny"},
 )
@@ -203,18 +225,106 @@ def aggrevated(
     value_eps: the critic's clip range. value_coef: weight of the critic's loss. sft: weight of imitation.
     gamma: discount per token. lam: GAE's lambda. reward_model: the directory of a reward model, in place of the task's own verifier.
     """
+    main = _aggrevated(
+        task, "critic", n, eps, value_eps, value_coef, sft, gamma, lam, epochs, temperature, reward_model
+    )
+    return Method(cast=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
+
+
+def _aggrevated(
+    task: Source, critic: str, n: int, eps: float, value_eps: float, value_coef: float, sft: float, gamma: float, lam: float, epochs: int,
+    temperature: float, rm: str | None,
+) -> Phase:  # fmt: skip
     both = ("policy", "guide")
-    return method(
+    return Phase(
         draw=demos(task),
         rollout=join(handed_over(n, anywhere(), first="policy", then="guide", temperature=temperature), given("demo")),
-        score=scoring(task, reward_model),
+        score=scoring(task, rm),
         credit=chain(
-            behaviour(), streams("critic", value="value"), token_rewards(kl=None, author=both), gae(gamma=gamma, lam=lam, author=both),
+            behaviour(), streams(critic, value="value"), token_rewards(kl=None, author=both), gae(gamma=gamma, lam=lam, author=both),
             whiten(author=both), member("pg", "policy"), member("value", "guide"), member("sft", "demo"),
         ),
-        learn=Learn(pg_clip(eps), value_clip(value_eps, coef=value_coef), imitate(coef=sft), epochs=epochs, temperature=temperature),
-        cast=stage(guide=frozen(guide), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        learn=Learn(
+            pg_clip(eps), value_clip(value_eps, coef=value_coef, trainee=critic), imitate(coef=sft), epochs=epochs, temperature=temperature
+        ),
     )  # fmt: skip
+
+
+@register(
+    family="hybrid",
+    catalogue=("rlgf",),
+    title=_RLGF,
+    arxiv="2306.11816",
+    summary="Each step is one of PPO++ or, now and then, of AggreVaTeD.",
+    when="As `rlgf`, when the guide is good at finishing as well as at beginning.",
+    example="burnish train lols --guide runs/DIR/model",
+    trial={"n": 2, "epochs": 1, "guide": "tiny", "share": 0.0},
+)
+def lols(
+    task: Source, *, guide: str, share: float = 0.8, n: int = 1, chance: float = 0.8, eps: float = 0.2, value_eps: float = 0.2, value_coef: float = 0.5,
+    sft: float = 0.1, gamma: float = 0.99, lam: float = 0.95, epochs: int = 4, critic_lr: float = 1.0, temperature: float = 1.0,
+    reward_model: str | None = None,
+) -> Method:  # fmt: skip
+    """LOLS, the third of RLGF's algorithms: in each step, with probability `share`, what `rlgf` does, else what `aggrevated` does.
+
+    L = that of the algorithm whose turn it is; each has a critic of its own, for the policy's and for the guide's returns
+
+    share = 1 is `rlgf`, share = 0 is `aggrevated`; the draw is a function of the seed and the step.
+    guide: a model's name or directory, with the policy's tokenizer. share: of the steps that are PPO++'s; 0.8 is the released
+    code's. n: replies for each prompt. chance: how often the guide begins, in PPO++. eps: the policy's clip range.
+    value_eps: the critics' clip range. value_coef: weight of their losses. sft: weight of imitation. gamma: discount per token.
+    lam: GAE's lambda. reward_model: the directory of a reward model, in place of the task's own verifier.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share of {share} of the steps is not between 0 and 1")
+
+    def ppo_pp(clock: Clock) -> int:
+        return int(randomness.rng(clock.seed, "lols", clock.step).random() < share)
+
+    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, epochs, temperature, reward_model)
+    return _mixed(task, guide, ppo_pp, chance, critic_lr, shared)
+
+
+@register(
+    family="hybrid",
+    catalogue=("rlgf",),
+    title=_RLGF,
+    arxiv="2306.11816",
+    summary="AggreVaTeD first, then PPO++.",
+    when="As `rlgf`, when the policy is at first too weak to finish what the guide began.",
+    example="burnish train d2lols --guide runs/DIR/model",
+    trial={"n": 2, "epochs": 1, "guide": "tiny", "switch": 1},
+)
+def d2lols(
+    task: Source, *, guide: str, switch: int = 20, n: int = 1, chance: float = 0.8, eps: float = 0.2, value_eps: float = 0.2, value_coef: float = 0.5,
+    sft: float = 0.1, gamma: float = 0.99, lam: float = 0.95, epochs: int = 4, critic_lr: float = 1.0, temperature: float = 1.0,
+    reward_model: str | None = None,
+) -> Method:  # fmt: skip
+    """D2LOLS, the last of RLGF's algorithms: `aggrevated` in the steps before `switch`, `rlgf` from then on.
+
+    L = that of the algorithm whose turn it is; each has a critic of its own, for the policy's and for the guide's returns
+
+    switch = 0 is `rlgf`.
+    guide: a model's name or directory, with the policy's tokenizer. switch: the first step of PPO++; the released runs have 20,
+    100 and 200. n: replies for each prompt. chance: how often the guide begins, in PPO++. eps: the policy's clip range.
+    value_eps: the critics' clip range. value_coef: weight of their losses. sft: weight of imitation. gamma: discount per token.
+    lam: GAE's lambda. reward_model: the directory of a reward model, in place of the task's own verifier.
+    """
+    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, epochs, temperature, reward_model)
+    return _mixed(task, guide, lambda clock: int(clock.step >= switch), chance, critic_lr, shared)
+
+
+def _mixed(
+    task: Source, guide: str, ppo_pp: Callable[[Clock], int], chance: float, critic_lr: float, shared: tuple[Any, ...]
+) -> Method:
+    """PPO++ in the steps that `ppo_pp` says, AggreVaTeD in the others."""
+    n, *rest = shared
+    first = replace(_ppo_pp(task, n, chance, *rest), name="ppo_pp", times=ppo_pp)
+    other = replace(
+        _aggrevated(task, "guide_critic", *shared), name="aggrevated", times=lambda clock: 1 - ppo_pp(clock)
+    )
+    cast = _guided(guide, shared[-1], critic=critic_lr, guide_critic=critic_lr)
+    return Method(cast=cast, phases=(first, other))
 
 
 @register(
@@ -223,6 +333,7 @@ def aggrevated(
     title="Satori: Reinforcement Learning with Chain-of-Action-Thought Enhances LLM Reasoning via Autoregressive Search",
     arxiv="2502.02508",
     summary="PPO that restarts in the middle of right and wrong replies, and rewards mending them.",
+    when="The model should learn to notice and mend its own mistakes.",
     trial={"n": 2, "epochs": 1},
 )
 def satori(

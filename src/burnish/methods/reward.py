@@ -21,6 +21,7 @@ from burnish.tasks.source import Source
     title="Training language models to follow instructions with human feedback",
     arxiv="2203.02155",
     summary="A Bradley-Terry reward model: one number per reply, from comparisons.",
+    when="You have comparisons, and a method that needs a score.",
 )
 def reward_model(task: Source, *, centre: float = 0.0) -> Method:
     """A Bradley-Terry reward model r(x, y): a linear head on the last token of the reply.

@@ -48,6 +48,7 @@ def _choice(name: str, value: str, table: dict[str, _T]) -> _T:
     title="Bridging Supervised Learning and Reinforcement Learning in Math Reasoning",
     arxiv="2505.18116",
     summary="Supervised learning from right replies and, through an implicit negative policy, from wrong ones.",
+    when="You want to stay with supervised learning and still learn from wrong replies.",
     trial={"n": 4},
 )
 def nft(
@@ -86,6 +87,7 @@ def nft(
     title=_DISCO,
     arxiv="2505.12366",
     summary="Right replies are scored above the wrong ones that score best, near the old policy.",
+    when="Wrong answers are rare or common to an extreme, where GRPO weighs prompts by difficulty.",
     trial={"n": 4},
 )
 def disco(
@@ -99,9 +101,9 @@ def disco(
 
     KL = mean over tokens of log pi_old - log pi: the constraint KL(pi_old || pi) <= delta as a squared hinge, with the released
     code's factor (beta/2). A prompt with only right or only wrong replies adds 0 and stays in the mean. No clip, no reference.
-    pi_old is computed again by the trainer, since delta is small. Departure: the constraint is held on each prompt's group,
-    where the released code takes the KL over the batch: a batch's KL under the weights of the moment is known only once all
-    of it has been computed.
+    pi_old is computed again by the trainer, since delta is small. The constraint is held on each prompt's group; the released
+    code takes the KL over each micro-batch, whatever prompts that holds, which micro-batching would change here. (Its ratio
+    form of disco calls that of disco_b.)
     n: replies sampled for each prompt. score: logp or ratio. tau: how much the best wrong replies stand out; by default 10 for
     logp and 1 for ratio, as in the paper. beta: weight of the constraint. delta: the KL that is free.
     minibatches: updates made of each batch; 4 is the paper's.
@@ -115,6 +117,7 @@ def disco(
     title=_DISCO,
     arxiv="2505.12366",
     summary="DisCO's basic form: right replies are scored above wrong ones on average.",
+    when="As `disco`, in its simplest form.",
     trial={"n": 4},
 )
 def disco_b(

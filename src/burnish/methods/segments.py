@@ -59,6 +59,7 @@ def _undecided(tag: str, below: float, temperature: float, *, moved: bool) -> Pa
     title=_SPO,
     arxiv="2505.23564",
     summary="Advantages of segments of a reply, from fresh continuations at their ends; no critic.",
+    when="Replies are long, a single verdict says too little, and you can pay for extra samples at a few cut points.",
     trial={"n": 4, "probes": 2, "interval": 4},
 )
 def spo_chain(
@@ -94,6 +95,7 @@ def spo_chain(
     title=_SPO,
     arxiv="2505.23564",
     summary="A tree of replies: each segment's advantage is its value over its parent's.",
+    when="As `spo_chain`, when a tree of shared prefixes is cheaper than separate probes.",
     trial={"branch": 3, "depth": 2, "segment": 4},
 )
 def spo_tree(
@@ -129,6 +131,7 @@ def spo_tree(
     title="Improving Multi-Step Reasoning Abilities of Large Language Models with Direct Advantage Policy Optimization",
     arxiv="2412.18279",
     summary="A critic of steps, trained first; then the policy's log-ratios are regressed to its advantages.",
+    when="Reasoning falls into steps, and you can afford to price them once, offline, and then train without sampling.",
     trial={"solutions": 2, "completions": 2, "candidates": 4, "critic_steps": 1, "least": 0.0},
 )
 def direct_advantage_po(

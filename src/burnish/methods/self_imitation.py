@@ -29,6 +29,7 @@ from burnish.tasks.source import Source
     title="Beyond Human Data: Scaling Self-Training for Problem-Solving with Language Models",
     arxiv="2312.06585",
     summary="Sample, keep the verified, imitate them.",
+    when="You have a verifier and want nothing more than SFT.",
     trial={"n": 4},
 )
 def rejection_sampling(
@@ -62,6 +63,7 @@ def rejection_sampling(
     title="RAFT: Reward rAnked FineTuning for Generative Foundation Model Alignment",
     arxiv="2304.06767",
     summary="Sample, rank by reward, imitate the best of each prompt.",
+    when="You have a reward model and want nothing more than SFT.",
     trial={"n": 4},
 )
 def raft(
@@ -99,6 +101,7 @@ def raft(
     title="SuperHF: Supervised Iterative Learning from Human Feedback",
     arxiv="2310.16763",
     summary="Imitate the best of many samples, held by a full KL to the starting model.",
+    when="As `raft`, when imitating one's own best replies drifts too far from the start.",
     trial={"n": 4},
 )
 def superhf(
@@ -137,6 +140,7 @@ def superhf(
     title="The Wisdom of Hindsight Makes Language Models Better Instruction Followers",
     arxiv="2302.05206",
     summary="Relabel each sample with the instruction that it met, and imitate it under that.",
+    when="Wrong replies should teach too, through another instruction, without a reward in the loss.",
     trial={"n": 2, "epochs": 1},
 )
 def hir(
@@ -150,7 +154,9 @@ def hir(
       + contrastive mean over replies of [ -(1-s) log P - s log(1 - P) ],   P = p(y|x,i) / (p(y|x,i) + p(y|x,i')),  s = smoothing
     p(y|.) = the geometric mean of the token probabilities;  only a random contiguous piece of y is trained
 
-    The constants are the released code's. Departures: a step is a round; the instruction to be right is the bare prompt unless
+    The constants are the released code's. Its label smoothing leaves a fifth of the probability to other tokens: greedy answers
+    do not mind, but free sampling draws them, so on `tiny` held-out accuracy falls; with smoothing 0 it rises. Departures: a
+    step is a round; the instruction to be right is the bare prompt unless
     words are given, so that the product is asked like any other model.
     n: replies sampled for each prompt. smoothing: share of the target that is spread. contrastive: weight of the contrast.
     entropy: coefficient of the entropy bonus. epochs: updates on each batch.
@@ -169,7 +175,6 @@ def hir(
             contrast(smoothing, coef=contrastive), epochs=epochs,
         ),
         cast=stage(),
-        lr_share=0.1,
     )  # fmt: skip
 
 
@@ -179,6 +184,7 @@ def hir(
     title="LeTI: Learning to Generate from Textual Interactions",
     arxiv="2305.10314",
     summary="Model one's own replies together with what the verifier said of them.",
+    when="The verifier says in words what went wrong, as compilers do.",
     trial={"n": 4, "epochs": 1},
 )
 def leti(

@@ -29,6 +29,7 @@ from burnish.rollout.sample import sample
 from burnish.score.length import punish_overlong
 from burnish.score.verify import verify
 from burnish.select.filters import mixed
+from burnish.select.refill import refilled
 from burnish.tasks.source import Source
 
 _GSPO = "Group Sequence Policy Optimization"
@@ -40,10 +41,12 @@ _GSPO = "Group Sequence Policy Optimization"
     title="DAPO: An Open-Source LLM Reinforcement Learning System at Scale",
     arxiv="2503.14476",
     summary="GRPO with a higher upper clip, a token mean, mixed groups alone and a soft length limit.",
+    when="Long reasoning with verifiable rewards: groups that tie are dropped, rare good tokens are not clipped early.",
     trial={"n": 4},
 )
 def dapo(
-    task: Source, *, n: int = 8, eps_low: float = 0.2, eps_high: float = 0.28, overlong: float = 0.2, minibatches: int = 4, temperature: float = 1.0,
+    task: Source, *, n: int = 8, eps_low: float = 0.2, eps_high: float = 0.28, overlong: float = 0.2, refills: int = 3, minibatches: int = 4,
+    temperature: float = 1.0,
 ) -> Method:  # fmt: skip
     """DAPO: decoupled clip and dynamic sampling policy optimisation.
 
@@ -52,18 +55,21 @@ def dapo(
     L = mean over all tokens of -min(rho A, clip(rho, 1-eps_low, 1+eps_high) A);  no KL
 
     Whether a group is mixed is asked of the verifier's score, before the punishment. L_max is the run's longest reply.
-    Departures: groups that are all right or all wrong are dropped and not refilled, so a step learns from fewer prompts; the
-    mean is over the tokens of an update, as in the released code, where the equation takes it within each group. The paper
-    samples 16 replies to 512 prompts and makes 16 updates of them.
+    Groups that are all right or all wrong are dropped and others drawn in their place, as often as `refills` says; the paper
+    goes on until the batch is full (its script: 10 times at most). Departure: the mean is over the tokens of an update, as in
+    the released code, where the equation takes it within each group. The paper samples 16 replies to 512 prompts and makes 16
+    updates of them.
     n: replies sampled for each prompt. eps_low: how far the ratio may fall before it is clipped.
     eps_high: how far it may rise. overlong: the buffer of the length punishment, as a share of the longest reply.
-    minibatches: updates made of each batch.
+    refills: how often a step fills up its batch after the filter. minibatches: updates made of each batch.
     """
+    draw, rollout = prompts(task), sample(n, temperature=temperature)
+    score = chain(verify(task), punish_overlong(overlong))
     return method(
-        draw=prompts(task),
-        rollout=sample(n, temperature=temperature),
-        score=chain(verify(task), punish_overlong(overlong)),
-        select=mixed(),
+        draw=draw,
+        rollout=rollout,
+        score=score,
+        select=refilled(mixed(), draw, rollout, score, refills),
         credit=chain(group_relative(score="shaped"), behaviour(), member("pg", "policy", tag="mixed")),
         learn=Learn(pg_clip(eps_low, eps_high, norm=token_mean), minibatches=minibatches, temperature=temperature),
         cast=stage(),
@@ -76,6 +82,7 @@ def dapo(
     title="Understanding R1-Zero-Like Training: A Critical Perspective",
     arxiv="2503.20783",
     summary="GRPO without the division by the spread and by the length.",
+    when="GRPO's replies grow longer when they are wrong, or easy and hard prompts are weighed too much.",
     trial={"n": 4},
 )
 def dr_grpo(task: Source, *, n: int = 8, eps: float = 0.2, minibatches: int = 1, temperature: float = 1.0) -> Method:
@@ -104,6 +111,7 @@ def dr_grpo(task: Source, *, n: int = 8, eps: float = 0.2, minibatches: int = 1,
     title=_GSPO,
     arxiv="2507.18071",
     summary="One ratio for a whole reply, clipped as a whole.",
+    when="Mixture-of-experts models or long replies, whose single-token ratios are too noisy to clip.",
     trial={"n": 4},
 )
 def gspo(
@@ -135,6 +143,7 @@ def gspo(
     title=_GSPO,
     arxiv="2507.18071",
     summary="GSPO in a form whose advantage may differ from token to token.",
+    when="As `gspo`, when advantages differ within a reply.",
     trial={"n": 4},
 )
 def gspo_token(
@@ -167,6 +176,7 @@ def gspo_token(
     title="Geometric-Mean Policy Optimization",
     arxiv="2507.20673",
     summary="The geometric mean of token ratios, each clipped before the mean.",
+    when="GRPO is unstable through a few extreme token ratios.",
     trial={"n": 4},
 )
 def gmpo(task: Source, *, n: int = 8, eps: float = 0.4, minibatches: int = 4, temperature: float = 1.0) -> Method:
@@ -195,6 +205,7 @@ def gmpo(task: Source, *, n: int = 8, eps: float = 0.4, minibatches: int = 4, te
     title="MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention",
     arxiv="2506.13585",
     summary="The importance weight is clipped, not the update: every token keeps a gradient.",
+    when="Rare, decisive tokens are clipped away by PPO, as in long reasoning over several updates a batch.",
     trial={"n": 4},
 )
 def cispo(
@@ -228,6 +239,7 @@ def cispo(
     title="Soft Adaptive Policy Optimization",
     arxiv="2511.20347",
     summary="A soft gate on the ratio in place of a clip, steeper for bad replies.",
+    when="A hard clip wastes or kills gradients, and bad replies destabilise the run.",
     trial={"n": 4},
 )
 def sapo(
@@ -259,6 +271,7 @@ def sapo(
     title="CPGD: Toward Stable Rule-based Reinforcement Learning for Language Models",
     arxiv="2505.12504",
     summary="A clipped log ratio, so no ratio in the gradient, and a bounded pull to the old policy.",
+    when="Runs collapse through large ratios, and you want the old policy as the anchor.",
     trial={"n": 4},
 )
 def cpgd(
@@ -291,6 +304,7 @@ def cpgd(
     title="GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning",
     arxiv="2504.02546",
     summary="The plain policy gradient with a group baseline, scaled up for groups that say nothing.",
+    when="You want the plain policy gradient: no reference, no clip, no critic.",
     trial={"n": 4},
 )
 def gpg(task: Source, *, n: int = 8, temperature: float = 1.0) -> Method:

@@ -23,6 +23,7 @@ class Entry:
     """One row of the table.
 
     catalogue  the ids of the papers' methods that it is; title, arxiv  the paper
+    when       in what situation one would choose it
     example    a command that works on the embedded model
     trial      arguments that make one step small, for the laws; "task" among them names a built-in task other than sort
     """
@@ -34,6 +35,7 @@ class Entry:
     title: str = ""
     arxiv: str = ""
     summary: str = ""
+    when: str = ""
     example: str = ""
     trial: Mapping[str, Any] = field(default_factory=dict)
 
@@ -45,6 +47,7 @@ def register(
     *,
     family: str,
     summary: str,
+    when: str = "",
     title: str = "",
     arxiv: str = "",
     catalogue: tuple[str, ...] = (),
@@ -62,6 +65,7 @@ def register(
             title=title,
             arxiv=arxiv,
             summary=summary,
+            when=when,
             example=example or f"burnish train {entry.name}",
             trial=trial or {},
         )

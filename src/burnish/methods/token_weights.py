@@ -33,6 +33,7 @@ _ENTROPY = "The Entropy Mechanism of Reinforcement Learning for Reasoning Langua
     title=_ENTROPY,
     arxiv="2505.22617",
     summary="A few tokens whose log-prob and advantage go together lose their gradient.",
+    when="Entropy collapses early, and you want to leave out the few tokens that do it.",
     trial={"n": 4},
 )
 def clip_cov(
@@ -70,6 +71,7 @@ def clip_cov(
     title=_ENTROPY,
     arxiv="2505.22617",
     summary="The tokens whose log-prob and advantage go most together are held near the old policy.",
+    when="As `clip_cov`, with a soft hold instead of a cut.",
     trial={"n": 4},
 )
 def kl_cov(
@@ -107,6 +109,7 @@ def kl_cov(
     title="Beyond the 80/20 Rule: High-Entropy Minority Tokens Drive Effective Reinforcement Learning for LLM Reasoning",
     arxiv="2506.01939",
     summary="DAPO on the fifth of the tokens where the policy is most undecided.",
+    when="Large models, long replies: most tokens are filler and only the forks should learn.",
     trial={"n": 4},
 )
 def high_entropy_tokens(
@@ -146,6 +149,7 @@ def high_entropy_tokens(
     title="Stabilizing Knowledge, Promoting Reasoning: Dual-Token Constraints for RLVR",
     arxiv="2507.15778",
     summary="A wide clip and no KL for undecided tokens, a narrow clip and a KL for the rest.",
+    when="Facts should keep still while reasoning moves: undecided tokens explore, sure ones are held.",
     trial={"n": 4},
 )
 def dual_token_archer(

@@ -12,7 +12,7 @@ from burnish.credit.macro import macro_gae
 from burnish.credit.members import member
 from burnish.credit.returns import lambda_returns, monte_carlo, n_step
 from burnish.credit.steps import dense_bonus
-from burnish.credit.streams import behaviour, ref, streams
+from burnish.credit.streams import behaviour, streams
 from burnish.draw.tasks import demos, prompts
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean, token_mean
@@ -20,9 +20,10 @@ from burnish.learn.terms import entropy_bonus, imitate, pg_clip, pg_reinforce, v
 from burnish.learn.terms.fit import value_fit
 from burnish.learn.terms.regression import chi2_pull
 from burnish.method import Method, Phase, method
+from burnish.methods.actor_critic import anchors, claims, ppo_cast, ppo_credit
 from burnish.methods.table import register
 from burnish.nouns import Trace
-from burnish.parts import Part, chain
+from burnish.parts import chain
 from burnish.rollout.given import given
 from burnish.rollout.sample import sample
 from burnish.schedules import after, before
@@ -32,21 +33,13 @@ from burnish.score.verify import verify
 from burnish.tasks.source import Source
 
 
-def _anchors(temperature: float) -> Part:
-    """What the clipped surrogate, the KL and GAE compare with: log-probs at sampling, the reference's, the critic's values."""
-    return chain(behaviour(), ref(temperature=temperature), streams("critic", "policy", value="value"))
-
-
-def _claims() -> Part:
-    return chain(member("pg", "policy"), member("value", "policy"))
-
-
 @register(
     family="policy",
     catalogue=("a2c",),
     title="Asynchronous Methods for Deep Reinforcement Learning",
     arxiv="1602.01783",
     summary="Policy gradient with a learned baseline and n-step returns, no ratio and no clip.",
+    when="You want the classic actor-critic as a baseline, strictly on-policy.",
     trial={"n": 4},
 )
 def a2c(
@@ -72,7 +65,7 @@ def a2c(
         score=scoring(task, reward_model),
         credit=chain(
             streams("critic", "policy", value="value"), token_rewards(kl=None), n_step(lookahead, gamma=gamma),
-            _claims(), member("bonus", "policy"),
+            claims(), member("bonus", "policy"),
         ),
         learn=Learn(
             pg_reinforce(norm=token_mean), entropy_bonus(coef=entropy, name="bonus"), value_clip(math.inf, coef=value_coef),
@@ -88,6 +81,7 @@ def a2c(
     title="VAPO: Efficient and Reliable Reinforcement Learning for Advanced Reasoning Tasks",
     arxiv="2504.05118",
     summary="PPO for long reasoning: a value model trained first, lambda by length, and imitation of its own successes.",
+    when="Long reasoning with a value model, when replies differ much in length and rewards come at the end.",
     trial={"n": 4, "value_warmup": 0},
 )
 def vapo(
@@ -126,7 +120,7 @@ def vapo(
         credit=chain(
             behaviour(), streams("critic", "policy", value="value"), token_rewards(kl=None),
             gae(lam=length_adaptive(alpha), value_lam=1.0), whiten(),
-            _claims(), member("positive", "policy", where=_correct, needs=("score:reward",)),
+            claims(), member("positive", "policy", where=_correct, needs=("score:reward",)),
         ),
         learn=Learn(
             pg_clip(eps_low, eps_high), value_clip(math.inf), imitate(coef=positive, name="positive"),
@@ -151,23 +145,26 @@ def _correct(trace: Trace) -> bool:
     title="MA-RLHF: Reinforcement Learning from Human Feedback with Macro Actions",
     arxiv="2410.02743",
     summary="PPO whose values and advantages belong to runs of tokens.",
+    when="Token-level credit is too noisy for your replies, and words or phrases are better units.",
     trial={"n": 4, "length": 3},
 )
 def ma_rlhf(
-    task: Source, *, n: int = 1, length: int = 5, eps: float = 0.2, value_eps: float = 0.2, kl: float = 0.05, gamma: float = 1.0,
-    lam: float = 0.95, limit: float = 2.5, epochs: int = 1, critic_lr: float = 1.0, temperature: float = 0.8,
+    task: Source, *, n: int = 1, cut: str = "fixed", length: int = 5, repeats: int = 3, eps: float = 0.2, value_eps: float = 0.2,
+    kl: float = 0.05, gamma: float = 1.0, lam: float = 0.95, limit: float = 2.5, epochs: int = 1, critic_lr: float = 1.0, temperature: float = 0.8,
     reward_model: str | None = None,
 ) -> Method:  # fmt: skip
-    """PPO over macro actions tau of `length` tokens (the last token is a macro of its own).
+    """PPO over macro actions tau: runs of tokens (the last token is a macro of its own).
 
     r_t = -kl log(pi_old/ref)(y_t), plus the score, cut to +-limit, at the last token
     r_tau = mean r_t,  V_tau = mean V_t over tau;   A_tau, R_tau by GAE over macros, shared by their tokens
     L = mean over tokens of -min(rho A, clip(rho) A) + mean over tokens of max((V - R)^2, (V_clip - R)^2) / 2
 
     length = 1 is PPO (without whitening). This is the released code; the paper's equations sum the rewards of a macro where
-    the code averages them, and clip one ratio per macro where the code clips every token's. Of the paper's four ways to cut,
-    this is the fixed n-gram.
-    n: replies sampled for each prompt. length: tokens in a macro action. eps: the policy's clip range.
+    the code averages them, and clip one ratio per macro where the code clips every token's. Of the paper's four ways to cut
+    three are here; the one by constituents needs a parser. With perplexity a macro begins where the next token surprises the
+    reference more.
+    n: replies sampled for each prompt. cut: fixed, random or perplexity. length: tokens in a macro action of a fixed cut.
+    repeats: how often a random cut uses each of the lengths 1, 2, 3, 5 and 10. eps: the policy's clip range.
     value_eps: the critic's clip range. kl: KL penalty per token, inside the reward. gamma: discount per macro action.
     lam: GAE's lambda. limit: the largest score. epochs: passes over each batch.
     critic_lr: multiplies the learning rate for the critic.
@@ -178,10 +175,10 @@ def ma_rlhf(
         rollout=sample(n, temperature=temperature),
         score=chain(scoring(task, reward_model), clipped(limit)),
         credit=chain(
-            _anchors(temperature), token_rewards(score="clipped", kl=kl), macro_gae(length, gamma=gamma, lam=lam), _claims()
+            anchors(temperature), token_rewards(score="clipped", kl=kl), macro_gae(length, cut=cut, repeats=repeats, gamma=gamma, lam=lam), claims()
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, temperature=temperature),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip
 
 
@@ -191,6 +188,7 @@ def ma_rlhf(
     title="Secrets of RLHF in Large Language Models Part I: PPO",
     arxiv="2307.04964",
     summary="PPO held stable: normalised and clipped scores, a KL penalty, a critic trained first.",
+    when="RLHF with a reward model of uncertain scale, when plain PPO is unstable.",
     trial={"n": 4, "critic_warmup": 0},
 )
 def ppo_max(
@@ -220,7 +218,7 @@ def ppo_max(
         "rollout": sample(n, temperature=temperature),
         "score": chain(scoring(task, reward_model), normalised(moments, limit)),
     }
-    rewards = chain(_anchors(temperature), token_rewards(score="normal", kl=kl))
+    rewards = chain(anchors(temperature), token_rewards(score="normal", kl=kl))
     learn_value = Phase(
         name="critic",
         times=before(critic_warmup),
@@ -230,7 +228,7 @@ def ppo_max(
     )
     main = Phase(
         times=after(critic_warmup),
-        credit=chain(rewards, gae(gamma=gamma, lam=lam), _claims()),
+        credit=chain(rewards, gae(gamma=gamma, lam=lam), claims()),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, temperature=temperature),
         **rooms,  # type: ignore[arg-type]
     )
@@ -244,6 +242,7 @@ def ppo_max(
     title="DPO Meets PPO: Reinforced Token Optimization for RLHF",
     arxiv="2404.18922",
     summary="PPO with a reward for every token, read off a policy that DPO trained.",
+    when="You have preference pairs and want a reward for every token from them.",
     example="burnish train rto --dpo-policy runs/DIR/model",
     trial={"n": 4, "minibatches": 1, "dpo_policy": "tiny"},
 )
@@ -271,13 +270,11 @@ def rto(
         rollout=sample(n, temperature=temperature),
         score=chain(scoring(task, reward_model), normalised(Moments("scores"), limit, scale=beta3)),
         credit=chain(
-            _anchors(temperature), streams("dpo", logp="dpo", temperature=temperature),
-            token_rewards(score="normal", kl=beta2), dense_bonus(beta1, dense_limit, stream="dpo"), gae(lam=lam), whiten(), _claims(),
+            streams("dpo", logp="dpo", temperature=temperature),
+            ppo_credit(beta2, lam, score="normal", temperature=temperature, dense=(dense_bonus(beta1, dense_limit, stream="dpo"),)),
         ),
         learn=Learn(pg_clip(eps), value_clip(value_eps), epochs=epochs, minibatches=minibatches, temperature=temperature),
-        cast=stage(
-            ref=frozen("policy"), dpo=frozen(dpo_policy), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)
-        ),
+        cast=ppo_cast(critic_lr, reward_model, dpo=frozen(dpo_policy)),
     )  # fmt: skip
 
 
@@ -287,6 +284,7 @@ def rto(
     title="ReFT: Reasoning with Reinforced Fine-Tuning",
     arxiv="2401.08967",
     summary="A warm-up on demonstrations, then PPO on the same questions.",
+    when="You have solutions and a verifier, and the model cannot solve enough to start RL at once.",
     trial={"n": 4, "warmup": 1, "epochs": 1},
 )
 def reft(
@@ -324,7 +322,7 @@ def reft(
         draw=prompts(task),
         rollout=sample(n, temperature=temperature),
         score=verify(task),
-        credit=chain(_anchors(temperature), token_rewards(kl=kl), gae(gamma=gamma, lam=lam), whiten(), _claims()),
+        credit=ppo_credit(kl, lam, gamma=gamma, temperature=temperature),
         learn=Learn(
             pg_clip(eps, norm=seq_mean), value_clip(value_eps, coef=value_coef, norm=seq_mean), epochs=epochs, temperature=temperature
         ),
@@ -338,6 +336,7 @@ def reft(
     title="Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking",
     arxiv="2403.03185",
     summary="PPO held to its reference by the square root of a chi-squared divergence, against reward hacking.",
+    when="Your reward is a proxy that the policy learns to exploit.",
     trial={"n": 4, "epochs": 1},
 )
 def chi2_ppo(
@@ -363,11 +362,11 @@ def chi2_ppo(
         rollout=sample(n, temperature=temperature),
         score=scoring(task, reward_model),
         credit=chain(
-            _anchors(temperature), chi2_scale(), token_rewards(kl=None), gae(lam=lam), whiten(), _claims(), member("chi2", "policy")
+            anchors(temperature), chi2_scale(), token_rewards(kl=None), gae(lam=lam), whiten(), claims(), member("chi2", "policy")
         ),
         learn=Learn(
             pg_clip(eps), value_clip(value_eps, coef=value_coef), chi2_pull(coef=chi2),
             epochs=epochs, minibatches=minibatches, temperature=temperature,
         ),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **rm_role(reward_model)),
+        cast=ppo_cast(critic_lr, reward_model),
     )  # fmt: skip

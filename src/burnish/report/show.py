@@ -31,7 +31,10 @@ def show(entry: Entry, name: str, console: Console) -> None:
         console.print(
             Text(entry.title + (f"   https://arxiv.org/abs/{entry.arxiv}" if entry.arxiv else ""), style="dim")
         )
-    console.print(Text(entry.summary + "\n"))
+    console.print(Text(entry.summary))
+    if entry.when:
+        console.print(Text.assemble(("When: ", "bold"), entry.when))
+    console.print()
     console.print(Text(reflowed(inspect.getdoc(entry.build) or "(it has no docstring)")))
     for phase in example.phases:
         title = f"\nThe walk, phase {phase.name}, {_times(phase)}" if len(example.phases) > 1 else "\nThe walk"

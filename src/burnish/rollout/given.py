@@ -8,7 +8,7 @@ from burnish.parts import Rollout, names, supplies
 from burnish.step import Step
 
 
-@supplies("tokens:*")
+@supplies("tokens:*", "tag:*")
 def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollout:
     """One trace per named column of the task ("demo"; or "chosen", "rejected"), written by `author`.
 

@@ -14,7 +14,7 @@ from burnish.schedules import Schedule, at
 from burnish.step import Step
 
 
-@supplies("tokens:*", "mu:*")
+@supplies("tokens:*", "mu:*", "tag:*")
 def sample(
     n: int,
     *,

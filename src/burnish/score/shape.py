@@ -101,3 +101,20 @@ def success_chance(member: str = "critic", *, author: str = "policy", name: str 
         reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}),
         writes=frozenset({f"score:{name}"}),
     )
+
+
+@supplies("score:spread")
+def spread(low: float, high: float = 1.0, *, score: str = "reward", name: str = "spread") -> Part:
+    """A score between 0 and 1, moved to [low, high], as scores[name]: low + (high - low) score."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            trace.scores[name] = low + (high - low) * trace.scores[score]
+        return groups
+
+    return Part(
+        name=f"spread({low:g}, {high:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"score:{name}"}),
+    )

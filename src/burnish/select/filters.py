@@ -11,7 +11,7 @@ from burnish.step import Step
 def mixed(score: str = "reward") -> Part:
     """Only groups whose replies do not all score the same; their traces get the tag "mixed".
 
-    DAPO's dynamic sampling (arXiv 2503.14476) without its refill: for a verifier that says right or wrong these are the
+    DAPO's dynamic sampling (arXiv 2503.14476) without its refill (`refill.refilled`): for a verifier that says right or wrong these are the
     groups with 0 < right < n. The test is on the verifier's own score, before any shaping. A term that claims
     member(TERM, AUTHOR, tag="mixed") cannot be built without this part before it.
     """

@@ -28,24 +28,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """Rows that add one token each, on the GPU: one kernel reads roots (once for rows that share one) and own tokens."""
+    """Rows that add one token each, on the GPU: one kernel reads each row's root and own tokens where they lie.
+
+    A root is kept once: rows that share it find it in the GPU's cache after the first of them has read it.
+    """
 
     count: Tensor
     root: Tensor
     root_length: Tensor
     slot: Tensor
-    bundles: Tensor
-    parts: tuple[Tensor, Tensor, Tensor]
-    flags: Tensor
-    root_parts: int
-    own_parts: int
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         kv: LayerKV = module.kv  # type: ignore[assignment]
-        m, total, acc = self.parts
         return torch.ops.burnish.decode(  # type: ignore[no-any-return]
             q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, self.count, self.root, self.root_length, self.slot,
-            self.bundles, m, total, acc, self.flags, self.root_parts, self.own_parts,
             scale, FAR if window is None else window,
         )  # fmt: skip
 

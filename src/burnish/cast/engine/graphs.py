@@ -26,12 +26,7 @@ class Kept:
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
         mine = self.plan
-        fits = (
-            mine.slots >= plan.slots
-            and mine.capacity >= plan.capacity
-            and mine.pool >= plan.pool
-            and mine.longest >= plan.longest
-        )
+        fits = mine.slots >= plan.slots and mine.capacity >= plan.capacity and mine.pool >= plan.pool
         return fits and self.models == tuple(models) and self.stops == stops
 
     def release(self) -> None:

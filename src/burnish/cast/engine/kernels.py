@@ -15,19 +15,12 @@ from torch import Tensor
 
 NARROW = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}  # heads of up to 64; both as measured on an H200
 WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
-BUNDLE = 8  # rows whose shared root is read together
-PART = 256  # tokens of a stretch that one program looks at
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _look(
-    q, m, total, acc, keys, values, at, token_stride, first, end, hidden, scale, D: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Go on with a softmax (m, total, acc) over keys first..end of one stretch; token t lies at + t * token_stride.
-
-    hidden: for each query, the token before which it sees nothing.
-    """
+def _look(q, m, total, acc, keys, values, at, token_stride, first, end, scale, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Go on with a softmax (m, total, acc) over keys first..end of one stretch; token t lies at + t * token_stride."""
     d = tl.arange(0, D)
     for start in range(first, end, BLOCK):
         t = start + tl.arange(0, BLOCK)
@@ -35,11 +28,10 @@ def _look(
         places = at + t.to(tl.int64)[:, None] * token_stride + d[None, :]
         k = tl.load(keys + places, mask=inside[:, None], other=0.0)
         s = tl.dot(q, tl.trans(k)) * scale
-        s = tl.where(inside[None, :] & (t[None, :] >= hidden[:, None]), s, float("-inf"))
+        s = tl.where(inside[None, :], s, float("-inf"))
         top = tl.maximum(m, tl.max(s, 1))
-        safe = tl.where(top == float("-inf"), 0.0, top)
-        p = tl.exp2((s - safe[:, None]) * LOG2E)
-        shrink = tl.exp2((m - safe) * LOG2E)
+        p = tl.exp2((s - top[:, None]) * LOG2E)
+        shrink = tl.exp2((m - top) * LOG2E)
         v = tl.load(values + places, mask=inside[:, None], other=0.0)
         total = total * shrink + tl.sum(p, 1)
         acc = acc * shrink[:, None] + tl.dot(p.to(v.dtype), v)
@@ -48,206 +40,47 @@ def _look(
 
 
 @triton.jit
-def _finish(
-    row, head, of_root, parts, root_parts, all_parts, part_m, part_total, part_acc, flags, out_ptr,
-    SHARED: tl.constexpr, HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
-    """All parts of one row are there: put them together, in their order."""
-    d, g = tl.arange(0, D), tl.arange(0, GP)
-    real = g < G
-    m = tl.full([GP], float("-inf"), tl.float32)
-    total = tl.zeros([GP], tl.float32)
-    acc = tl.zeros([GP, D], tl.float32)
-    for part in range(parts):
-        place = tl.where(part < of_root, part, root_parts + part - of_root)
-        at = (row * all_parts + place) * HEADS + head * G + g
-        more_m = tl.load(part_m + at, mask=real, other=float("-inf"), cache_modifier=".cg")
-        more_total = tl.load(part_total + at, mask=real, other=0.0, cache_modifier=".cg")
-        more = tl.load(part_acc + at[:, None] * D + d[None, :], mask=real[:, None], other=0.0, cache_modifier=".cg")
-        top = tl.maximum(m, more_m)
-        safe = tl.where(top == float("-inf"), 0.0, top)
-        old, new = tl.exp2((m - safe) * LOG2E), tl.exp2((more_m - safe) * LOG2E)
-        total = total * old + more_total * new
-        acc = acc * old[:, None] + more * new[:, None]
-        m = top
-    tl.store(flags + row * SHARED + head, 0)
-    total = tl.where(real, total, 1.0)
-    place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
-    tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real[:, None])
-
-
-@triton.jit
-def _root_part(
-    bundle, part, head, q_ptr, out_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr,
-    bundle_ptr, part_m, part_total, part_acc, flags, scale, window, rows, root_parts, all_parts, q_row, q_head, pool_token,
-    SHARED: tl.constexpr, HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr,
-    BUNDLE: tl.constexpr, MP: tl.constexpr, PART: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """A stretch of a root, looked at by a bundle of rows that share it."""
-    d, i = tl.arange(0, D), tl.arange(0, MP)
-    member, g = i // G, i % G
-    row = tl.load(bundle_ptr + bundle * BUNDLE + member, mask=member < BUNDLE, other=-1).to(tl.int64)
-    leader = tl.load(bundle_ptr + bundle * BUNDLE).to(tl.int64)
-    length = tl.load(root_length_ptr + leader)
-    real = (row >= 0) & (row < rows)
-    q = tl.load(
-        q_ptr + row[:, None] * q_row + (head * G + g)[:, None] * q_head + d[None, :], mask=real[:, None], other=0.0
-    )
-    hidden = length + tl.load(count_ptr + row, mask=real, other=1) - window
-    m = tl.full([MP], float("-inf"), tl.float32)
-    total = tl.zeros([MP], tl.float32)
-    acc = tl.zeros([MP, D], tl.float32)
-    root = tl.load(root_ptr + leader).to(tl.int64) * pool_token + head * D
-    end = tl.minimum(length, (part + 1) * PART)
-    m, total, acc = _look(q, m, total, acc, pool_k, pool_v, root, pool_token, part * PART, end, hidden, scale, D, BLOCK)
-    at = (row * all_parts + part) * HEADS + head * G + g
-    tl.store(part_m + at, m, mask=real)
-    tl.store(part_total + at, total, mask=real)
-    tl.store(part_acc + at[:, None] * D + d[None, :], acc, mask=real[:, None])
-    tl.debug_barrier()
-    of_root = tl.cdiv(length, PART)
-    for j in range(BUNDLE):
-        one = tl.load(bundle_ptr + bundle * BUNDLE + j).to(tl.int64)
-        if (one >= 0) & (one < rows):
-            parts = of_root + tl.maximum(tl.cdiv(tl.load(count_ptr + one) - 1, PART), 1)
-            before = tl.atomic_add(flags + one * SHARED + head, 1, sem="acq_rel")
-            if before == parts - 1:
-                tl.debug_barrier()
-                _finish(one, head, of_root, parts, root_parts, all_parts, part_m, part_total, part_acc,
-                        flags, out_ptr, SHARED, HEADS, G, GP, D)  # fmt: skip
-
-
-@triton.jit
-def _own_part(
-    row, part, head, own, q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, root_length_ptr, slot_ptr,
-    part_m, part_total, part_acc, flags, scale, window, root_parts, all_parts,
-    q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head,
-    SHARED: tl.constexpr, HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr,
-    PART: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """A stretch of a row's own tokens; the first one also writes the new token, which looks at itself."""
-    d, g = tl.arange(0, D), tl.arange(0, GP)
-    real = g < G
-    q = tl.load(q_ptr + row * q_row + (head * G + g)[:, None] * q_head + d[None, :], mask=real[:, None], other=0.0)
-    at = tl.load(slot_ptr + row) * own_row + head * own_head
-    m = tl.full([GP], float("-inf"), tl.float32)
-    total = tl.zeros([GP], tl.float32)
-    acc = tl.zeros([GP, D], tl.float32)
-    if part == 0:
-        k = tl.load(k_ptr + row * k_row + head * k_head + d)
-        v = tl.load(v_ptr + row * v_row + head * v_head + d)
-        tl.store(own_k + at + own * D + d, k)
-        tl.store(own_v + at + own * D + d, v)
-        m = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale
-        total += 1.0
-        acc += v.to(tl.float32)[None, :]
-    hidden = tl.zeros([GP], tl.int64) + (own + 1 - window)  # own tokens that have left the window
-    end = tl.minimum(own, (part + 1) * PART)
-    m, total, acc = _look(q, m, total, acc, own_k, own_v, at, D, part * PART, end, hidden, scale, D, BLOCK)
-    of_root = tl.cdiv(tl.load(root_length_ptr + row), PART)
-    parts = of_root + tl.maximum(tl.cdiv(own, PART), 1)
-    if parts == 1:
-        place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
-        tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real[:, None])
-    else:
-        there = (row * all_parts + root_parts + part) * HEADS + head * G + g
-        tl.store(part_m + there, m, mask=real)
-        tl.store(part_total + there, total, mask=real)
-        tl.store(part_acc + there[:, None] * D + d[None, :], acc, mask=real[:, None])
-        tl.debug_barrier()
-        before = tl.atomic_add(flags + row * SHARED + head, 1, sem="acq_rel")
-        if before == parts - 1:
-            tl.debug_barrier()
-            _finish(row, head, of_root, parts, root_parts, all_parts, part_m, part_total, part_acc,
-                    flags, out_ptr, SHARED, HEADS, G, GP, D)  # fmt: skip
-
-
-@triton.jit
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
-    bundle_ptr, part_m, part_total, part_acc, flags, scale, window, rows, root_parts, own_parts,
-    q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
-    SHARED: tl.constexpr, HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr,
-    BUNDLE: tl.constexpr, MP: tl.constexpr, PART: tl.constexpr, BLOCK: tl.constexpr,
+    scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program per stretch of at most PART tokens: of a root, for a bundle of rows that share it; of a row's own tokens.
-
-    Each leaves its part of the softmax in memory; the last one of a row puts the parts together.
-    """
-    job, head = tl.program_id(0), tl.program_id(1)
-    all_parts = root_parts + own_parts
-    if job < rows * root_parts:  # there are at most as many bundles as rows
-        bundle, part = job // root_parts, job % root_parts
-        leader = tl.load(bundle_ptr + bundle * BUNDLE).to(tl.int64)
-        if (leader >= 0) & (leader < rows):  # noqa: SIM102 - the second question only makes sense after the first
-            if part * PART < tl.load(root_length_ptr + leader):
-                _root_part(bundle, part, head, q_ptr, out_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr,
-                           bundle_ptr, part_m, part_total, part_acc, flags, scale, window, rows, root_parts, all_parts,
-                           q_row, q_head, pool_token, SHARED, HEADS, G, GP, D, BUNDLE, MP, PART, BLOCK)  # fmt: skip
-    else:
-        job -= rows * root_parts
-        row, part = (job // own_parts).to(tl.int64), job % own_parts
-        own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
-        if part < tl.maximum(tl.cdiv(own, PART), 1):
-            _own_part(row, part, head, own, q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, root_length_ptr, slot_ptr,
-                      part_m, part_total, part_acc, flags, scale, window, root_parts, all_parts,
-                      q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head,
-                      SHARED, HEADS, G, GP, D, PART, BLOCK)  # fmt: skip
-
-
-class Workspace:
-    """Where the parts of a step's attention wait for each other, and which rows share a root.
-
-    bundles  [slots, BUNDLE]: rows that are read together with their root; -1 where there is none
-    """
-
-    def __init__(self, slots: int, capacity: int, longest_root: int, device: torch.device) -> None:
-        self.slots, self.device = slots, device
-        self.root_parts, self.own_parts = max(1, triton.cdiv(longest_root, PART)), max(1, triton.cdiv(capacity, PART))
-        self.bundles = torch.full((slots, BUNDLE), -1, dtype=torch.int32, device=device)
-        self.flags = torch.zeros(slots * 256, dtype=torch.int32, device=device)
-        self.m = self.total = self.acc = torch.empty(0, device=device)
-
-    def parts(self, heads: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Room for every part of every row, at this number of heads."""
-        size = self.slots * (self.root_parts + self.own_parts) * heads
-        if self.m.numel() < size or self.acc.numel() < size * d:
-            self.m, self.total = (torch.empty(size, device=self.device) for _ in range(2))
-            self.acc = torch.empty(size * d, device=self.device)
-        return self.m, self.total, self.acc
-
-    def bundle(self, roots: list[int]) -> None:
-        """roots[i]: a number for the root of row i; rows of one root are put into bundles of up to BUNDLE."""
-        by_root: dict[int, list[int]] = {}
-        for row, root in enumerate(roots):
-            by_root.setdefault(root, []).append(row)
-        found = [rows[i : i + BUNDLE] for rows in by_root.values() for i in range(0, len(rows), BUNDLE)]
-        table = torch.full((self.slots, BUNDLE), -1, dtype=torch.int32)
-        if found:
-            table[: len(found)] = torch.tensor(
-                [rows + [-1] * (BUNDLE - len(rows)) for rows in found], dtype=torch.int32
-            )
-        self.bundles.copy_(table, non_blocking=True)
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    d, g = tl.arange(0, D), tl.arange(0, GP)
+    real = (g < G)[:, None]
+    q = tl.load(q_ptr + row * q_row + (head * G + g)[:, None] * q_head + d[None, :], mask=real, other=0.0)
+    k = tl.load(k_ptr + row * k_row + head * k_head + d)
+    v = tl.load(v_ptr + row * v_row + head * v_head + d)
+    own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
+    length = tl.load(root_length_ptr + row)
+    at = tl.load(slot_ptr + row) * own_row + head * own_head
+    tl.store(own_k + at + own * D + d, k)
+    tl.store(own_v + at + own * D + d, v)
+    m = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale
+    total = tl.full([GP], 1.0, tl.float32)
+    acc = tl.zeros([GP, D], tl.float32) + v.to(tl.float32)[None, :]
+    before = tl.maximum(length + own + 1 - window, 0)  # tokens that have left the window
+    root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
+    m, total, acc = _look(q, m, total, acc, pool_k, pool_v, root, pool_token, before, length, scale, D, BLOCK)
+    first = tl.maximum(before - length, 0)
+    m, total, acc = _look(q, m, total, acc, own_k, own_v, at, D, first, own, scale, D, BLOCK)
+    place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
+    tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
 
 def _decode(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
-    count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, bundles: Tensor,
-    part_m: Tensor, part_total: Tensor, part_acc: Tensor, flags: Tensor,
-    root_parts: int, own_parts: int, scale: float, window: int,
+    count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
 ) -> Tensor:  # fmt: skip
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
     out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
     group = heads // shared
-    _decode_kernel[(rows * (root_parts + own_parts), shared)](
-        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
-        bundles, part_m, part_total, part_acc, flags, scale, window, rows, root_parts, own_parts,
+    _decode_kernel[(rows, shared)](
+        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        SHARED=shared, HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
-        BUNDLE=BUNDLE, MP=max(16, triton.next_power_of_2(BUNDLE * group)), PART=PART,
-        **(NARROW if d <= 64 else WIDE),
+        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, **(NARROW if d <= 64 else WIDE),
     )  # fmt: skip
     return out
 
@@ -255,17 +88,15 @@ def _decode(
 decode = torch.library.custom_op(
     "burnish::decode",
     _decode,
-    mutates_args=("own_k", "own_v", "part_m", "part_total", "part_acc", "flags"),
+    mutates_args=("own_k", "own_v"),
     schema="(Tensor q, Tensor k, Tensor v, Tensor(a!) own_k, Tensor(b!) own_v, Tensor pool_k, Tensor pool_v, "
-    "Tensor count, Tensor root, Tensor root_length, Tensor slot, Tensor bundles, Tensor(c!) part_m, "
-    "Tensor(d!) part_total, Tensor(e!) part_acc, Tensor(f!) flags, int root_parts, int own_parts, "
-    "float scale, int window) -> Tensor",
+    "Tensor count, Tensor root, Tensor root_length, Tensor slot, float scale, int window) -> Tensor",
 )
 """[rows, 1, heads, D]: each row's new token (q, k, v [rows, heads, 1, D]) attends to its root, to its own tokens and to itself.
 
 own_k, own_v  [slots, heads, capacity, D]: row i's own tokens are in slot[i]; the new one is written at place count[i] - 1
 pool_k, pool_v  [T, heads, D]: the roots, row i's from root[i], root_length[i] tokens long
-bundles, part_*, flags  a Workspace;  window  how many tokens a token sees, itself included
+window  how many tokens a token sees, itself included
 """
 
 

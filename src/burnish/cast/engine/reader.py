@@ -10,7 +10,7 @@ from burnish.cast.engine.decoding import OnCpu, OnGpu, Reading, Roots
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, logits_at
-from burnish.cast.packing import pack
+from burnish.cast.packing import pack, send
 
 
 class Reader:
@@ -21,16 +21,15 @@ class Reader:
         self.device = next(model.parameters()).device
         self.mask = attention.no_mask(self.device)
         if self.device.type == "cuda":
-            from burnish.cast.engine.kernels import Workspace
+            import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
-            self.space = Workspace(plan.slots, plan.capacity, plan.longest, self.device)
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
                 self.read([torch.zeros(1, dtype=torch.long)], torch.zeros(1, dtype=torch.long))
 
     def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
         rows = pack(prompts, None, self.device)
-        layout = Reading(rows, self.store, places.to(self.device))
+        layout = Reading(rows, self.store, send(places, self.device))
         states = self._states(rows.tokens[None], rows.positions[None], layout)[0]
         return logits_at(self.model, states[rows.roots.q[1:].long() - 1])
 
@@ -39,19 +38,11 @@ class Reader:
         count, root, length = rows.count[:n], rows.root[:n], rows.root_length[:n]
         own = rows.base[:n] + count - 1
         if self.device.type == "cuda":
-            space, kv = self.space, self.store.layers[0]
-            parts = space.parts(self.heads, kv.own_k.shape[-1])
-            layout: OnGpu | OnCpu = OnGpu(
-                count, root, length, rows.slot[:n], space.bundles, parts, space.flags, space.root_parts, space.own_parts
-            )
+            layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[:n])
         else:
             layout = OnCpu(own, length, roots)
         states = self._states(rows.last[:n, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
-
-    @property
-    def heads(self) -> int:
-        return int(self.model.config.get_text_config().num_attention_heads)  # type: ignore[union-attr, operator]
 
     def _states(self, tokens: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
         out = decoder(self.model)(

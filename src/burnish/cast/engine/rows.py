@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from burnish.cast.engine.sampling import choose, restrict
+from burnish.cast.packing import send
 
 _LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
 _FLOAT = ("factor", "top_p", "min_p")
@@ -60,7 +61,7 @@ class Rows:
         none = [0] * (at.stop - at.start)
         for names, table in zip((_LONG, _FLOAT, _BOOL), self.tables, strict=True):
             told = torch.tensor([state.get(name, none) for name in names], dtype=table.dtype)
-            table[:, at] = told.to(self.device, non_blocking=True)
+            table[:, at] = send(told, self.device)
 
     def move(self, source: Tensor, to: Tensor) -> None:
         for table in self.tables:

@@ -16,11 +16,13 @@ from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.request import Enough, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool
+from burnish.cast.packing import send
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
 
 READ_AT_ONCE = 16384  # prompt tokens in one forward
+AHEAD = 4  # steps queued on a GPU before rows change
 WATCH = 8  # tokens between looks for stop strings
 SHARE_FROM = 64  # on the CPU a shorter prompt is copied into each row's slot: one attention call beats two
 
@@ -69,6 +71,7 @@ class Schedule:
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
+        self.patience = 8 if self.device.type == "cpu" or len(requests) <= self.plan.slots else 4
         self.asked: tuple[Tensor, torch.cuda.Event] | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
@@ -209,15 +212,25 @@ class Schedule:
             prompt.start, prompt.after = -1, []
 
     def _collect(self) -> None:
-        """Rows that have finished become samples; their slots are closed up once enough of them are empty."""
+        """Rows that have finished become samples, and the others move up, once enough of them have to be worth it."""
         self.ticks += 1
         n = len(self.owner)
         done = self._done(n)
         if self.ticks % WATCH == 0:
             self._watch(done)
-        self._finish([slot for slot in range(n) if done[slot] and slot not in self.over])
-        if len(self.over) == n or len(self.over) >= max(1, n // 8):
+        found = sum(done)
+        if not found or (found < n and found < max(1, n // self.patience) and self.enough is None):
+            return
+        if self.engine.kept is not None and found < n:
+            self._work_ahead(n)
+        self._finish([row for row in range(n) if done[row] and row not in self.over])
+        if self.over:
             self._close_up()
+
+    def _work_ahead(self, n: int) -> None:
+        """On a GPU: a few steps are queued, so that it has work while this thread is busy with rows and prompts."""
+        for _ in range(AHEAD if self.queue else 1):
+            self._decode()
 
     def _done(self, n: int) -> list[bool]:
         """Which rows are done. On a GPU: as of the step before the newest, so that the device never waits to be asked."""
@@ -255,7 +268,7 @@ class Schedule:
         """These rows are complete: what they hold is put aside. It is looked at now only if something depends on it."""
         if not slots:
             return
-        at = torch.tensor(slots, device=self.device)
+        at = send(torch.tensor(slots), self.device)
         rows = self.rows
         if stopped or any(self.requests[self.owner[slot]].stop for slot in slots):
             rows.done[at] = True
@@ -303,7 +316,7 @@ class Schedule:
         empty = [row for row in sorted(self.over) if row < n]
         moving = [row for row in living if row >= n]
         if moving:
-            source, to = (torch.tensor(x).to(self.device, non_blocking=True) for x in (moving, empty))
+            source, to = (send(torch.tensor(x), self.device) for x in (moving, empty))
             self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
                 self.owner[b] = self.owner[a]
@@ -328,11 +341,7 @@ class Schedule:
             reader.store.move(source, to)
 
     def _regroup(self) -> None:
-        """Which rows share which root; on the CPU also the roots side by side."""
-        if self.device.type == "cuda":
-            self.rows.root_length[len(self.owner) :] = 0  # slots without a row wait for nothing
-            for reader in self.readers:
-                reader.space.bundle([self.of[i].start for i in self.owner])
+        """On the CPU: which rows share which root, and the roots side by side."""
         if not self.shared or self.device.type == "cuda" or not self.owner:
             return
         by_prompt: dict[Prompt, list[int]] = {}

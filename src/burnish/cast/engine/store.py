@@ -112,7 +112,6 @@ class Plan:
     slots: int
     capacity: int
     pool: int
-    longest: int  # of the prompts
 
 
 def plan(most: int, capacity: int, prompts: list[int], per_token: int, budget: int) -> Plan:
@@ -126,7 +125,7 @@ def plan(most: int, capacity: int, prompts: list[int], per_token: int, budget: i
             f"a reply of up to {capacity} tokens after a prompt of {longest} needs {need / 2**30:.2f} GiB of keys and values, "
             f"but the budget is {budget / 2**30:.2f} GiB; lower --max-new-tokens or raise --kv-gib"
         )
-    return Plan(slots, capacity, pool, longest)
+    return Plan(slots, capacity, pool)
 
 
 def bytes_per_token(model: nn.Module, itemsize: int) -> int:

@@ -1,0 +1,41 @@
+"""Batches filled up again after a filter emptied them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from burnish import randomness
+from burnish.nouns import Clock, Group
+from burnish.parts import Draw, Part, Rollout
+from burnish.step import Step
+
+
+def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) -> Part:
+    """The filter `keep`; where it leaves fewer groups than the run's prompts, as many others are drawn, sampled, scored and
+    filtered in turn, up to `times` times (DAPO's dynamic sampling, arXiv 2503.14476).
+
+    draw, rollout and score are the phase's own. What is drawn in the k-th refill of a step is a function of the seed, the
+    step and k alone, so a rerun and a resumed run draw the same: there is nothing to remember.
+    """
+    if times < 0:
+        raise ValueError(f"{times} refills; it must be 0 or more")
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = keep.call(groups, step)
+        wanted = step.settings.prompts
+        for k in range(times):
+            if len(kept) >= wanted:
+                break
+            settings = replace(step.settings, prompts=wanted - len(kept))
+            again = Step(_other(step.clock, k), step.cast, settings, step.notes)
+            fresh = score.call(rollout.call(draw.call(again), again), again)
+            step.notes.count("refilled", len(fresh))
+            kept = [*kept, *keep.call(fresh, again)]
+        return kept
+
+    return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=()) if times else keep
+
+
+def _other(clock: Clock, k: int) -> Clock:
+    """The same moment under a seed of its own: other tasks, other noise."""
+    return replace(clock, seed=randomness.key_of(clock.seed, "refill", k) & 0x7FFFFFFF)
