@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from burnish.cast.stage import Cast
 from burnish.learn.learn import learn
 from burnish.method import Method, Phase
-from burnish.nouns import Clock, Group, Task, Trace
+from burnish.nouns import Clock, Group
 from burnish.publish.publish import publish
 from burnish.schedules import at
 from burnish.step import Dropped, Notes, Settings, Step
@@ -59,10 +59,8 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
         groups = phase.rollout.call(tasks, step) if tasks else []
     for room in ("score", "select", "credit"):
         for atom in getattr(phase, room):
-            before = [(group.task, trace) for group in groups for trace in group.traces]
             with _timed(seconds, room):
-                groups = atom.call(groups, step)
-            _note_dropped(before, groups, atom.name, step)
+                groups = step.through(atom, groups)
             trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
         if room == "score":
             _note_samples(groups, step.notes)
@@ -87,12 +85,6 @@ def _note_samples(groups: list[Group], notes: Notes) -> None:
         notes.add("length", sum(said), len(said))
         notes.add("cut_off", trace.note.get("stopped") == "length")
         notes.count("sampled_tokens", sum(said))
-
-
-def _note_dropped(before: list[tuple[Task, Trace]], groups: list[Group], part: str, step: Step) -> None:
-    """Which traces a part took out. A trace that it copied is the same one: copies share their turns."""
-    left = {id(trace.turns) for group in groups for trace in group.traces}
-    step.dropped += [Dropped(task, trace, part) for task, trace in before if id(trace.turns) not in left]
 
 
 def _where_lost(trail: list[tuple[str, int]]) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from burnish.nouns import Clock, Task, Trace
+from burnish.nouns import Clock, Group, Task, Trace
 
 if TYPE_CHECKING:
     from burnish.cast.stage import Cast
+    from burnish.parts import Part
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,15 @@ class Step:
     settings: Settings
     notes: Notes = field(default_factory=Notes)
     dropped: list[Dropped] = field(default_factory=list)
+
+    def through(self, part: Part, groups: list[Group]) -> list[Group]:
+        """What a part makes of the groups. The traces that it takes out are noted, each once, with the part's name.
+
+        A trace that a part copied is the same one: copies share their turns.
+        """
+        before = [(group.task, trace) for group in groups for trace in group.traces]
+        groups = part.call(groups, self)
+        known = {id(trace.turns) for group in groups for trace in group.traces}
+        known |= {id(dropped.trace.turns) for dropped in self.dropped}
+        self.dropped += [Dropped(task, trace, part.name) for task, trace in before if id(trace.turns) not in known]
+        return groups

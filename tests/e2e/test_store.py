@@ -256,19 +256,28 @@ def test_runs_are_found_below_a_folder_and_other_things_are_not(tmp_path: Path) 
         open_store(tmp_path / "plain")
 
 
-def test_why_a_trace_was_dropped_is_recorded(small_model: Path, tmp_path: Path) -> None:
-    """DAPO drops groups whose replies all score the same; raft drops all but the best; each by its own name."""
+@pytest.mark.parametrize("refills", [0, 2])
+def test_why_a_group_was_dropped_is_recorded(refills: int, small_model: Path, tmp_path: Path) -> None:
+    """DAPO drops groups whose replies all score the same, also among those that it draws in their place; none is noted twice."""
     reward = function(tmp_path / "r.py", COIN, "coin")
-    for method, part, more in (("dapo", "mixed", {}), ("raft", "keep_best(1)", {})):
-        go(method, small_model, tmp_path / method, reward=reward, n=2, prompts=6, **more)
-        with open_store(tmp_path / method) as store:
-            dropped, left = store.traces(dropped=True, limit=None), store.traces(dropped=False, limit=None)
-            assert {t["dropped"] for t in dropped} == {part} and left
-            assert len(dropped) + len(left) == 2 * 6 * 2
-            if method == "dapo":
-                for group in store.groups(limit=None):
-                    same = len({t["reward"] for t in group["traces"]}) == 1
-                    assert all((t["dropped"] == "mixed") == same for t in group["traces"])
+    go("dapo", small_model, tmp_path / "run", reward=reward, n=2, prompts=6, refills=refills)
+    with open_store(tmp_path / "run") as store:
+        dropped, metrics = store.traces(dropped=True, limit=None), store.metrics()
+        assert {trace["dropped"] for trace in dropped} == {"mixed"} and store.traces(dropped=False)
+        for group in store.groups(limit=None):
+            same = len({trace["reward"] for trace in group["traces"]}) == 1
+            assert all((trace["dropped"] == "mixed") == same for trace in group["traces"])
+        assert store.count() == 2 * (2 * 6 + sum(step.get("refilled", 0) for step in metrics))
+
+
+def test_why_a_trace_was_dropped_is_recorded(small_model: Path, tmp_path: Path) -> None:
+    """Raft learns from the best of each group; its siblings are in the store too, with what took them out."""
+    reward = function(tmp_path / "r.py", COIN, "coin")
+    go("raft", small_model, tmp_path / "run", reward=reward, n=3, prompts=4)
+    with open_store(tmp_path / "run") as store:
+        for group in store.groups(limit=None):
+            assert [trace["dropped"] for trace in group["traces"]] == [None, "keep_best(1)", "keep_best(1)"]
+            assert group["traces"][0]["reward"] == max(trace["reward"] for trace in group["traces"])
 
 
 KILLED = """

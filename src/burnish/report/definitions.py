@@ -50,6 +50,7 @@ DEFINITIONS: list[Definition] = [
     *_chapter(
         "What was kept",
         ("zero_variance_groups", "share of the groups in which all replies score the same: they teach nothing", "down"),
+        ("refilled", "groups drawn anew in place of dropped ones"),
         ("dropped/*", "share that a part of select took out, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),
         ("score/selected", "mean score of the chosen", "up"),
@@ -58,6 +59,8 @@ DEFINITIONS: list[Definition] = [
     *_chapter(
         "Credit",
         ("advantage", "mean advantage of an utterance"),
+        ("actions", "mean number of actions that a reply is split into"),
+        ("macros", "mean number of macro actions that a reply is split into"),
         ("baseline", "the baseline that is subtracted from the reward"),
         ("margin", "mean of the reply's score minus that of the reference's reply, clipped"),
         ("kl", "mean over reply tokens of the KL penalty's estimate: log-prob minus the reference's"),
@@ -97,6 +100,7 @@ DEFINITIONS: list[Definition] = [
         ("*/error", "mean absolute error of the predicted value", "down"),
         ("*/estimate", "mean predicted value"),
         ("*/value", "mean soft value"),
+        ("*/q", "mean Q of the tokens taken"),
         ("*/reward", "mean reward that the term infers"),
     ),
     *_chapter(
