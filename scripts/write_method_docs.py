@@ -17,13 +17,13 @@ from draw_curves import Curve, drawn, mean_curve
 from rich.table import Table
 
 from burnish.commands.flags import flags_of_method
+from burnish.compare.lineage import composition, parent
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report.show import built, cast, terms, walk
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
 MEASURED = ROOT / "benchmarks" / "curves.json"
-BASES = ("grpo", "ppo", "sft", "dpo", "online_dpo", "reinforce", "best_of_n_distill", "gkd", "reward_model")
 INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
 The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, free sampling at
@@ -40,7 +40,7 @@ def main() -> None:
     measured = json.loads(MEASURED.read_text())["methods"] if MEASURED.is_file() else {}
     pieces = {name: composition(entry) for name, entry in METHODS.items()}
     for name, entry in METHODS.items():
-        base = parent(name, pieces)
+        base = parent(name, METHODS[name])
         (OUT / f"{name}.md").write_text(page(name, entry, base, measured))
         curve = OUT / f"{name}.svg"
         if name in measured:
@@ -125,12 +125,6 @@ def index(measured: dict[str, Any]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def parent(name: str, pieces: dict[str, frozenset[str]]) -> str:
-    """Of the basic methods, the one from which this one differs in the fewest parts."""
-    others = [base for base in BASES if base != name]
-    return min(others, key=lambda other: (len(pieces[name] ^ pieces[other]), BASES.index(other)))
-
-
 def relations(pieces: dict[str, frozenset[str]]) -> str:
     """Each method as the nearest of the basic ones, with what is put in and what is left out."""
     lines = [
@@ -142,21 +136,11 @@ def relations(pieces: dict[str, frozenset[str]]) -> str:
     ]
     rows = []
     for name, mine in sorted(pieces.items()):
-        base = parent(name, pieces)
+        base = parent(name, METHODS[name])
         added = ", ".join(f"`{piece}`" for piece in sorted(mine - pieces[base])) or "-"
         left = ", ".join(f"`{piece}`" for piece in sorted(pieces[base] - mine)) or "-"
         rows.append(f"| [{name}]({name}.md) | {base} | {added} | {left} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
-
-
-def composition(entry: Entry) -> frozenset[str]:
-    """The parts, terms and members of a method, as words."""
-    example = built(entry)
-    found = {room.part.name for phase in example.phases for room in phase.rooms()}
-    found |= {f"{t.name}: {t.unit}, {t.norm.name}" for phase in example.phases for t in phase.learn.terms}
-    return frozenset(
-        found | {f"{role.liveness} {name}" for name, role in example.cast.items() if name != example.product}
-    )
 
 
 def plot(name: str, base: str, measured: dict[str, Any]) -> str:

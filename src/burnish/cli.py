@@ -22,6 +22,9 @@ COMMANDS: dict[
     "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
     "report": ("report", "one run as a page that stands alone, and as Markdown"),
     "chat": ("chat", "talk to a model"),
+    "compare": ("compare", "methods under one budget: which is better, and is it sure?"),
+    "sweep": ("sweep", "try values of a method's flags: what does each do?"),
+    "ablate": ("ablate", "switch a method's parts off in turn: which of them matter?"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
 }
 

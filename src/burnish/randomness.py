@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -26,6 +27,11 @@ def key_of(*what: object) -> int:
 def rng(*what: object) -> random.Random:
     """A small generator for drawing several numbers for one purpose."""
     return random.Random(key_of(*what))
+
+
+def generator(*what: object) -> numpy.random.Generator:
+    """The same for whole arrays of numbers: resampling and permutations."""
+    return numpy.random.default_rng(key_of(*what) % 2**63)
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import burnish
+from burnish.compare.helpers import TRAINED_BY, needs
 from burnish.methods.table import METHODS, load_all
-from burnish.run.config import method_fields
 
 load_all()
 MARGIN = 0.12
@@ -61,7 +61,7 @@ NOT_HERE = {
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What some methods start from: a teacher, a reward model, a DPO policy, all trained in seconds."""
     found = {}
-    for kind, method in (("teacher", "sft"), ("reward", "reward_model"), ("dpo", "dpo")):
+    for kind, method in TRAINED_BY.items():
         out = tmp_path_factory.mktemp(kind) / "run"
         found[kind] = str(burnish.train(method, **{**FAST, "eval_tasks": 0, "steps": 20}, out=str(out)).model)
     return found
@@ -71,10 +71,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("name", sorted(set(METHODS) - set(NOT_HERE)))
 def test_it_beats_its_start(name: str, models: dict[str, str], tmp_path: Path) -> None:
     options = {**FAST, **OTHERWISE.get(name, {})}
-    for key, parameter in method_fields(METHODS[name]).items():
-        if parameter.default is parameter.empty:
-            kind = "dpo" if "dpo" in key else "reward" if "reward" in key or "value" in key else "teacher"
-            options[key] = models[kind]
+    options |= {key: models[kind] for key, kind in needs(METHODS[name]).items()}
     result = burnish.train(name, out=str(tmp_path / "run"), **options)
     assert result.before is not None and result.after is not None
     assert result.after.value.mean - result.before.value.mean > MARGIN

@@ -167,15 +167,17 @@ def table(flags: list[Flag]) -> Table:
 
 @functools.cache
 def field_docs(kind: type) -> dict[str, str]:
-    """The string under each field of a dataclass."""
+    """The string under each field of a dataclass, and of the dataclasses it extends."""
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
-    return {
+    extended = [field_docs(base) for base in kind.__bases__ if dataclasses.is_dataclass(base)]
+    own = {
         field.target.id: " ".join(str(text.value.value).split())
         for field, text in itertools.pairwise(body.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }  # fmt: skip
+    return {name: text for docs in (*extended, own) for name, text in docs.items()}
 
 
 def spoken(kind: Any) -> str:

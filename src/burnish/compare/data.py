@@ -1,0 +1,74 @@
+"""The leaderboard as data: JSON with every number of the report, CSV with one line a run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+from burnish.compare.board import Board
+from burnish.run.evaluate import Interval
+
+COLUMNS = (
+    "label",
+    "method",
+    "task",
+    "seed",
+    "status",
+    "value",
+    "steps",
+    "sampled",
+    "trained",
+    "samples",
+    "flops",
+    "seconds",
+    "reason",
+)
+
+
+def as_json(board: Board, command: str) -> str:
+    """Everything in the report, as numbers."""
+    standings = [
+        {
+            "label": one.label, "mean": one.value.mean, "interval": _ends(one.value), "start": one.start, "by_seed": one.by_seed,
+            "standard_deviation": _finite(one.spread), "pass": {str(k): {"mean": v.mean, "interval": _ends(v)} for k, v in one.passes.items()},
+            "curve": [{"at": x, "mean": v.mean, "interval": _ends(v)} for x, v in one.curve], "to_threshold": one.reach,
+            "cost": {name: one.cost(name) for name in ("steps", "sampled", "trained", "samples", "flops", "seconds")},
+        }
+        for one in board.standings
+    ]  # fmt: skip
+    pairs = [
+        {
+            "a": pair.a, "b": pair.b, "difference": pair.test.difference.mean, "interval": _ends(pair.test.difference),
+            "p_runs": pair.test.runs, "p_tasks": pair.test.tasks, "p_holm": pair.adjusted, "distinguishable": pair.distinct,
+        }
+        for pair in board.pairs
+    ]  # fmt: skip
+    found: dict[str, Any] = {
+        "command": command, "task": board.task, "budget": {"unit": board.budget.unit, "limit": board.budget.limit},
+        "measure": board.measure, "threshold": board.threshold, "standings": standings, "pairs": pairs,
+        "failures": [{"label": row.label, "seed": row.seed, "reason": row.reason} for row in board.failures],
+    }  # fmt: skip
+    return json.dumps(found, indent=1) + "\n"
+
+
+def as_csv(board: Board) -> str:
+    """One line for each run."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for row in [*(row for one in board.standings for row in one.rows), *board.failures]:
+        known = {**row.spent, "label": row.label, "method": row.method, "task": row.task, "seed": row.seed, "status": row.status,
+                 "value": "" if math.isnan(row.value) else row.value, "reason": row.reason}  # fmt: skip
+        lines.writerow([known.get(name, "") for name in COLUMNS])
+    return out.getvalue()
+
+
+def _ends(value: Interval) -> list[float]:
+    return [value.low, value.high]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,203 @@
+"""The statistics of comparisons: pure functions of numbers.
+
+The numbers of one candidate are a matrix x[s, t]: the score of the run with seed s on held-out task t. Seeds and tasks are
+crossed: every run answers the same tasks. Both are samples of something larger (other seeds, other tasks), so both are resampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from burnish import randomness
+from burnish.run.evaluate import Interval, pass_at_k
+
+RESAMPLES = 2000
+PERMUTATIONS = 10_000
+ALL_RELABELLINGS = 20_000  # up to here every relabelling of the runs is tried, beyond it PERMUTATIONS random ones
+_Z = 1.959964  # the normal distribution's 97.5% quantile
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Test:
+    """Is a better than b? The difference of their means with its interval, and the p-values of the two questions.
+
+    runs   could chance in training (seeds) have made it? Runs change sides: the seeds' luck is all there is under the null
+    tasks  could the choice of held-out tasks have made it? The two scores of a task, averaged over seeds, change sides
+    p      the larger of both: a difference must survive both questions
+    least  the smallest p that so few runs can give at all
+    """
+
+    difference: Interval
+    runs: float
+    tasks: float
+    least: float
+
+    @property
+    def p(self) -> float:
+        return max(self.runs, self.tasks)
+
+
+def crossed_draws(x: ArrayLike, *, key: object = "seeds", tasks_key: object = "tasks") -> Matrix:
+    """Means of resampled matrices: seeds and tasks are drawn anew, with replacement, each independently of the other.
+
+    This is the bootstrap for crossed samples (Owen 2007, "The pigeonhole bootstrap"): never too narrow, since what belongs
+    neither to a seed nor to a task is counted once for each. The keys are those of the randomness.
+    """
+    x = _matrix(x)
+    seeds, tasks = x.shape
+    by_seed, by_task = _resampled(str(key), seeds), _resampled(str(tasks_key), tasks)
+    return np.einsum("rs,st,rt->r", by_seed, x, by_task, optimize=True) / (seeds * tasks)
+
+
+@lru_cache(maxsize=64)
+def _resampled(key: str, n: int) -> NDArray[np.int64]:
+    """How often each of n things is drawn, RESAMPLES times over."""
+    return randomness.generator(key, n).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+
+
+def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> Interval:
+    """The mean of x[s, t] with a 95% interval over seeds and tasks.
+
+    The 2.5% and 97.5% points of `crossed_draws`, moved away from the mean by the factor that few seeds call for:
+
+        sqrt(t(S-1)^2 v_s + t(T-1)^2 v_t) / (1.96 sd(draws))        v_s = var(seed means)/S, v_t = var(task means)/T
+
+    with t(df) the 97.5% quantile of Student's t: a spread of S values is too small by (S-1)/S when it is resampled, and known
+    from S values only. Percentiles alone would cover the truth 78% of the time at S = 3 where luck lies in the seeds. With one
+    seed the interval speaks of that run, over tasks.
+    """
+    x = _matrix(x)
+    parts = [
+        (float(means.var(ddof=1)) / len(means), len(means) - 1) for means in (x.mean(1), x.mean(0)) if len(means) > 1
+    ]
+    return _stretched(float(x.mean()), parts, crossed_draws(x), bounds)
+
+
+def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
+    """mean(a) - mean(b) for two sets of units that are not paired, with a 95% interval over units and tasks.
+
+    a[u, t] and b[u, t] are scores of trials on the same tasks. Units are resampled within each set, tasks together for both;
+    the interval is widened as in `interval`, each set with a variance of its own (Welch).
+    """
+    a, b = _matrix(a), _matrix(b)
+    draws = crossed_draws(a, key="contrast a", tasks_key="contrast") - crossed_draws(
+        b, key="contrast b", tasks_key="contrast"
+    )
+    sets = [(x.mean(1), len(x)) for x in (a, b)]
+    parts = [(float(means.var(ddof=1)) / n, n - 1) for means, n in sets if n > 1]
+    gaps = a.mean(0) - b.mean(0)
+    if len(gaps) > 1:
+        parts.append((float(gaps.var(ddof=1)) / len(gaps), len(gaps) - 1))
+    return _stretched(float(a.mean() - b.mean()), parts, draws, (-1.0, 1.0))
+
+
+def _stretched(
+    mean: float, parts: Sequence[tuple[float, int]], draws: Matrix, bounds: tuple[float, float] | None
+) -> Interval:
+    """The percentiles of draws, moved away from the mean for variances (of the mean, degrees of freedom) known from few values."""
+    total, spread = sum(v for v, _ in parts), float(draws.std())
+    if total <= 1e-15 or spread <= 1e-12:
+        return Interval(mean, mean, mean)
+    low, high = (float(q) for q in np.quantile(draws, (0.025, 0.975)))
+    stretch = math.sqrt(sum(v * t_quantile(df) ** 2 for v, df in parts)) / (_Z * spread)
+    low, high = mean - stretch * (mean - low), mean + stretch * (high - mean)
+    return Interval(mean, max(bounds[0], low), min(bounds[1], high)) if bounds else Interval(mean, low, high)
+
+
+@lru_cache(maxsize=4096)
+def _t_quantile(freedom: float) -> float:
+    angle = np.linspace(0.0, math.pi / 2, 40_001)
+    density = np.cos(angle) ** (freedom - 1)
+    share = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(freedom) * math.tan(float(np.interp(0.95, share / share[-1], angle)))
+
+
+def t_quantile(freedom: float) -> float:
+    """The 97.5% quantile of Student's t. With t = sqrt(df) tan(a) its density is cos(a)^(df-1), which is summed up."""
+    return _t_quantile(round(min(max(freedom, 1.0), 1e4), 2))
+
+
+def paired_test(a: ArrayLike, b: ArrayLike) -> Test:
+    """Two candidates on the same seeds and tasks: see `Test`.
+
+    Runs: under the null the 2S runs are alike, so any S of them could have been a's. p is the share of relabellings whose
+    difference of means is at least as large. Tasks: under the null a and b change places on a task without consequence. Two-sided.
+    """
+    a, b = _matrix(a), _matrix(b)
+    if a.shape != b.shape:
+        raise ValueError(f"scores of {a.shape} and {b.shape} (seeds, tasks) cannot be paired; take runs of both alike")
+    by_run, least = _relabelled(a.mean(1), b.mean(1))
+    by_task = _flipped((a - b).mean(0)) if a.shape[1] > 1 else 0.0  # one number a run: there are no tasks to ask about
+    return Test(interval(a - b, bounds=None), by_run, by_task, least)
+
+
+def _relabelled(a: Matrix, b: Matrix) -> tuple[float, float]:
+    """The p-value of runs that change sides, and the smallest that there can be."""
+    n, pooled = len(a), np.concatenate([a, b])
+    count = math.comb(2 * n, n)
+    if count <= ALL_RELABELLINGS:
+        sides = np.array(list(combinations(range(2 * n), n)))
+        least = 2 / count if n > 1 else 1.0
+    else:
+        draw = randomness.generator("relabelled", n)
+        sides = np.argsort(draw.random((PERMUTATIONS, 2 * n)), axis=1)[:, :n]
+        sides[0] = np.arange(n)  # what happened is one of the ways it could have been
+        least = 1 / PERMUTATIONS
+    mine = pooled[sides].sum(1)
+    differences = np.abs(2 * mine - pooled.sum()) / n
+    observed = abs(float(a.mean() - b.mean()))
+    return float((differences >= observed - 1e-12).mean()), least
+
+
+def _flipped(difference: Matrix) -> float:
+    """The p-value of a mean difference when the sign of each task's difference is a coin."""
+    draw = randomness.generator("flipped", len(difference))
+    signs = draw.integers(0, 2, (PERMUTATIONS - 1, len(difference)), dtype=np.int8).astype(np.float32) * 2 - 1
+    means = np.abs(signs @ difference.astype(np.float32)) / len(difference)
+    return float((1 + (means >= abs(float(difference.mean())) - 1e-7).sum()) / PERMUTATIONS)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values that hold for all questions together: the k-th smallest of m times (m - k + 1), never decreasing (Holm 1979).
+
+    Rejecting where the result is at most 5% keeps the chance of even one false alarm at 5%, whatever the questions share.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = highest
+    return adjusted
+
+
+def pass_matrix(right: ArrayLike, replies: int, k: int) -> Matrix:
+    """pass@k for every seed and task, unbiased: 1 - C(n-c, k) / C(n, k) for c right replies of n."""
+    table = np.array([pass_at_k(replies, c, k) for c in range(replies + 1)])
+    return table[np.asarray(right, dtype=int)]
+
+
+def reached(curve: Sequence[tuple[float, float]], threshold: float) -> float | None:
+    """Where a curve (x, y) first comes up to the threshold, straight lines between its points; None where it never does."""
+    before: tuple[float, float] | None = None
+    for x, y in curve:
+        if y >= threshold:
+            if before is None or y == before[1]:
+                return x
+            return before[0] + (x - before[0]) * (threshold - before[1]) / (y - before[1])
+        before = x, y
+    return None
+
+
+def _matrix(x: ArrayLike) -> Matrix:
+    found = np.asarray(x, dtype=np.float64)
+    assert found.ndim == 2 and found.size, "scores stand in a matrix [seeds, tasks]"
+    return found
