@@ -20,7 +20,6 @@ from burnish.report.catalogue import pick, spoken_age, summaries
 from burnish.report.control import order
 from burnish.report.sinks import SINKS, named
 from burnish.report.store import open_store
-from burnish.report.svg import Line, chart, ticks
 from burnish.run.train import Observer, Result
 
 
@@ -190,15 +189,6 @@ def test_a_result_shows_itself_in_a_notebook(small_model: Path, tmp_path: Path) 
         result.plot("rewrad")
     traces = result.traces(step=1, order="best")
     assert len(traces) == 8 and traces[0]["step"] == 1 and "<table>" in traces._repr_html_()
-
-
-def test_charts_are_drawn_whatever_the_numbers() -> None:
-    assert chart("empty", []).count("<polyline") == 0
-    one = chart("a < b", [Line("x", [(1, 0.5)])])
-    assert "a &lt; b" in one and "<circle" in one
-    drawn = chart("band", [Line("x", [(1, 0.2), (2, 0.4)], band=[(0.1, 0.3), (0.3, 0.5)])], share=True)
-    assert "<polygon" in drawn and "100%" in drawn
-    assert ticks(0, 1, 4) == [0, 0.5, 1] and ticks(-3, 7, 5) == [-2, 0, 2, 4, 6]
 
 
 # --------------------------------------------------------------------------------------------------------- other loggers

@@ -54,7 +54,7 @@ DEFINITIONS: list[Definition] = [
         ("dropped/*", "share that a part of select took out, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),
         ("score/selected", "mean score of the chosen", "up"),
-        ("score/*", "mean of one component of the score, as it enters the advantage", "up"),
+        ("score/*", "mean over the sampled traces of another score: a component, a shaped reward, what a judge gave", "up"),
     ),
     *_chapter(
         "Credit",

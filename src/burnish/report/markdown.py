@@ -25,7 +25,7 @@ def markdown(story: Story) -> str:
 def _numbers(story: Story) -> str:
     rows = ["| metric | first | last | least | largest | what |", "|---|---|---|---|---|---|"]
     for curve in story.curves:
-        values = [y for _, y in curve.line.points]
+        values = [y for _, y in curve.points]
         cells = (f"{x:.1%}" if curve.share else f"{x:.4g}" for x in (values[0], values[-1], min(values), max(values)))
         rows.append(f"| `{curve.name}` | {' | '.join(cells)} | {curve.what} |")
     return "## Numbers\n\n" + "\n".join(rows) if story.curves else ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from burnish.report.charts import STYLE as CHARTS
+from burnish.report.charts import standalone
 from burnish.report.page import STYLE, curves, samples
 from burnish.report.store import Store
-from burnish.report.story import is_share, story
-from burnish.report.svg import Line, chart
+from burnish.report.story import curve_of, story
 
 _SCOPE = "burnish-run"
 
@@ -50,22 +51,18 @@ def plot(store: Store, *names: str) -> Plot:
     for name in names:
         if name not in known:
             raise ValueError(f"this run has no metric {name!r}; it has {', '.join(known) or 'none yet'}")
-    if names:
-        drawings = {}
-        for name in names:
-            points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
-            drawings[name] = chart(name, [Line(name, points)], share=is_share(name))
-        return Plot(drawings)
-    learning = [curve for curve in story(store).curves if curve.chapter == "Learning"]
-    return Plot({curve.name: chart(curve.name, [curve.line], share=curve.share, note=curve.last) for curve in learning})
+    found = [curve_of(name, metrics) for name in names] or [c for c in story(store).curves if c.chapter == "Learning"]
+    return Plot({curve.name: standalone(curve.drawn()) for curve in found if curve.points})
 
 
 def card(store: Store) -> str:
     """A run at a glance, as HTML: what it was, how it went, its curves, answers before and after."""
     told = story(store)
     run = told.run
-    style = STYLE.replace(":root", f".{_SCOPE}").replace(
-        "\nbody{margin:0;", f"\n.{_SCOPE}{{padding:14px 18px;border-radius:12px;"
+    style = (
+        (CHARTS + STYLE)
+        .replace(":root", f".{_SCOPE}")
+        .replace("\nbody{margin:0;", f"\n.{_SCOPE}{{padding:14px 18px;border-radius:12px;")
     )
     scoped = "\n".join(line for line in style.splitlines() if not line.startswith(("main{", "@media print")))
     warned = "".join(

@@ -6,8 +6,9 @@ from html import escape
 from typing import Any
 
 from burnish.report.catalogue import spoken_age
+from burnish.report.charts import COLOURS
+from burnish.report.charts import STYLE as CHARTS
 from burnish.report.story import Sample, Story, config_text, when
-from burnish.report.svg import bars, chart
 
 STYLE = """
 :root{--bg:#faf8f5;--card:#fff;--ink:#23201c;--dim:#7a736a;--line:#e6e0d8;--good:#2e8b57;--bad:#c2362c;--warn:#8a5a10;--warnbg:#fff6e0}
@@ -22,6 +23,7 @@ figcaption{font-size:12.5px;color:var(--dim);padding:0 6px 4px}.card{background:
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-top:1px solid var(--line)}th{border:none;color:var(--dim);font-weight:500}
 .say{white-space:pre-wrap;font:12.5px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}.right{color:var(--good)}.wrong{color:var(--bad)}
 pre{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 18px;overflow-x:auto;font:13px/1.5 ui-monospace,monospace}
+.rooms{display:flex;height:22px;border-radius:6px;overflow:hidden}
 @media print{body{background:#fff}figure,.card{break-inside:avoid}}
 """
 
@@ -46,7 +48,7 @@ def html(story: Story) -> str:
         _events(story.events),
         _again(story),
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title><style>{CHARTS}{STYLE}</style>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body><main>{"".join(body)}</main></body></html>\n'
 
 
@@ -55,7 +57,7 @@ def curves(story: Story, chapters: tuple[str, ...] = ("Learning", "Health", "Eve
     found = []
     for chapter in chapters:
         drawn = [
-            f"<figure>{chart(curve.name, [curve.line], share=curve.share, note=curve.last)}<figcaption>{escape(curve.what)}</figcaption></figure>"
+            f"<figure>{curve.drawn()}<figcaption>{escape(curve.what)}</figcaption></figure>"
             for curve in story.curves
             if curve.chapter == chapter
         ]
@@ -89,8 +91,18 @@ def _time(story: Story) -> str:
     pace = story.seconds / max(1, story.run.step)
     return (
         f'<h2>Where the time goes</h2><div class="card"><p class="dim">{spoken_age(story.seconds)} in {story.run.step} steps, '
-        f"{pace:.2f} s each</p>{bars(story.time)}</div>"
+        f"{pace:.2f} s each</p>{_bar(story)}</div>"
     )
+
+
+def _bar(story: Story) -> str:
+    """The rooms as parts of one bar, with a legend."""
+    parts, legend = [], []
+    for i, (name, seconds) in enumerate(story.time):
+        colour, share = f"var(--chart-{i % COLOURS + 1})", seconds / story.seconds
+        parts.append(f'<span style="width:{share:.2%};background:{colour}"></span>')
+        legend.append(f'<b style="color:{colour}">■</b> {escape(name)} {share:.1%}')
+    return f'<div class="rooms">{"".join(parts)}</div><p>{" &#160; ".join(legend)}</p>'
 
 
 def _traces(title: str, traces: list[dict[str, Any]]) -> str:

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from burnish.report.catalogue import Summary, summary
+from burnish.report.charts import Line, Point, line_chart, percent, short
 from burnish.report.definitions import definition
 from burnish.report.health import Limits, worries
 from burnish.report.numbers import written
 from burnish.report.store import Store
-from burnish.report.svg import Line
 
 LEARNING = ("reward", "correct", "*/accuracy", "*/nll", "*/margin", "score/*")
 HEALTH = (
@@ -49,13 +49,15 @@ class Curve:
     chapter: str
     name: str
     what: str
-    line: Line
+    points: list[Point]
     share: bool
 
-    @property
-    def last(self) -> str:
-        value = self.line.points[-1][1]
-        return f"{value:.1%}" if self.share else f"{value:.4g}"
+    def drawn(self) -> str:
+        """As SVG, with the last number at the end of the line."""
+        form = percent if self.share else short
+        whole = (0.0, 1.0) if self.share and all(0 <= y <= 1 for _, y in self.points) else None
+        line = Line(form(self.points[-1][1]), self.points)
+        return line_chart([line], title=self.name, y_form=form, y_range=whole, width=420, height=200)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,11 @@ def story(store: Store) -> Story:
     )
 
 
+def curve_of(name: str, metrics: list[dict[str, Any]]) -> Curve:
+    """One metric of a run's steps."""
+    return _curve("", name, [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None])
+
+
 def is_share(name: str) -> bool:
     """Whether a metric is a share, written in percent."""
     return any(fnmatchcase(name, pattern) for pattern in SHARES)
@@ -161,13 +168,13 @@ def _curves(metrics: list[dict[str, Any]], found: dict[str, Any]) -> list[Curve]
                 points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
                 curves.append(_curve(chapter, name, points))
         if chapter == "Learning":
-            curves += [_curve(chapter, name, _held_out(name, metrics, found), dots=True) for name in held]
-    return [curve for curve in curves if curve.line.points]
+            curves += [_curve(chapter, name, _held_out(name, metrics, found)) for name in held]
+    return [curve for curve in curves if curve.points]
 
 
-def _curve(chapter: str, name: str, points: list[tuple[float, float]], dots: bool = False) -> Curve:
+def _curve(chapter: str, name: str, points: list[Point]) -> Curve:
     known = definition(name)
-    return Curve(chapter, name, known.what if known else "", Line(name, points, dots=dots), is_share(name))
+    return Curve(chapter, name, known.what if known else "", points, is_share(name))
 
 
 def _held_out(name: str, metrics: list[dict[str, Any]], found: dict[str, Any]) -> list[tuple[float, float]]:
