@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Member:
-    """A loaded model. `version` counts the publishes that changed its weights; every sampled turn carries it."""
+    """A loaded model. `version` counts the publishes that changed its weights; every sampled turn carries it.
+
+    fresh: whether the weights are still those of that version, not yet moved by an update.
+    """
 
     name: str
     role: Role
@@ -33,6 +36,7 @@ class Member:
     trainer: Optimiser | None = None
     packed: bool = True
     version: int = 0
+    fresh: bool = True
     kv_budget: int | None = None
     working: Working = field(init=False)
     engine: LocalEngine = field(init=False)

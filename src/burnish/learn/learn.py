@@ -18,6 +18,7 @@ from burnish import randomness
 from burnish.cast.member import Member
 from burnish.cast.packing import send
 from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
+from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
 from burnish.schedules import at
@@ -112,6 +113,7 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
     norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
     for name, norm in norms.items():  # nobody moves unless everybody can
         step.cast[name].optimiser.step(step.clock)
+        step.cast[name].fresh = False
         step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
 
 
@@ -197,6 +199,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     cut = pieces(micro, update.step.settings.token_budget, trainee.packed)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
+        note_mismatch(update.step.notes, trainee, micro.rows, claimed, outputs)
         _total(update, micro, terms, outputs, claimed).backward()
         return
     starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
@@ -207,6 +210,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
             for piece, mask in zip(cut, masks, strict=True)
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
+    note_mismatch(update.step.notes, trainee, micro.rows, claimed, joined)
     _total(update, micro, terms, joined, claimed).backward()
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):

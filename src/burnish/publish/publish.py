@@ -16,6 +16,7 @@ def publish(cast: Cast, trained: tuple[str, ...], clock: Clock) -> None:
     """
     for name in trained:
         cast[name].version += 1
+        cast[name].fresh = True
     for member in cast:
         followed = member.role.follows
         if followed not in trained:
