@@ -73,6 +73,7 @@ DEFINITIONS: list[Definition] = [
         ("local_weight", "mean weight of the within-group advantage against the batch's"),
         ("clipped_by_covariance", "share of the tokens left out for their covariance of log-prob and advantage"),
         ("tempered_share", "share of what is trained that was sampled at the raised temperature"),
+        ("mismatch/logp", "mean |trainer's - sampler's log-prob| of tokens that the present weights sampled: rounding alone", "down"),
         ("mismatch/ratio", "mean over sampled tokens of trainer's over sampler's probability: 1 where they agree"),
         ("mismatch/changed", "share of the tokens whose ratio a correction changed", "down"),
     ),

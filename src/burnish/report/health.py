@@ -25,11 +25,11 @@ class Limits:
     """What a run's settings make normal.
 
     max_new_tokens  the longest reply
-    one_update      each batch is used for one update, so that the trainer's first look at a token is the sampler's
+    logp_apart      how far sampler and trainer may be apart on a token's log-prob, by the precision they compute in
     """
 
     max_new_tokens: int = 64
-    one_update: bool = False
+    logp_apart: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -180,14 +180,12 @@ def over_optimised(first: History, last: History, limits: Limits) -> str | None:
 
 def mismatch(first: History, last: History, limits: Limits) -> str | None:
     """Sampler and trainer disagree on the log-probs of the same tokens."""
-    if limits.one_update:
-        name = next(iter(_names(last[-1], "*/old_kl")), None)
-        kl = _mean(last[-RECENT:], name) if name else None
-        if kl is not None and kl > 1e-3:
-            return (
-                f"the trainer gives the sampled tokens other log-probs than the sampler did ({name} is {kl:.4f} where it should "
-                "be 0): the sampler may not run the trained weights"
-            )
+    apart = _mean(last[-RECENT:], "mismatch/logp")
+    if apart is not None and apart > limits.logp_apart:
+        return (
+            f"the trainer gives the sampled tokens other log-probs than the sampler did ({apart:.4f} apart, where rounding explains "
+            f"{limits.logp_apart:g}): the sampler may not run the trained weights"
+        )
     ratio = _mean(last[-RECENT:], "mismatch/ratio")
     if ratio is None or abs(ratio - 1) <= 0.02:
         return None

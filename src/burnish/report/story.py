@@ -23,6 +23,7 @@ HEALTH = (
     "cut_off",
     "*/clipped",
     "*/old_kl",
+    "mismatch/*",
     "zero_variance_groups",
     "grad_norm",
 )

@@ -18,6 +18,7 @@ from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
 from burnish.cast.models import resolve
 from burnish.cast.stage import Cast, build
+from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
@@ -198,8 +199,8 @@ def recording(run: Run) -> Recording:
 
 def limits(run: Run) -> Limits:
     """What this run's settings make normal, for those who watch over it."""
-    plans = [phase.learn for phase in run.method.phases]
-    return Limits(run.settings.max_new_tokens, one_update=all(p.epochs == p.minibatches == 1 for p in plans))
+    precision = torch.float32 if run.cast[run.method.product].device.type == "cpu" else torch.bfloat16
+    return Limits(run.settings.max_new_tokens, logp_apart=ALARM[precision])
 
 
 def _execute(run: Run, observer: Observer, record: Recording) -> Result:

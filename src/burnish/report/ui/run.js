@@ -6,7 +6,7 @@ import { pill } from "./runs.js";
 
 const SHARES = /(^|\/)(accuracy|correct|cut_off|clipped|zero_variance_groups|hinted|answered|astray|wins)$|^dropped\//;
 const FIRST = ["reward", "correct", "*/accuracy", "*/nll"];
-const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl", "mismatch/ratio", "zero_variance_groups", "cut_off", "grad_norm"];
+const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl", "mismatch/logp", "mismatch/ratio", "zero_variance_groups", "cut_off", "grad_norm"];
 
 export function runView(page, names) {
   const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, events: [], lastEvent: 0 }]));
