@@ -26,6 +26,7 @@ COMMANDS: dict[
     "sweep": ("sweep", "try values of a method's flags: what does each do?"),
     "ablate": ("ablate", "switch a method's parts off in turn: which of them matter?"),
     "check": ("check", "what is installed, what is missing, and does one step run"),
+    "doctor": ("doctor", "what of a run folder is whole, and how to go on"),
 }
 
 HELP = """\

@@ -10,7 +10,9 @@ from burnish.cast.stage import Cast
 from burnish.learn.learn import learn
 from burnish.method import Method, Phase
 from burnish.nouns import Clock, Group
+from burnish.parts import Part, Rollout
 from burnish.publish.publish import publish
+from burnish.refusal import NotFinite, Refusal, require_finite_scores
 from burnish.schedules import at
 from burnish.step import Dropped, Notes, Settings, Step
 
@@ -19,13 +21,16 @@ PATIENCE = 20  # empty steps in a row before the run stops and says why
 
 @dataclass
 class Report:
-    """What one step did: numbers that a rerun repeats exactly, seconds that it does not, and the groups of each phase."""
+    """What one step did: numbers that a rerun repeats exactly, seconds that it does not, the groups of each phase, and the
+    updates that were refused because a number in them was none."""
 
     clock: Clock
     metrics: dict[str, float]
     seconds: dict[str, float]
     groups: dict[str, list[Group]] = field(default_factory=dict)
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    memory: float = 0.0  # MiB that the process holds after the step
 
 
 def loop(
@@ -40,15 +45,16 @@ def loop(
         ended: dict[str, list[Group]] = {}
         dropped: dict[str, list[Dropped]] = {}
         trail: list[tuple[str, int]] = []
+        refusals: list[Refusal] = []
         for phase in method.phases:
             for tick in range(round(at(phase.times, clock))):
-                step = Step(clock.at(tick=tick), cast, settings, notes)
+                step = Step(clock.at(tick=tick), cast, settings, notes, phase.name, refusals)
                 ended[phase.name] = walk(phase, step, seconds, trail)
                 dropped[phase.name] = step.dropped
-        empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) else 0
+        empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) and not refusals else 0
         if empty >= PATIENCE:
             raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(trail)}")
-        yield Report(clock, {"step": number, **notes.values()}, seconds, ended, dropped)
+        yield Report(clock, {"step": number, **notes.values()}, seconds, ended, dropped, refusals)
 
 
 def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[str, int]]) -> list[Group]:
@@ -56,11 +62,11 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
     with _timed(seconds, "draw"):
         tasks = phase.draw.call(step)
     with _timed(seconds, "rollout"):
-        groups = phase.rollout.call(tasks, step) if tasks else []
+        groups = _finite(phase.rollout, tasks, step) if tasks else []
     for room in ("score", "select", "credit"):
         for atom in getattr(phase, room):
             with _timed(seconds, room):
-                groups = step.through(atom, groups)
+                groups = _finite(atom, groups, step)
             trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
         if room == "score":
             _note_samples(groups, step.notes)
@@ -71,6 +77,19 @@ def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[
         phase.draw.saw(groups, step)
     with _timed(seconds, "publish"):
         publish(step.cast, phase.learn.trainees, step.clock)
+    return groups
+
+
+def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
+    """What the part makes of what it is given; nothing, and a refusal, where a score of it is NaN or infinite."""
+    groups = [item for item in given if isinstance(item, Group)]
+    try:
+        groups = step.through(part, given) if isinstance(part, Part) else part.call(given, step)
+        require_finite_scores(groups, part.name)
+    except NotFinite as why:
+        step.refuse(str(why), groups)
+        step.drop(groups, f"refused after {part.name}")
+        return []
     return groups
 
 

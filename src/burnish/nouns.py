@@ -35,11 +35,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verifier says of one reply: a score in [0, 1], whether it counts as correct, and why not."""
+    """What a verifier says of one reply: a score in [0, 1], whether it counts as correct, and why not.
+
+    failed: the verifier itself gave no answer, so that the score says nothing of the reply
+    """
 
     score: float
     correct: bool
     reason: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

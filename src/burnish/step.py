@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from burnish.nouns import Clock, Group, Task, Trace
+from burnish.refusal import Refusal
 
 if TYPE_CHECKING:
     from burnish.cast.stage import Cast
@@ -79,7 +80,14 @@ class Step:
     cast: Cast
     settings: Settings
     notes: Notes = field(default_factory=Notes)
+    phase: str = "main"
+    refusals: list[Refusal] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+
+    def refuse(self, why: str, groups: list[Group]) -> None:
+        """Note that nothing is learned of these groups, and why."""
+        self.refusals.append(Refusal(self.phase, why, groups))
+        self.notes.count("refused", 1)
 
     def through(self, part: Part, groups: list[Group]) -> list[Group]:
         """What a part makes of the groups. The traces that it takes out are noted, each once, with the part's name.
@@ -92,3 +100,7 @@ class Step:
         known |= {id(dropped.trace.turns) for dropped in self.dropped}
         self.dropped += [Dropped(task, trace, part.name) for task, trace in before if id(trace.turns) not in known]
         return groups
+
+    def drop(self, groups: list[Group], why: str) -> None:
+        """Note that all traces of these groups are taken out."""
+        self.dropped += [Dropped(group.task, trace, why) for group in groups for trace in group.traces]

@@ -7,13 +7,13 @@ import os
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from runs import COIN, contents, function, go, refused, rows, same_run, saved
 from safetensors import SafetensorError
@@ -25,7 +25,7 @@ from burnish.loop import Report
 from burnish.nouns import Task, Verdict
 from burnish.report.store import open_store
 from burnish.run import checkpoint
-from burnish.run.train import Observer, Run
+from burnish.run.train import Observer
 
 # ------------------------------------------------------------------------------------------------------------- models
 
@@ -158,7 +158,6 @@ def test_a_prompt_that_turns_out_too_long_costs_nothing_that_was_done(small_mode
     ("body", "match"),
     [
         ("return [1.0]", r"reward f returned 1 numbers for 4 completions; return one for each"),
-        ("return [float('nan')] * len(completions)", r"reward f returned nan at index 0, .*; return a finite number"),
         ("return ['good'] * len(completions)", r"reward f returned 'good' at index 0"),
         ("return 'good'", r"reward f returned str; return a list"),
         ("return 1 / 0", r"reward f raised ZeroDivisionError: division by zero; fix the function"),
@@ -319,6 +318,15 @@ def _limited() -> Iterator[Callable[[], None]]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def _once_saved(folder: Path, act: Callable[[], None]) -> None:
+    """Act when the first checkpoint, which is written beside training, is whole."""
+    deadline = time.monotonic() + 30
+    while not (folder / "checkpoints" / "step-000001").is_dir():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    act()
+
+
 @pytest.mark.parametrize("how", ["OSError", "SafetensorError", "limit"])
 def test_a_full_disk_while_saving_loses_one_checkpoint_and_nothing_else(
     how: str, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -334,7 +342,7 @@ def test_a_full_disk_while_saving_loses_one_checkpoint_and_nothing_else(
     if how == "limit":  # the run store is the first to meet it
         message = r"could not write .*store.sqlite: .*; free some disk space and use --resume"
     with full as switch, pytest.raises(ValueError, match=message):
-        go("sft", small_model, halted, steps=3, observer=AfterSteps(2, switch))
+        go("sft", small_model, halted, steps=3, observer=AfterSteps(2, lambda: _once_saved(halted, switch)))
     assert saved(halted) == ["step-000001"]
     assert not checkpoint.damage(halted / "checkpoints" / "step-000001")
     burnish.resume(halted)
@@ -351,14 +359,16 @@ import os, pathlib, signal
 def interrupted(completions):
     flag = pathlib.Path(__file__).with_name("now")
     if flag.exists():
+        flag_text = flag.read_text()
         flag.unlink()
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), getattr(signal, flag_text))
     return coin(completions)
 """
 )
 
 
-def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(small_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(which: str, small_model: Path, tmp_path: Path) -> None:
     """The signal comes in the middle of the second step."""
     reward = function(tmp_path / "r.py", INTERRUPTED, "interrupted")
     straight, halted = tmp_path / "straight", tmp_path / "halted"
@@ -370,8 +380,11 @@ def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(small_model: Path, t
         def stopping(self) -> None:
             heard.append("stopping")
 
+    def write(file: Path, text: str) -> None:
+        file.write_text(text)
+
     handler = signal.getsignal(signal.SIGINT)
-    result = go("grpo", small_model, halted, **same, observer=Watching(1, (tmp_path / "now").touch))
+    result = go("grpo", small_model, halted, **same, observer=Watching(1, lambda: write(tmp_path / "now", which)))
     assert signal.getsignal(signal.SIGINT) is handler
     assert result.stopped and result.model is None and heard == ["stopping"]
     assert saved(halted) == ["step-000002"] and len(result.metrics) == 2
@@ -438,7 +451,9 @@ def test_a_damaged_checkpoint_is_passed_over(kind: str, finished: Path, tmp_path
     shutil.copytree(finished, again)
     shutil.rmtree(again / "model")
     DAMAGE[kind](again / "checkpoints" / "step-000003")
-    assert checkpoint.newest(again).name == "step-000002"
+    latest, passed = checkpoint.newest(again)
+    assert latest is not None and latest.name == "step-000002"
+    assert len(passed) == 1 and passed[0].startswith("step-000003 (")
     burnish.resume(again)
     same_run(finished, again)
     assert not checkpoint.damage(again / "checkpoints" / "step-000003")
@@ -469,52 +484,3 @@ def test_keeping_few_never_removes_the_fresh_for_the_damaged(finished: Path, tmp
 
     burnish.resume(again, keep=1, observer=Watching())
     assert saved(again) == ["step-000003"]
-
-
-# ------------------------------------------------------------------------------------------- gradients without a number
-
-
-class Holding(Observer):
-    """Holds the cast and a copy of its weights, after a change that the test makes at the start."""
-
-    def __init__(self, change: Callable[[Run], object] = lambda run: None) -> None:
-        self.change = change
-
-    def started(self, run: Run) -> None:
-        self.change(run)
-        self.run, self.before = run, self.weights(run)
-
-    @staticmethod
-    def weights(run: Run) -> dict[str, torch.Tensor]:
-        return {f"{m.name}/{name}": p.detach().clone() for m in run.cast for name, p in m.model.named_parameters()}
-
-    def unchanged(self) -> bool:
-        after = self.weights(self.run)
-        return all(torch.equal(value, after[name]) for name, value in self.before.items())
-
-
-REFUSED = r"the gradient's norm is (nan|inf) at step 0: the update was refused and the weights are unchanged"
-
-
-@pytest.mark.parametrize("size", ["1e38", "1e25"])
-def test_a_reward_beyond_all_bounds_moves_neither_critic_nor_policy(
-    size: str, small_model: Path, tmp_path: Path
-) -> None:
-    """At 1e25 the policy's own gradient is finite, and weight decay would move it: it waits for the critic's."""
-    reward = function(
-        tmp_path / "r.py", f"{COIN}\ndef f(completions):\n    return [{size} * x for x in coin(completions)]\n", "f"
-    )
-    held = Holding()
-    with refused(REFUSED, tmp_path / "run", FloatingPointError):
-        go("ppo", small_model, tmp_path / "run", reward=reward, n=4, weight_decay=0.1, observer=held)
-    assert held.unchanged()
-
-
-def test_a_weight_that_is_infinite_is_refused(small_model: Path, tmp_path: Path) -> None:
-    def spoil(run: Run) -> None:
-        next(run.cast["policy"].model.parameters()).data[70, 0] = float("inf")
-
-    held = Holding(spoil)
-    with refused(REFUSED, tmp_path / "run", FloatingPointError):
-        go("sft", small_model, tmp_path / "run", observer=held)
-    assert held.unchanged()

@@ -20,7 +20,7 @@ from burnish.learn.learn import accumulate
 
 WORLD = 2
 SECONDS = 60
-SMALL_BATCHES = replace(SMALL, token_budget=150)  # several micro-batches, so that each rank has some
+SMALL_BATCHES = replace(SMALL, token_budget=60)  # several micro-batches, so that each rank has some
 
 
 def gradients(name: str, model: Path, ranks: Ranks) -> dict[str, Tensor]:

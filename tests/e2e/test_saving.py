@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 import burnish
 from burnish.cast.member import Member
 from burnish.learn.learn import accumulate
+from burnish.loop import Report
 from burnish.nouns import Trace
 from burnish.report.store import open_store
 from burnish.rollout.given import given_trace
@@ -27,7 +28,7 @@ TEXT = "<|user|>sort 3 1 2<|end|><|assistant|>answer: 1 2 3<|end|>"
 
 
 class Holding(Observer):
-    """Holds the run, and the logits of its policy at every checkpoint."""
+    """Holds the run, and the logits of its policy after every step, under the name of the checkpoint that is taken then."""
 
     def __init__(self) -> None:
         self.logits: dict[str, Tensor] = {}
@@ -35,9 +36,10 @@ class Holding(Observer):
     def started(self, run: Run) -> None:
         self.run = run
 
-    def saved(self, path: Path) -> None:
+    def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
         if "policy" in self.run.cast.members:
-            self.logits[path.name] = logits_of(self.run.cast["policy"].model, self.run.cast["policy"].chat.tokenizer)
+            policy = self.run.cast["policy"]
+            self.logits[f"step-{report.clock.step + 1:06d}"] = logits_of(policy.model, policy.chat.tokenizer)
 
 
 @torch.no_grad()

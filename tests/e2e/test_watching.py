@@ -329,7 +329,9 @@ def test_a_run_that_is_told_to_stop_saves_and_resumes_exactly(small_model: Path,
     )
     with open_store(halted) as store:
         assert store.state() == "stopped"
-        assert [e["kind"] for e in store.events()] == ["started", "checkpoint", "saved", "stop", "saved", "stopped"]
+        kinds = [event["kind"] for event in store.events()]  # when a checkpoint is told of depends on the disk
+        assert [kind for kind in kinds if kind != "saved"] == ["started", "checkpoint", "stop", "stopped"]
+        assert kinds.count("saved") == 2
     assert not burnish.resume(halted).stopped
     assert saved(halted)[-1] == "step-000005"
     same_run(straight, halted)

@@ -144,7 +144,7 @@ def test_smollm2_is_fetched_and_adds(tmp_path: Path) -> None:
     assert "7" in tokenizer.decode(said)
 
 
-def test_lora_adapters_are_not_a_model(tmp_path: Path) -> None:
+def test_lora_adapters_without_their_model_are_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="holds LoRA adapters, not a whole model; train with --merge"):
+    with pytest.raises(ValueError, match="holds LoRA adapters of '', which is not here; bring it back"):
         models.resolve(str(tmp_path))

@@ -3,7 +3,9 @@ is decoded for reading and never tokenised again."""
 
 from __future__ import annotations
 
+import tempfile
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,13 @@ class Chat:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.templated = bool(getattr(tokenizer, "chat_template", None))
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The tokenizer as the files that a model directory holds. It never changes, and writing it down takes a while."""
+        with tempfile.TemporaryDirectory(prefix="burnish-tokenizer-") as folder:
+            self.tokenizer.save_pretrained(folder)
+            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
     @cached_property
     def stops(self) -> tuple[int, ...]:

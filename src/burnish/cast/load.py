@@ -14,6 +14,8 @@ from torch import nn
 
 from burnish.cast import attention
 from burnish.cast.chat import Chat
+from burnish.cast.lora import Lora, add_lora
+from burnish.cast.models import adapted_model, is_adapter
 
 
 @contextmanager
@@ -68,10 +70,13 @@ def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
 
 
 def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
-    """A language model, and the names of the weights that its directory lacks."""
+    """A language model, adapters added into its weights, and the names of the weights that its directory lacks."""
     from transformers import AutoModelForCausalLM
 
-    loaded: Any = AutoModelForCausalLM.from_pretrained(path, **options)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(adapted_model(path), **options)
+    if is_adapter(path):
+        merged = add_lora(loaded[0], Lora(), path).merge_and_unload()  # type: ignore[operator]
+        return merged.requires_grad_(True), set()
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
@@ -83,7 +88,10 @@ def _scalar(outputs: int, path: Path, options: dict[str, Any]) -> tuple[Any, set
     from transformers import AutoModelForSequenceClassification
 
     stored = stored_outputs(path)
-    model, info = AutoModelForSequenceClassification.from_pretrained(path, num_labels=stored or outputs, **options)
+    place = adapted_model(path)
+    model, info = AutoModelForSequenceClassification.from_pretrained(place, num_labels=stored or outputs, **options)
+    if is_adapter(path):
+        model.base_model.load_state_dict(_language(path, options)[0].base_model.state_dict())
     if stored:
         return model, set(info["missing_keys"])
     model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
@@ -103,7 +111,7 @@ def stored_outputs(path: Path) -> int:
     """How many outputs a saved scalar model has; 0 for a language model."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(path)
+    config = AutoConfig.from_pretrained(adapted_model(path))
     scalar = any("SequenceClassification" in name for name in config.architectures or ())
     return config.num_labels if scalar else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,24 @@ def resolve(name_or_path: str) -> Path:
     raise ValueError(f"no model {name_or_path!r}: it is neither a known name nor a local directory; {hint}")
 
 
+def is_adapter(path: Path) -> bool:
+    """Whether a directory holds LoRA adapters instead of a whole model."""
+    return (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()
+
+
+def adapted_model(path: Path) -> Path:
+    """The directory of the whole model that a directory's adapters belong to; of a whole model, its own."""
+    if not is_adapter(path):
+        return path
+    base = json.loads((path / "adapter_config.json").read_text()).get("base_model_name_or_path") or ""
+    if not base or (not Path(base).expanduser().is_dir() and base not in MODELS):
+        raise ValueError(
+            f"model directory {path} holds LoRA adapters of {base!r}, which is not here; bring it back, or correct "
+            "base_model_name_or_path in adapter_config.json"
+        )
+    return resolve(base)
+
+
 def _known(name: str, model: KnownModel) -> Path:
     path = model.place()
     if (path / "config.json").is_file():
@@ -58,11 +77,9 @@ def _known(name: str, model: KnownModel) -> Path:
 
 def _checked(path: Path) -> Path:
     """The directory, if it is one that can be loaded: a config, and weights in a format that runs no code."""
-    if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-        raise ValueError(
-            f"model directory {path} holds LoRA adapters, not a whole model; train with --merge to save one, "
-            "or go on with the run by --resume"
-        )
+    if is_adapter(path):
+        adapted_model(path)
+        return path
     if not (path / "config.json").is_file():
         raise ValueError(f"model directory {path} has no config.json; pass a directory written by save_pretrained")
     if any(path.glob("*.safetensors")):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.nouns import Clock
+from burnish.refusal import NotFinite
 from burnish.schedules import warmup_then
 from burnish.step import Settings
 
@@ -39,15 +40,12 @@ class Optimiser:
             if rests(name):
                 p.grad = None
 
-    def clip(self, clock: Clock) -> float:
+    def clip(self) -> float:
         """Clip the gradient, and say how large it was; one that is not finite is refused."""
         limit = self.settings.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.named.values(), limit))
         if not math.isfinite(norm):
-            raise FloatingPointError(
-                f"the gradient's norm is {norm} at step {clock.step}: the update was refused and the weights are unchanged; "
-                "look for rewards that are too large, or lower --lr and start again from the last checkpoint"
-            )
+            raise NotFinite(f"the gradient's norm is {norm}")
         return norm
 
     def step(self, clock: Clock) -> None:
@@ -57,14 +55,12 @@ class Optimiser:
         self.adamw.step()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments and counts by parameter name."""
-        found = {}
-        for name, p in self.named.items():
-            for key, value in self.adamw.state.get(p, {}).items():
-                found[f"{key}/{name}"] = (
-                    value.detach().cpu().clone() if isinstance(value, Tensor) else torch.tensor(value)
-                )
-        return found
+        """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
+        return {
+            f"{key}/{name}": value.detach()
+            for name, p in self.named.items()
+            for key, value in self.adamw.state.get(p, {}).items()
+        }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,10 +22,14 @@ from burnish.step import Settings
 
 @dataclass
 class Cast:
-    """The members by name."""
+    """The members by name.
+
+    before_move: called before any weight changes, by whoever changes it; a checkpoint may still be reading them
+    """
 
     members: dict[str, Member]
     ranks: Ranks = field(default_factory=Ranks)
+    before_move: Callable[[], None] = lambda: None
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]

@@ -55,10 +55,15 @@ def main(words: list[str]) -> int:
     console, broken = Console(highlight=False), 0
     for finding in _findings(asked[1].model):
         broken += finding.state == "broken"
-        mark, colour = {"fine": ("✓", "green"), "absent": ("-", "yellow"), "broken": ("✗", "red")}[finding.state]
-        console.print(Text.assemble((f"{mark} ", colour), f"{finding.name:<14} {finding.text}"), soft_wrap=True)
+        print_finding(console, finding)
     console.print("[green]All is well.[/]" if not broken else f"[red]{broken} of these need attention.[/]")
     return 1 if broken else 0
+
+
+def print_finding(console: Console, finding: Finding) -> None:
+    """One line behind a tick, a dash or a cross."""
+    mark, colour = {"fine": ("✓", "green"), "absent": ("-", "yellow"), "broken": ("✗", "red")}[finding.state]
+    console.print(Text.assemble((f"{mark} ", colour), f"{finding.name:<14} {finding.text}"), soft_wrap=True)
 
 
 def _findings(model: str) -> Iterator[Finding]:

@@ -12,21 +12,9 @@ from rich.console import Console
 
 from burnish.commands.flags import booleans_of, dashed, flags_of, flags_of_method, split, table, valued
 from burnish.methods.table import Entry, find
-from burnish.run.config import Options, configure, method_fields, method_types
+from burnish.run.config import RESUMABLE, Options, configure, method_fields, method_types
 
 _OURS = {"help", "quiet"}  # flags of the command itself, not of the run
-_RESUMABLE = (
-    "steps",
-    "device",
-    "token_budget",
-    "packed",
-    "checkpoint_activations",
-    "save_every",
-    "keep",
-    "eval_every",
-    "record",
-    "log",
-)
 
 USAGE = """\
 [bold]burnish train[/] [METHOD | run.yaml | path/file.py:function] [--flag value ...]
@@ -94,11 +82,11 @@ def _run_resumed(name: str | None, flags: dict[str, Any], quiet: bool) -> int:
     if name:
         raise ValueError(f"--resume takes everything from the run folder {folder}; leave out {name!r}")
     for flag in flags:
-        if flag not in _RESUMABLE:
-            allowed = ", ".join(f"--{dashed(one)}" for one in _RESUMABLE)
+        if flag not in RESUMABLE:
+            allowed = ", ".join(f"--{dashed(one)}" for one in RESUMABLE)
             raise ValueError(f"--{dashed(flag)} cannot change when a run is resumed; only {allowed} can")
     with _observer(quiet) as observer:
-        result = resume(folder, observer=observer, **valued(flags, _RESUMABLE))
+        result = resume(folder, observer=observer, **valued(flags, RESUMABLE))
     return 130 if result.stopped else 0
 
 

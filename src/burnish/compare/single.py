@@ -73,7 +73,8 @@ class _Watch(Observer):
         """Go on until the budget is used up, or to the end of the steps that it was thought to last for."""
         going_on = (self.place / "config.yaml").is_file()
         if going_on:
-            self._recall(_step_of(checkpoint.newest(self.place)))
+            latest, _ = checkpoint.newest(self.place)
+            self._recall(_step_of(latest) if latest else 0)
         if self.legs and self.legs[-1] > self.meter.spent.steps:
             steps = self.legs[-1]  # stopped in the middle of a leg: its schedules go on as they were
         else:

@@ -101,11 +101,25 @@ def join(micros: Iterable[Micro]) -> Micro:
     return Micro(tuple(rows), tuple(pairs), tuple(lists))
 
 
-def size(rows: Sequence[Row], packed: bool) -> int:
-    """Tokens that the model reads for these rows: end to end, beginnings of one group once; or padded to the longest."""
-    if not packed:
-        return len(rows) * max(len(row.trace) for row in rows)
-    return sum(len(row.trace) - _shared(before, row) for before, row in zip((None, *rows), rows, strict=False))
+class Filling:
+    """A batch being filled: how many tokens the model will read for its rows.
+
+    packed  end to end, beginnings that rows of one group share counted once; else padded to the longest
+    """
+
+    def __init__(self, packed: bool) -> None:
+        self.packed, self.rows, self.longest, self.tokens = packed, 0, 0, 0
+        self.last: Row | None = None
+
+    def with_rows(self, rows: Sequence[Row]) -> Filling:
+        """What it would be with these rows as well."""
+        more = Filling(self.packed)
+        more.last, more.rows = rows[-1], self.rows + len(rows)
+        lengths = [len(row.trace) for row in rows]
+        more.longest = max(self.longest, *lengths)
+        fresh = sum(lengths) - sum(_shared(before, row) for before, row in zip((self.last, *rows), rows, strict=False))
+        more.tokens = self.tokens + fresh if self.packed else more.rows * more.longest
+        return more
 
 
 def _shared(before: Row | None, row: Row) -> int:
@@ -132,12 +146,17 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
         longest[row.group] = max(longest.get(row.group, 0), len(row.trace))
     by_group = sorted(atoms, key=lambda atom: (-longest[atom.rows[0].group], atom.rows[0].group, -_length(atom)))
     batches: list[list[Micro]] = []
+    fillings: list[Filling] = []
     for atom in by_group:
-        if batches and size([row for one in (*batches[-1], atom) for row in one.rows], packed) <= budget:
+        grown = fillings[-1].with_rows(atom.rows) if batches else None
+        if grown is not None and grown.tokens <= budget:
             batches[-1].append(atom)
+            fillings[-1] = grown
         else:
             batches.append([atom])
-    return sorted((join(batch) for batch in batches), key=lambda micro: -size(micro.rows, packed))
+            fillings.append(Filling(packed).with_rows(atom.rows))
+    largest_first = sorted(range(len(batches)), key=lambda i: -fillings[i].tokens)
+    return [join(batches[i]) for i in largest_first]
 
 
 def _length(atom: Micro) -> int:
@@ -146,9 +165,12 @@ def _length(atom: Micro) -> int:
 
 def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ...]]:
     """A micro-batch's rows in order, cut so that each piece fits the budget (one row at least)."""
-    cut: list[list[Row]] = [[]]
+    cut: list[list[Row]] = []
+    filling = Filling(packed)
     for row in micro.rows:
-        if cut[-1] and size([*cut[-1], row], packed) > budget:
+        filling = filling.with_rows([row])
+        if not cut or filling.tokens > budget:
             cut.append([])
+            filling = Filling(packed).with_rows([row])
         cut[-1].append(row)
     return [tuple(piece) for piece in cut]

@@ -21,6 +21,7 @@ from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
+from burnish.refusal import NotFinite
 from burnish.schedules import at
 from burnish.step import Notes, Step
 
@@ -94,11 +95,14 @@ Move = Callable[[list[Group], Learn, Step], None]
 
 
 def learn(groups: list[Group], plan: Learn, step: Step) -> None:
-    """All the updates that the plan makes of one walk's groups."""
+    """All the updates that the plan makes of one walk's groups. One that is not finite is refused: no weight moves by it."""
     move = plan.move or descend
     for epoch in range(plan.epochs if plan.terms else 0):
         for batch in _minibatches(groups, plan, step, epoch):
-            move(batch, plan, step)
+            try:
+                move(batch, plan, step)
+            except NotFinite as why:
+                step.refuse(str(why), batch)
 
 
 def descend(batch: list[Group], plan: Learn, step: Step) -> None:
@@ -110,7 +114,8 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
     if plan.rest is not None:
         for name in plan.trainees:
             step.cast[name].optimiser.leave_out(lambda parameter: plan.rest(parameter, step.clock))  # type: ignore[misc]
-    norms = {name: step.cast[name].optimiser.clip(step.clock) for name in plan.trainees}
+    norms = {name: step.cast[name].optimiser.clip() for name in plan.trainees}
+    step.cast.before_move()
     for name, norm in norms.items():  # nobody moves unless everybody can
         step.cast[name].optimiser.step(step.clock)
         step.cast[name].fresh = False
@@ -161,9 +166,11 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
         return False
     for name in plan.trainees:
         terms = update.terms(name)
+        totals = []
         for micro in step.cast.ranks.share(update.micro_batches(name)) if terms else ():
-            _backward(update, micro, terms)
+            totals.append(_backward(update, micro, terms))
             step.cast[name].working.collect()
+        _spoil(step.cast[name], totals)
     step.cast.ranks.sum_gradients([step.cast[name].model for name in plan.trainees])
     return True
 
@@ -188,8 +195,8 @@ def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
     return claimed, set().union(*(term.own for term in terms))
 
 
-def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
-    """One micro-batch's share of the gradient.
+def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
+    """One micro-batch's share of the gradient, and of the total.
 
     A micro-batch that exceeds the token budget (one group too large for memory) takes two passes: outputs without
     gradient, then d total / d outputs, then each piece again with that gradient. The result is the same.
@@ -200,8 +207,9 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
         note_mismatch(update.step.notes, trainee, micro.rows, claimed, outputs)
-        _total(update, micro, terms, outputs, claimed).backward()
-        return
+        total = _total(update, micro, terms, outputs, claimed)
+        total.backward()
+        return total.detach()
     starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
     masks = [claimed[starts[k] : starts[k + 1]] for k in range(len(cut))]
     with torch.no_grad():
@@ -211,7 +219,8 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
     note_mismatch(update.step.notes, trainee, micro.rows, claimed, joined)
-    _total(update, micro, terms, joined, claimed).backward()
+    total = _total(update, micro, terms, joined, claimed)
+    total.backward()
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):
         outputs = _outputs(trainee, piece, mask, want, plan.temperature, plan.embed)
@@ -219,6 +228,17 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> None:
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
         begin = end
+    return total.detach()
+
+
+def _spoil(trainee: Member, totals: list[Tensor]) -> None:
+    """Make the gradient NaN where a total is NaN or infinite, whatever its slope: every rank then refuses the update.
+
+    0 x total is 0 or NaN, and nobody waits for the GPU to know which.
+    """
+    moved = [p.grad for p in trainee.optimiser.named.values() if p.grad is not None]
+    if moved and totals:
+        min(moved, key=Tensor.numel).add_(0.0 * torch.stack(totals).sum())
 
 
 def _slice(grad: Tensor | None, like: Tensor, begin: int, end: int) -> Tensor:

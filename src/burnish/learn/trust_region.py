@@ -11,6 +11,7 @@ at theta + e v it is e F v to first order, with F the mean of grad log pi grad l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from burnish.learn.learn import Learn, Move, accumulate, measure
 from burnish.nouns import Group
+from burnish.refusal import NotFinite
 from burnish.step import Notes, Step
 
 
@@ -41,6 +43,9 @@ def trust_region(
         g = weights.gradient(batch, objective, step)
         if g is None or not float(g.norm()):
             return
+        if not math.isfinite(float(g.norm())):
+            raise NotFinite(f"the gradient's norm is {float(g.norm())}")
+        step.cast.before_move()
 
         def fisher(v: Tensor) -> Tensor:
             small = 1e-2 * weights.scale / float(v.norm())

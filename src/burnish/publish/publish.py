@@ -14,6 +14,7 @@ def publish(cast: Cast, trained: tuple[str, ...], clock: Clock) -> None:
 
     The local engine samples with the trained weights themselves, so for it there is nothing to send.
     """
+    cast.before_move()
     for name in trained:
         cast[name].version += 1
         cast[name].fresh = True

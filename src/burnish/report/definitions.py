@@ -50,6 +50,8 @@ DEFINITIONS: list[Definition] = [
     *_chapter(
         "What was kept",
         ("zero_variance_groups", "share of the groups in which all replies score the same: they teach nothing", "down"),
+        ("refused", "updates refused because a reward, a loss or a gradient was not finite; absent where there was none", "down"),
+        ("reward_failures", "replies whose reward function gave no answer; absent where there was none", "down"),
         ("refilled", "groups drawn anew in place of dropped ones"),
         ("dropped/*", "share that a part of select took out, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),

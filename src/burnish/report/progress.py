@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
@@ -153,6 +154,9 @@ class Lines(Watch):
     def ordered(self, action: str) -> None:
         self.line(f"ordered from outside: {action}")
 
+    def warned(self, said: str) -> None:
+        self.line(f"warning: {said}")
+
     def stopping(self) -> None:
         os.write(2, b"stopping after this step ...\n")  # print may be in the middle of a line when a signal comes
 
@@ -176,6 +180,7 @@ class Screen(Watch):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self.ready, self.over, self.doing = False, False, "loading"
+        self.warnings: deque[str] = deque(maxlen=3)
         self.keys = ExitStack()
         self.spinner = Spinner("dots", style="cyan")
         self.live = Live(console=console, get_renderable=self.draw, refresh_per_second=8)
@@ -195,6 +200,9 @@ class Screen(Watch):
     def started(self, run: Run) -> None:
         super().started(run)
         self.ready = True
+
+    def warned(self, said: str) -> None:
+        self.warnings.append(said)
 
     def finished(self, result: Result) -> None:
         self.__exit__(None, None, None)
@@ -226,6 +234,7 @@ class Screen(Watch):
         if self.history:
             parts += [self._numbers(), self._plots()]
             parts += [Padding(Text(f"! {worry}", style="yellow"), (0, 1)) for worry in self.worries().values()]
+        parts += [Padding(Text(f"! {said}", style="yellow"), (0, 1)) for said in self.warnings]
         if self.doing:
             parts.append(self._status())
         return Group(*parts)

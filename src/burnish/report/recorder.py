@@ -53,6 +53,7 @@ class _Step:
     step: int
     metrics: dict[str, float | None]
     seconds: dict[str, float]
+    memory: float
     groups: list[Kept]
 
 
@@ -74,7 +75,7 @@ class Recorder:
     def step(self, report: Report, extra: dict[str, float]) -> None:
         """Hand a step over: its numbers, its seconds, and the first of its traces."""
         metrics = {name: _finite(value) for name, value in {**report.metrics, **extra}.items() if name != "step"}
-        step = _Step(report.clock.step, metrics, dict(report.seconds), kept(report, self.traces))
+        step = _Step(report.clock.step, metrics, dict(report.seconds), report.memory, kept(report, self.traces))
         self._put(lambda db: self._write_step(db, step))
 
     def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
@@ -147,6 +148,7 @@ class Recorder:
         db.executemany("INSERT INTO metrics VALUES (?,?,?)", [(step.step, name, x) for name, x in step.metrics.items()])
         rooms = [(step.step, room, seconds) for room, seconds in step.seconds.items()]
         db.executemany("INSERT INTO timings VALUES (?,?,?)", rooms)
+        db.execute("INSERT INTO memory VALUES (?,?)", (step.step, step.memory))
         self._write_traces(db, step.groups)
         db.execute("INSERT OR REPLACE INTO info VALUES ('updated', ?)", (json.dumps(time.time()),))
         for worry in self._health.news(step.step, step.metrics):
@@ -207,7 +209,7 @@ def cut(folder: Path, step: int) -> None:
             old = f"SELECT 'delete', id, prompt, text FROM trace_text WHERE id IN ({gone})"
             db.execute(f"INSERT INTO search (search, rowid, prompt, text) {old}", (step,))
         db.execute(f"DELETE FROM tokens WHERE trace IN ({gone})", (step,))
-        for table in ("traces", "groups", "metrics", "timings"):
+        for table in ("traces", "groups", "metrics", "timings", "memory"):
             db.execute(f"DELETE FROM {table} WHERE step >= ?", (step,))
         db.execute("DELETE FROM events WHERE step >= ? AND level = 'warning'", (step,))
         db.execute("COMMIT")

@@ -19,6 +19,7 @@ CREATE TABLE metrics (step INTEGER NOT NULL, name TEXT NOT NULL, value);
 CREATE INDEX metrics_by_step ON metrics (step);
 CREATE INDEX metrics_by_name ON metrics (name, step);
 CREATE TABLE timings (step INTEGER NOT NULL, room TEXT NOT NULL, seconds REAL NOT NULL);
+CREATE TABLE memory (step INTEGER NOT NULL, mb REAL NOT NULL);
 CREATE TABLE groups (
   id INTEGER PRIMARY KEY, step INTEGER NOT NULL, phase TEXT NOT NULL, task TEXT NOT NULL, kind TEXT NOT NULL,
   prompt TEXT NOT NULL, given TEXT NOT NULL, pairs TEXT, lists TEXT

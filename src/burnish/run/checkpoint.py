@@ -1,7 +1,7 @@
 """Checkpoints: everything that a run is, written aside and then renamed, with a manifest of hashes. No pickle.
 
 checkpoints/step-000040/
-  step.json                 the next step, the versions of the members
+  step.json                 the next step, the versions of the members, the identity of the run
   MEMBER/                   a Hugging Face directory for every member whose weights can have changed
   MEMBER/optimiser.safetensors
   state/NAME.json           the memory of parts (stores, curricula)
@@ -10,87 +10,159 @@ checkpoints/step-000040/
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import shutil
+import math
+import mmap
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from safetensors import SafetensorError
+import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from burnish.cast.lora import is_lora, merged
 from burnish.cast.member import Member
 from burnish.cast.stage import Cast
 from burnish.method import Method
+from burnish.run.disk import remove_directory, step_back, whole_directory
 
 OPTIMISER = "optimiser.safetensors"
+MANIFEST = "manifest.json"
+Tensors = dict[str, Tensor]
 
 
-def save(folder: Path, step: int, method: Method, cast: Cast, keep: int = 2) -> Path:
-    """Write checkpoints/step-N of a run folder; older ones beyond `keep` are removed once this one is whole."""
-    final = folder / "checkpoints" / f"step-{step:06d}"
-    with _aside(final) as aside:
-        for member in cast:
-            if member.role.liveness != "frozen":
-                save_member(member, aside / member.name)
-            if member.trainer is not None:
-                save_file(member.trainer.state_dict(), aside / member.name / OPTIMISER)
-        (aside / "state").mkdir()
-        for name, item in method.stateful().items():
-            (aside / "state" / f"{name}.json").write_text(json.dumps(item.state_dict()))
-        versions = {member.name: member.version for member in cast}
-        (aside / "step.json").write_text(json.dumps({"step": step, "versions": versions}))
-        (aside / "manifest.json").write_text(json.dumps(_hashes(aside), indent=1))
-    for old in [path for path in checkpoints(folder) if path.name <= final.name][:-keep]:
-        shutil.rmtree(old)
+@dataclass(frozen=True)
+class Saved:
+    """One member's share of a checkpoint: its weights and its optimiser's tensors, live until they are copied."""
+
+    member: Member
+    weights: Tensors
+    optimiser: Tensors | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a checkpoint will hold. Tensors are those of the cast itself: they are valid until the weights move."""
+
+    step: int
+    members: tuple[Saved, ...]
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def tensors(self) -> Iterator[Tensor]:
+        for saved in self.members:
+            yield from saved.weights.values()
+            yield from (saved.optimiser or {}).values()
+
+    def bytes(self) -> int:
+        """The room that it takes on the disk, but for tokenizers and other small files."""
+        return sum(t.numel() * t.element_size() for t in self.tensors()) + sum(map(len, self.texts.values()))
+
+    def with_tensors(self, new: dict[int, Tensor]) -> Contents:
+        """The same with other tensors in the places of the old ones, found by `id`."""
+        members = tuple(
+            replace(saved, weights=_swapped(saved.weights, new), optimiser=saved.optimiser and _swapped(saved.optimiser, new))
+            for saved in self.members
+        )  # fmt: skip
+        return replace(self, members=members)
+
+
+def collect(step: int, method: Method, cast: Cast, run: str = "") -> Contents:
+    """Everything that a run is before step `step`. Memories are written down now, tensors are only pointed at."""
+    members = tuple(
+        Saved(member, _weights(member), member.trainer.state_dict() if member.trainer is not None else None)
+        for member in cast
+        if member.role.liveness != "frozen"
+    )
+    texts = {f"state/{name}.json": json.dumps(item.state_dict()) for name, item in method.stateful().items()}
+    versions = {member.name: member.version for member in cast}
+    texts["step.json"] = json.dumps({"step": step, "versions": versions, "run": run})
+    return Contents(step, members, texts)
+
+
+def write(folder: Path, contents: Contents) -> Path:
+    """Write checkpoints/step-N of a run folder: all of it, or nothing. For a thread of its own, which steps back."""
+    final = folder / "checkpoints" / f"step-{contents.step:06d}"
+    with whole_directory(final) as aside:
+        for saved in contents.members:
+            _refuse_infinite(saved, contents.step)
+            save_member(saved.member, aside / saved.member.name, weights=saved.weights)
+            if saved.optimiser is not None:
+                save_file(saved.optimiser, aside / saved.member.name / OPTIMISER)
+        for name, text in contents.texts.items():
+            (aside / name).parent.mkdir(exist_ok=True)
+            (aside / name).write_text(text)
+        step_back()
+        (aside / MANIFEST).write_text(_manifest(aside))
     return final
 
 
-def save_member(member: Member, path: Path, *, merge: bool = False) -> None:
-    """A directory that transformers loads: the model (or its adapters; merge=True adds them into the weights) and the tokenizer."""
+def save_member(member: Member, path: Path, *, merge: bool = False, weights: Tensors | None = None) -> None:
+    """A directory that transformers loads: the model (or its adapters; merge=True adds them into the weights) and the tokenizer.
+
+    weights: what to save in place of the model's present weights.
+    """
     model = merged(member.model) if merge and is_lora(member.model) else member.model
-    model.save_pretrained(path)  # type: ignore[operator]
-    member.chat.tokenizer.save_pretrained(path)
+    model.save_pretrained(path, state_dict=weights)  # type: ignore[operator]
+    for name, content in member.chat.files.items():
+        (path / name).write_bytes(content)
 
 
 def publish_model(member: Member, path: Path, *, merge: bool = False) -> None:
     """The run's product as `path`, replacing what an earlier stop left there."""
-    with _aside(path) as aside:
+    with whole_directory(path) as aside:
         save_member(member, aside, merge=merge)
 
 
+def retire(folder: Path, newest: Path, keep: int, keep_every: int) -> None:
+    """Remove the checkpoints before `newest` that are neither among the last `keep` nor at a multiple of `keep_every`."""
+    past = [path for path in checkpoints(folder) if path.name <= newest.name]
+    for old in past[:-keep]:
+        if not keep_every or step_of(old) % keep_every:
+            remove_directory(old)
+
+
 def checkpoints(folder: Path) -> list[Path]:
-    """The whole checkpoints of a run folder, oldest first."""
-    return sorted(p for p in (folder / "checkpoints").glob("step-*") if (p / "manifest.json").is_file())
+    """The checkpoints of a run folder, whole or damaged, oldest first."""
+    return sorted(path for path in (folder / "checkpoints").glob("step-*") if path.is_dir())
 
 
-def newest(folder: Path) -> Path:
-    """The newest checkpoint whose files are all as they were written; damaged ones are passed over."""
-    damaged = []
+def step_of(path: Path) -> int:
+    """The step that a checkpoint goes on with, by its name."""
+    number = path.name.removeprefix("step-")
+    return int(number) if number.isdigit() else 0
+
+
+def newest(folder: Path, run: str = "") -> tuple[Path | None, list[str]]:
+    """The newest checkpoint of this run whose files are all as they were written, and what was passed over, in words.
+
+    None where no checkpoint was ever finished: the run begins at its beginning. Only damaged ones are an error.
+    """
+    passed: list[str] = []
     for path in reversed(checkpoints(folder)):
-        wrong = damage(path)
+        wrong = damage(path, run)
         if not wrong:
-            return path
-        damaged.append(f"{path.name} ({wrong})")
-    said = f"; damaged: {', '.join(damaged)}" if damaged else ""
-    raise ValueError(f"there is no usable checkpoint in {folder / 'checkpoints'}{said}; start a new run with --out")
+            return path, passed
+        passed.append(f"{path.name} ({wrong})")
+    if passed:
+        raise ValueError(
+            f"there is no usable checkpoint in {folder / 'checkpoints'}; damaged: {', '.join(passed)}; "
+            "start a new run with --out, or take the damaged ones away to begin this one again"
+        )
+    return None, passed
 
 
-def damage(path: Path) -> str:
-    """What is wrong with a checkpoint's files, or nothing."""
+def damage(path: Path, run: str = "") -> str:
+    """What is wrong with a checkpoint, or nothing. `run`: the identity of the run that it should belong to."""
     try:
-        expected = json.loads((path / "manifest.json").read_text())
-    except ValueError:
-        expected = None
-    if not isinstance(expected, dict):
+        text = (path / MANIFEST).read_text()
+    except (OSError, ValueError):
         return "its manifest cannot be read"
-    found = _hashes(path)
-    for name in sorted(expected.keys() | found.keys()):
-        if found.get(name) != expected.get(name):
-            return f"{name} is {'missing' if name not in found else 'changed'}"
-    return ""
+    if text != (now := _manifest(path)):  # the manifest that these files ought to have, byte for byte
+        return _difference(text, json.loads(now))
+    whose = json.loads((path / "step.json").read_text()).get("run")
+    return "it belongs to another run: its configuration is not that of config.yaml" if run and whose != run else ""
 
 
 def restore(path: Path, method: Method, cast: Cast) -> int:
@@ -105,28 +177,56 @@ def restore(path: Path, method: Method, cast: Cast) -> int:
     return int(head["step"])
 
 
-def _hashes(path: Path) -> dict[str, str]:
-    files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "manifest.json")
-    return {str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
-
-
-@contextlib.contextmanager
-def _aside(final: Path) -> Iterator[Path]:
-    """A directory to write into that takes its final name only when it is whole; a failure leaves what was there before."""
-    aside = final.with_name(f".{final.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
+def _difference(said: str, found: dict[str, str]) -> str:
     try:
-        aside.mkdir(parents=True)
-        yield aside
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(
-            f"could not save {final}: {why}; nothing saved earlier was touched. Free some disk space and use --resume"
-        ) from None
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-    if final.exists():
-        shutil.rmtree(final)
-    aside.rename(final)
+        expected = json.loads(said)
+    except ValueError:
+        expected = None
+    if not isinstance(expected, dict):
+        return "its manifest cannot be read"
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name) != expected.get(name):
+            return f"{name} is {'missing' if name not in found else 'changed' if name in expected else 'not its own'}"
+    return "its manifest is changed"
+
+
+def file_hashes(path: Path) -> dict[str, str]:
+    """The sha256 of every file below a directory, by name, the manifest itself left out."""
+    return {str(file.relative_to(path)): _hash(file) for file in _files(path)}
+
+
+def _manifest(path: Path) -> str:
+    return json.dumps(file_hashes(path), indent=1)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(p for p in path.rglob("*") if p.is_file() and p != path / MANIFEST)
+
+
+def _hash(file: Path) -> str:
+    """In one piece: a hash by many small ones would ask the training thread for the interpreter's lock at each of them."""
+    if not file.stat().st_size:
+        return hashlib.sha256().hexdigest()
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return hashlib.sha256(content).hexdigest()
+
+
+def _weights(member: Member) -> Tensors:
+    """What save_pretrained would take: everything, or of a model with adapters the adapters alone."""
+    found = member.model.state_dict()
+    return {name: t for name, t in found.items() if "lora_" in name} if is_lora(member.model) else found
+
+
+def _swapped(tensors: Tensors, new: dict[int, Tensor]) -> Tensors:
+    return {name: new[id(t)] for name, t in tensors.items()}
+
+
+def _refuse_infinite(saved: Saved, step: int) -> None:
+    parameters = dict(saved.member.model.named_parameters())  # a buffer may hold an infinite mask
+    for name, t in saved.weights.items():
+        quick = math.isfinite(float(t.sum())) if name in parameters else True  # NaN and infinity survive a sum
+        if not quick and not bool(torch.isfinite(t).all()):
+            raise FloatingPointError(
+                f"the weight {name} of {saved.member.name!r} is not finite after {step} steps: no checkpoint is made of it; "
+                "the one before is whole. Start again with a lower --lr"
+            )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
 import inspect
+import json
 import typing
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +61,10 @@ class Options:
     """Save the final model with the LoRA adapters merged into the weights."""
     reward: str | None = None
     """A reward function path/to/file.py:function, f(completions, **columns) -> list[float], in place of the verifier."""
+    reward_timeout: float | None = None
+    """Seconds that the reward function may take: it then runs in a process of its own, which is killed when they are over."""
+    on_reward_failure: str = "zero"
+    """A reply whose reward failed or took too long: zero scores it 0, drop takes it out of the batch."""
     swap: str | None = None
     """Another part in the place of one of the method's: "group_relative=group_relative(std=False); pg=pg_clip(0.2, 0.28)"."""
     eval_tasks: int = 200
@@ -68,7 +74,12 @@ class Options:
     save_every: int = 20
     """Steps between checkpoints; the end of the run and Ctrl-C always save one."""
     keep: int = 2
-    """Checkpoints that are kept."""
+    """Checkpoints that are kept: the last ones."""
+    keep_every: int = 0
+    """Keep the checkpoints at multiples of this number of steps as well, for good; 0 keeps none."""
+    on_nan: str = "skip"
+    """A batch with NaN or infinity in a reward, loss or gradient moves no weight and is kept in the run folder. skip: go on,
+    but stop after three such steps in a row; stop: stop at once."""
     record: int = 256
     """Traces of each step that are kept in the run store, whole groups from the first on; 0 keeps none."""
     log: str | None = None
@@ -81,6 +92,18 @@ class Options:
         told = ("lr", "token_budget")
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name not in told}
         return Settings(lr=lr, token_budget=token_budget, **shared)
+
+
+RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
+    "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
+    "on_nan", "reward_timeout", "on_reward_failure", "record", "log",
+)  # fmt: skip
+
+
+def identity(stored: dict[str, Any]) -> str:
+    """What makes a run this run and no other: a hash of its configuration as config.yaml holds it, place and pace apart."""
+    kept = {key: value for key, value in stored.items() if key not in RESUMABLE and key != "out"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

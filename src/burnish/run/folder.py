@@ -1,4 +1,4 @@
-"""A run folder: config.yaml, store.sqlite, evaluation.json, checkpoints/, model/."""
+"""A run folder: config.yaml, store.sqlite, evaluation.json, refused/, checkpoints/, model/."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import yaml
 from burnish.report.recorder import cut
 from burnish.report.schema import FILE
 from burnish.report.store import open_store
-from burnish.run.config import Config
+from burnish.run.config import Config, identity
+from burnish.run.disk import sweep, write_text
 
 
 class Folder:
     """Where a run lives, and the way to its store."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path, self.fresh = path, fresh
 
     @classmethod
     def create(cls, config: Config) -> Folder:
@@ -27,17 +28,19 @@ class Folder:
         task = "".join(c if c.isalnum() else "-" for c in Path(config.options.task).name)
         method = "".join(c if c.isalnum() or c == "_" else "-" for c in config.method.split(":")[-1])
         path = Path(config.options.out or f"runs/{method}-{task}-{datetime.now():%Y%m%d-%H%M%S}")
+        if path.is_dir():
+            sweep(path)  # a process that was killed while it made the folder
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ValueError(
                 f"the run folder {path} exists already; go on with it by --resume {path}, or choose another --out"
             )
         path.mkdir(parents=True, exist_ok=True)
-        (path / "config.yaml").write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
-        return cls(path)
+        write_text(path / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+        return cls(path, fresh=True)
 
     def discard_if_unused(self) -> None:
-        """Take away a folder in which no step was logged and no checkpoint saved; files of others stay."""
-        if (self.path / "checkpoints").exists() or self.metrics():
+        """Take away a folder that this process made, if no step was logged and no checkpoint saved; files of others stay."""
+        if not self.fresh or (self.path / "checkpoints").exists() or self.metrics():
             return
         for name in ("config.yaml", "evaluation.json", FILE, f"{FILE}-wal", f"{FILE}-shm"):
             (self.path / name).unlink(missing_ok=True)
@@ -58,8 +61,12 @@ class Folder:
         """Forget what was logged at `step` and later: a resumed run writes it again."""
         cut(self.path, step)
 
+    def identity(self) -> str:
+        """The hash that says which run's folder this is."""
+        return identity(yaml.safe_load((self.path / "config.yaml").read_text()))
+
     def save_json(self, name: str, value: object) -> None:
-        (self.path / name).write_text(json.dumps(value, indent=1) + "\n")
+        write_text(self.path / name, json.dumps(value, indent=1) + "\n")
 
     def read_json(self, name: str) -> Any:
         file = self.path / name

@@ -74,8 +74,8 @@ class Recording:
         """A step: its numbers, its seconds, and the first of its traces."""
         self._recorder.step(report, extra)
 
-    def event(self, kind: str, text: str, *, step: int | None = None) -> None:
-        self._recorder.event(kind, text, step=step)
+    def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
+        self._recorder.event(kind, text, level=level, step=step)
 
     def flush(self) -> None:
         """What was logged is on the disk when this returns: a checkpoint that is written next finds it there."""

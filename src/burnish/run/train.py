@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import torch
 
 from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
-from burnish.cast.models import resolve
+from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.cast.stage import Cast, build
 from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
@@ -30,6 +30,9 @@ from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
 from burnish.run.recording import Recording
+from burnish.run.refused import POLICIES
+from burnish.run.saving import Saver
+from burnish.run.watch import Watch
 from burnish.step import Settings
 from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
@@ -48,7 +51,11 @@ class Observer:
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None: ...
 
-    def saved(self, path: Path) -> None: ...
+    def saved(self, path: Path) -> None:
+        """A checkpoint is whole and on the disk. Training may have gone on since it was taken."""
+
+    def warned(self, said: str) -> None:
+        """Something is not as it should be, and the run goes on: a damaged checkpoint, a refused update, growing memory."""
 
     def ordered(self, action: str) -> None:
         """Somebody asked from outside: pause, resume, checkpoint or stop."""
@@ -70,6 +77,7 @@ class Run:
     settings: Settings
     folder: Folder
     start: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,13 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     options = config.options
     _check(config)
     base = resolve(options.model)
-    source = resolve_task(task or options.task, options.reward)
+    if options.lora is not None and is_adapter(base):
+        raise ValueError(
+            f"{base} holds LoRA adapters, and --lora would put others on top of them; leave out --lora, or go on with that "
+            "run by --resume"
+        )
+    dropped = options.on_reward_failure == "drop"
+    source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
     if options.eval_tasks and source.size("heldout") == 0:
         raise ValueError(
             f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or leave evaluation out "
@@ -153,10 +167,15 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         raise ValueError(
             f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora"
         )
-    at = checkpoint.newest(folder.path) if folder else None
+    at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     lora = Lora(options.lora) if options.lora is not None else None
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
-    budget = options.token_budget if options.token_budget is not None else token_budget(base, options.device)
+    budget = options.token_budget
+    if (
+        budget is None
+    ):  # written down in config.yaml: a resumed run must not choose anew, by the memory that is free then
+        budget = token_budget(adapted_model(base), options.device)
+        config = replace(config, options=replace(options, token_budget=budget))
     settings = options.settings(lr, budget)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
     start = checkpoint.restore(at, method, cast) if at else 0
@@ -164,12 +183,14 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         folder = Folder.create(config)
     else:
         folder.cut(start)
-    return Run(config, method, source, cast, settings, folder, start)
+    where = f"going on from {at.name}" if at else ""
+    warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
+    return Run(config, method, source, cast, settings, folder, start, warnings)
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
     """By size, on disk at two bytes a weight: 1e-4 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
-    size = sum(file.stat().st_size for file in base.glob("*.safetensors")) / 2
+    size = sum(file.stat().st_size for file in adapted_model(base).glob("*.safetensors")) / 2
     lr = 1e-4 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
     return lr * 10 if lora and size >= 1e7 else lr
 
@@ -209,21 +230,29 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     before = _before(run, observer)
     at = run.start
     stopped = False
-    with _polite_interrupt(observer) as asked:
+    saver = Saver(
+        folder.path, run.method, run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every,
+        before_writing=record.flush,
+    )  # fmt: skip
+    watch = Watch(run, observer, saver, record)
+    with _polite_interrupt(observer) as asked, saver:
         for report in _timed(
             loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
         ):
             at = report.clock.step + 1
             heldout = _during(run, at)
+            watch.measure(report)
             record.step(report, heldout)
             observer.stepped(report, heldout, report.seconds["step"])
-            save = partial(_save, run, observer, record, at)
+            watch.stepped(report)
+            save = partial(watch.save, at)
             told = record.told_to_stop(at - 1, save=save, interrupted=lambda: bool(asked), heard=observer.ordered)
             stopped = (bool(asked) or told) and at < options.steps
             if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
                 save()
             if stopped:
                 break
+        watch.wait_for_saving()
     if stopped:
         record.ended = "stopped"
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
@@ -244,13 +273,6 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     result = Result(folder.path, model, before, after, folder.metrics())
     observer.finished(result)
     return result
-
-
-def _save(run: Run, observer: Observer, record: Recording, at: int) -> None:
-    """A checkpoint after `at` steps; it is never ahead of what was recorded."""
-    record.flush()
-    observer.saved(checkpoint.save(run.folder.path, at, run.method, run.cast, run.config.options.keep))
-    record.event("saved", f"checkpoint after step {at}", step=at - 1)
 
 
 def _before(run: Run, observer: Observer) -> Outcome | None:
@@ -281,6 +303,14 @@ def _check(config: Config) -> None:
     for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
+    if options.on_nan not in POLICIES:
+        raise ValueError(f"option 'on_nan' is {options.on_nan!r}; it is {' or '.join(POLICIES)}")
+    if options.on_reward_failure not in ("zero", "drop"):
+        raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
+    if options.reward_timeout is not None and options.reward is None:
+        raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
+    if options.keep_every < 0:
+        raise ValueError(f"option 'keep_every' is {options.keep_every}; it must be 0 or more steps")
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
@@ -299,7 +329,7 @@ def _timed(reports: Iterator[Report]) -> Iterator[Report]:
 
 @contextmanager
 def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
-    """Inside, the first Ctrl-C is only noted; the second one interrupts as usual."""
+    """Inside, the first Ctrl-C (or SIGTERM, which machines are taken away with) is only noted; the second interrupts."""
     asked: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -309,11 +339,12 @@ def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
         observer.stopping()
 
     try:
-        earlier = signal.signal(signal.SIGINT, note)
+        earlier = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread: signals are somebody else's
         yield asked
         return
     try:
         yield asked
     finally:
-        signal.signal(signal.SIGINT, earlier)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

@@ -29,6 +29,12 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
             trace.scores["correct"] = float(verdict.correct)
             if verdict.reason:
                 trace.note["why"] = verdict.reason
+        failed = {id(trace) for (_, trace), verdict in zip(asked, verdicts, strict=True) if verdict.failed}
+        if failed:
+            step.notes.count("reward_failures", len(failed))
+        if isinstance(source, Rewarded) and source.drop_failed:
+            for group in groups:
+                group.traces = [trace for trace in group.traces if id(trace) not in failed]
         return groups
 
     return Part(

@@ -27,7 +27,7 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
             if len(kept) >= wanted:
                 break
             settings = replace(step.settings, prompts=wanted - len(kept))
-            again = Step(_other(step.clock, k), step.cast, settings, step.notes, step.dropped)
+            again = replace(step, clock=_other(step.clock, k), settings=settings)
             fresh = score.call(rollout.call(draw.call(again), again), again)
             step.notes.count("refilled", len(fresh))
             kept = [*kept, *again.through(keep, fresh)]

@@ -14,18 +14,25 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.rewards import load_function
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
+from burnish.tasks.timed import TimedReward
 
 IN_PYTHON = "python:"  # how config.yaml writes down a source that was passed as an object
 
 
-def resolve_task(task: str | Source, reward: str | None = None) -> Source:
+def resolve_task(
+    task: str | Source, reward: str | None = None, *, seconds: float | None = None, drop_failed: bool = False
+) -> Source:
     """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset;
     a source of the user's own is itself.
 
     Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column.
+    seconds: how long the reward function may take, in a process of its own.
     """
     found = _named(task) if isinstance(task, str) else task
-    return Rewarded(found, load_function(reward)) if reward else found
+    if not reward:
+        return found
+    function = load_function(reward) if seconds is None else TimedReward(reward, seconds)
+    return Rewarded(found, function, drop_failed=drop_failed)
 
 
 def _named(name: str) -> Source:

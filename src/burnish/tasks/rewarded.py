@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
 from burnish.nouns import Task, Verdict
 from burnish.tasks.rewards import RewardFunction, call_reward
 from burnish.tasks.source import Source
+from burnish.tasks.timed import TimedReward
 
 
 class Rewarded:
-    """The tasks of a source, the scores of f(completions, **columns) -> list[float]. A score above 0.5 counts as correct."""
+    """The tasks of a source, the scores of f(completions, **columns) -> list[float]. A score above 0.5 counts as correct.
 
-    def __init__(self, source: Source, function: RewardFunction) -> None:
-        self.source, self.function = source, function
+    drop_failed: replies without a verdict are taken out of the batch, instead of scored 0
+    """
+
+    def __init__(self, source: Source, function: RewardFunction | TimedReward, *, drop_failed: bool = False) -> None:
+        self.source, self.drop_failed = source, drop_failed
+        self.judge = function if isinstance(function, TimedReward) else partial(_judge_here, function)
         self.name, self.summary, self.gives = source.name, source.summary, source.gives
 
     def size(self, split: str) -> int | None:
@@ -30,4 +39,10 @@ class Rewarded:
             for name in sorted({key for task in tasks for key in task.given})
         }
         prompts = [task.prompt if isinstance(task.prompt, str) else list(task.prompt) for task in tasks]
-        return [Verdict(score, score > 0.5) for score in call_reward(self.function, prompts, replies, columns)]
+        return self.judge(prompts, replies, columns)
+
+
+def _judge_here(
+    function: RewardFunction, prompts: Sequence[Any], replies: Sequence[str], columns: Mapping[str, Sequence[Any]]
+) -> list[Verdict]:
+    return [Verdict(score, score > 0.5) for score in call_reward(function, prompts, replies, columns)]

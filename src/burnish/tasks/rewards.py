@@ -13,6 +13,7 @@ import logging
 import math
 import re
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from numbers import Real
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from burnish.randomness import key_of
+from burnish.refusal import NotFinite
 
 RewardFunction = Callable[..., Any]
 
@@ -157,7 +158,7 @@ def _module(place: str, spec: str) -> ModuleType:
     path = Path(place).expanduser().resolve()
     if not path.is_file():
         raise ValueError(f"reward {spec!r}: no file {place!r}; check the path (it is looked up from {Path.cwd()})")
-    name = f"burnish_reward_{path.stem}_{key_of(path) % 2**32:08x}"
+    name = f"burnish_reward_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None and found.loader is not None, path
     module = importlib.util.module_from_spec(found)
@@ -212,7 +213,8 @@ def call_reward(
 ) -> list[float]:
     """Call `f(completions=..., prompts=..., **columns)`, with only the keywords it takes, and check what comes back.
 
-    columns  name -> one value per completion. The result is one finite number per completion, or a ValueError.
+    columns  name -> one value per completion. The result is one finite number per completion, or a ValueError
+    (a NotFinite where a number is NaN or infinite).
     """
     name = getattr(function, "__qualname__", repr(function))
     offered = {**columns, "prompts": prompts, "completions": completions}
@@ -230,7 +232,7 @@ def call_reward(
         )
     for index, (value, completion) in enumerate(zip(values, completions, strict=True)):
         if not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(
+            raise (NotFinite if isinstance(value, Real) else ValueError)(
                 f"reward {name} returned {value!r} at index {index}, for the completion beginning "
                 f"{str(completion)[:60]!r}; return a finite number"
             )
