@@ -348,7 +348,7 @@ def test_a_method_does_not_differ_from_itself() -> None:
 
 def test_dapo_against_grpo() -> None:
     said = {change.said("grpo"): change for change in changes(built("dapo"), built("grpo"))}
-    assert {"without punish_overlong", "without mixed", "pg as in grpo", "with grpo's kl"} <= set(said)
+    assert {"without punish_overlong", "without refilled(mixed, 3)", "pg as in grpo", "with grpo's kl"} <= set(said)
     plain = applied(built("dapo"), built("grpo"), said["without punish_overlong"])
     assert "punish_overlong" not in [atom.name for atom in plain.phases[0].score]
     back = applied(built("dapo"), built("grpo"), said["with grpo's kl"])
@@ -358,7 +358,7 @@ def test_dapo_against_grpo() -> None:
 def test_a_variant_runs_like_any_method(small_model: Path, tmp_path: Path) -> None:
     change = Change("again", "term", "", "kl")
     assert "kl" in [t.name for t in variant("dapo", "grpo", change).build(source("sort")).phases[0].learn.terms]
-    job = small_job("dapo", "steps=1", tmp_path / "a", small_model, n=2)
+    job = small_job("dapo", "steps=1", tmp_path / "a", small_model, n=2, refills=0)
     told = {"parent": "grpo", "kind": "again", "room": "term", "name": "", "other": "kl"}
     found = run_job(replace(job, change=told), lambda *_: None)
     assert found.done and found.spent["samples"] == 6
