@@ -14,7 +14,7 @@ from burnish.parts import Part, Rollout
 from burnish.publish.publish import publish
 from burnish.refusal import NotFinite, Refusal, require_finite_scores
 from burnish.schedules import at
-from burnish.step import Notes, Settings, Step
+from burnish.step import Dropped, Notes, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
 
@@ -28,6 +28,7 @@ class Report:
     metrics: dict[str, float]
     seconds: dict[str, float]
     groups: dict[str, list[Group]] = field(default_factory=dict)
+    dropped: dict[str, list[Dropped]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     memory: float = 0.0  # MiB that the process holds after the step
 
@@ -42,16 +43,18 @@ def loop(
         notes = Notes()
         seconds: dict[str, float] = {}
         ended: dict[str, list[Group]] = {}
+        dropped: dict[str, list[Dropped]] = {}
         trail: list[tuple[str, int]] = []
         refusals: list[Refusal] = []
         for phase in method.phases:
             for tick in range(round(at(phase.times, clock))):
                 step = Step(clock.at(tick=tick), cast, settings, notes, phase.name, refusals)
                 ended[phase.name] = walk(phase, step, seconds, trail)
+                dropped[phase.name] = step.dropped
         empty = empty + 1 if trail and not any(n for _, n in trail[-1:]) and not refusals else 0
         if empty >= PATIENCE:
             raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(trail)}")
-        yield Report(clock, {"step": number, **notes.values()}, seconds, ended, refusals)
+        yield Report(clock, {"step": number, **notes.values()}, seconds, ended, dropped, refusals)
 
 
 def walk(phase: Phase, step: Step, seconds: dict[str, float], trail: list[tuple[str, int]]) -> list[Group]:
@@ -81,10 +84,11 @@ def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
     """What the part makes of what it is given; nothing, and a refusal, where a score of it is NaN or infinite."""
     groups = [item for item in given if isinstance(item, Group)]
     try:
-        groups = part.call(given, step)
+        groups = step.through(part, given) if isinstance(part, Part) else part.call(given, step)
         require_finite_scores(groups, part.name)
     except NotFinite as why:
         step.refuse(str(why), groups)
+        step.drop(groups, f"refused after {part.name}")
         return []
     return groups
 
@@ -95,9 +99,8 @@ def _note_samples(groups: list[Group], notes: Notes) -> None:
         said = [len(turn) for turn in trace.turns if turn.author == "policy"]
         if not said:
             continue
-        for name in ("reward", "correct"):
-            if name in trace.scores:
-                notes.add(name, trace.scores[name])
+        for name, value in trace.scores.items():
+            notes.add(name if name in ("reward", "correct") else f"score/{name}", value)
         notes.add("length", sum(said), len(said))
         notes.add("cut_off", trace.note.get("stopped") == "length")
         notes.count("sampled_tokens", sum(said))

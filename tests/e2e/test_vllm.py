@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_method, make_model
-from runs import log_rows
 from test_apart import engine_of, requests_of, stale_weights_are_caught
 
 from burnish import train
@@ -21,6 +20,7 @@ from burnish.cast.lora import Lora
 from burnish.cast.member import Member
 from burnish.cast.roles import stage
 from burnish.cast.stage import build
+from burnish.run.sameness import log_rows
 
 pytestmark = pytest.mark.slow
 VLLM = replace(SMALL, engine="vllm")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ import torch
 from burnish.cast.stage import Cast
 from burnish.method import Method
 from burnish.run import checkpoint
-from burnish.run.disk import could_not_save, free_bytes, sweep, sync_file
+from burnish.run.disk import could_not_save, free_bytes, sweep
 from burnish.run.staging import Staging
 
 SPARE = 32 << 20  # bytes beyond the tensors: tokenizers, manifests, logs
@@ -26,8 +27,17 @@ class Saver:
     """Writes the checkpoints of one run. The thread's errors are raised by the next call of any method."""
 
     def __init__(
-        self, folder: Path, method: Method, cast: Cast, *, run: str = "", keep: int = 2, keep_every: int = 0
+        self,
+        folder: Path,
+        method: Method,
+        cast: Cast,
+        *,
+        run: str = "",
+        keep: int = 2,
+        keep_every: int = 0,
+        before_writing: Callable[[], None] = lambda: None,
     ) -> None:
+        self.before_writing = before_writing
         self.folder, self.method, self.cast, self.run = folder, method, cast, run
         self.keep, self.keep_every = keep, keep_every
         self.staging = Staging()
@@ -117,8 +127,7 @@ class Saver:
             if ready is not None or self.staging.fits(contents.bytes()):
                 contents = contents.with_tensors(self.staging.copy(contents.tensors(), ready))
                 self._read.set()
-            for log in self.folder.glob("*.jsonl"):  # a checkpoint must not outlive the log of the steps before it
-                sync_file(log)
+            self.before_writing()  # a checkpoint must not outlive the record of the steps before it
             path = checkpoint.write(self.folder, contents)
             checkpoint.retire(self.folder, path, self.keep, self.keep_every)
             self._done.append(path)
