@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from burnish.cast.stage import Cast
-from burnish.method import Method
+from burnish.parts import Stateful
 from burnish.run import checkpoint
 from burnish.run.disk import could_not_save, free_bytes, sweep, sync_file
 from burnish.run.staging import Staging
@@ -26,9 +27,16 @@ class Saver:
     """Writes the checkpoints of one run. The thread's errors are raised by the next call of any method."""
 
     def __init__(
-        self, folder: Path, method: Method, cast: Cast, *, run: str = "", keep: int = 2, keep_every: int = 0
+        self,
+        folder: Path,
+        memories: Mapping[str, Stateful],
+        cast: Cast,
+        *,
+        run: str = "",
+        keep: int = 2,
+        keep_every: int = 0,
     ) -> None:
-        self.folder, self.method, self.cast, self.run = folder, method, cast, run
+        self.folder, self.memories, self.cast, self.run = folder, memories, cast, run
         self.keep, self.keep_every = keep, keep_every
         self.staging = Staging()
         self._read = threading.Event()
@@ -53,7 +61,7 @@ class Saver:
 
     def room(self) -> str:
         """What to say of a disk that could not hold one more checkpoint as things stand; nothing if it could."""
-        contents = checkpoint.collect(0, self.method, self.cast)
+        contents = checkpoint.collect(0, self.memories, self.cast)
         trained = sum(p.numel() * 4 for m in self.cast.trained() for p in m.optimiser.named.values())
         need = contents.bytes() + SPARE + (0 if any(s.optimiser for s in contents.members) else 2 * trained)
         free = free_bytes(self.folder)
@@ -65,7 +73,7 @@ class Saver:
             return  # every rank holds the same weights, and the first one writes them
         self.wait()
         began = time.perf_counter()
-        contents = checkpoint.collect(step, self.method, self.cast, self.run)
+        contents = checkpoint.collect(step, self.memories, self.cast, self.run)
         free = free_bytes(self.folder)
         if free < contents.bytes() + SPARE:
             final = self.folder / "checkpoints" / f"step-{step:06d}"

@@ -20,10 +20,12 @@ from burnish.cast.stage import Cast, build
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
+from burnish.parts import Stateful
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
+from burnish.run.pipeline import Pipeline, require_pipelined
 from burnish.run.refused import POLICIES
 from burnish.run.saving import Saver
 from burnish.run.watch import Watch
@@ -66,6 +68,11 @@ class Run:
     folder: Folder
     start: int = 0
     warnings: list[str] = field(default_factory=list)
+    pipeline: Pipeline | None = None
+
+    def memories(self) -> dict[str, Stateful]:
+        """Everything with a memory that a checkpoint holds, by name."""
+        return memories(self.method, self.pipeline)
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     method = entry.build(source, **config.arguments)
     if options.swap:
         method = swapped(method, options.swap)
+    require_pipelined(replace(method, name=config.method), options.lag, options.steps)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
     ):
@@ -150,14 +158,20 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         config = replace(config, options=replace(options, token_budget=budget))
     settings = options.settings(lr, budget)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
-    start = checkpoint.restore(at, method, cast) if at else 0
+    pipeline = Pipeline(method, cast, settings) if settings.lag else None
+    start = checkpoint.restore(at, memories(method, pipeline), cast) if at else 0
     if folder is None:
         folder = Folder.create(config)
     else:
         folder.cut(start)
     where = f"going on from {at.name}" if at else ""
     warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
-    return Run(config, method, source, cast, settings, folder, start, warnings)
+    return Run(config, method, source, cast, settings, folder, start, warnings, pipeline)
+
+
+def memories(method: Method, pipeline: Pipeline | None) -> dict[str, Stateful]:
+    """The memories of the method's parts, and of what samples ahead of them."""
+    return {**method.stateful(), **({pipeline.name: pipeline} if pipeline else {})}
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
@@ -186,12 +200,20 @@ def _execute(run: Run, observer: Observer) -> Result:
     at = run.start
     stopped = False
     saver = Saver(
-        folder.path, run.method, run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every
+        folder.path, run.memories(), run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every
     )
     watch = Watch(run, observer, saver)
     with _polite_interrupt(observer) as asked, saver:
         for report in _timed(
-            loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
+            loop(
+                run.method,
+                run.cast,
+                run.settings,
+                steps=options.steps,
+                seed=options.seed,
+                start=run.start,
+                pipeline=run.pipeline,
+            )
         ):
             at = report.clock.step + 1
             heldout = _during(run, at)
@@ -258,8 +280,9 @@ def _check(config: Config) -> None:
         raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
     if options.reward_timeout is not None and options.reward is None:
         raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
-    if options.keep_every < 0:
-        raise ValueError(f"option 'keep_every' is {options.keep_every}; it must be 0 or more steps")
+    for name in ("keep_every", "lag"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
