@@ -16,6 +16,7 @@ import torch
 from conftest import SMALL, arguments_for, build_cast, build_method, task_for
 
 import burnish
+from burnish.cast.behind import Behind
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import METHODS
@@ -291,7 +292,27 @@ def test_a_part_that_hides_what_it_computes_with_is_told(small_model: Path, othe
         reports_of(method, small_model, 1)
 
 
-def test_turns_that_traces_share_are_shared_again(small_model: Path, other_model: Path) -> None:
+def test_the_sampling_side_shares_weights_that_rest_and_nothing_else(small_model: Path, other_model: Path) -> None:
+    """An engine keeps notes on the modules it runs, so no module is shared; a teacher's weights are not held twice."""
+    method = build_method("gkd", other_model)
+    cast = build_cast(method, small_model)
+    behind = Behind(cast, {"cast:policy.generate", "cast:teacher.logits"})
+    other = behind.cast_of(behind.take())
+    for name, shared in (("policy", False), ("teacher", True)):
+        ours, theirs = cast[name].model, other[name].model
+        assert not {id(m) for m in ours.modules()} & {id(m) for m in theirs.modules()}
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert (a.data_ptr() == b.data_ptr()) == shared and torch.equal(a, b)
+    weights = behind.take()
+    assert behind.take() is weights  # nothing was published: no second copy
+    with torch.no_grad():
+        next(cast["policy"].model.parameters()).add_(1.0)
+    cast["policy"].version += 1
+    assert behind.take() is not weights
+    assert not torch.equal(next(cast["policy"].model.parameters()), next(other["policy"].model.parameters()))
+
+
+def test_turns_that_traces_share_are_shared_again() -> None:
     """A tree keeps its branches through a checkpoint: each token of the trunk is still claimed once."""
     task = task_for("grpo").task("train", 0)
     trunk = burnish.nouns.Turn(torch.tensor([1, 2]), "task")

@@ -1,8 +1,8 @@
 """A cast that runs on weights as they were published at one moment, while the members themselves learn on.
 
 `take` copies the weights, in the thread that moves them; `cast_of` loads a copy into models of its own, in the thread that
-samples. Only members that can move and that the given parts read are copied; frozen ones are shared, for nobody
-changes them; of all others there is the tokenizer, but nothing that computes.
+samples. Members that the given parts read have a model of their own here, for an engine keeps notes on the modules that it
+runs; weights that never change are shared all the same. Of other members there is the tokenizer, and nothing that computes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class Behind:
         self.copied = [member.name for member in cast if member.name in wanted and member.role.liveness != "frozen"]
         members: dict[str, Any] = {}
         for member in cast:
-            frozen = member.role.liveness == "frozen"
-            members[member.name] = member if frozen else _twin(member) if member.name in wanted else Reader(member)
+            members[member.name] = _twin(member) if member.name in wanted else Reader(member)
         self._cast = Cast(members)
         self._loaded: Weights | None = None
         self._taken: Weights | None = None
@@ -85,10 +84,11 @@ def _moving(model: nn.Module) -> list[nn.Parameter]:
 
 def _twin(member: Member) -> Member:
     """The same member with a model of its own; weights that never change are not copied."""
-    resting = {} if len(_moving(member.model)) == len(list(member.model.parameters())) else {
-        id(p): p for p in member.model.parameters() if not p.requires_grad
-    }  # fmt: skip
-    model = copy.deepcopy(member.model, dict(resting))
+    frozen = member.role.liveness == "frozen"
+    if frozen and member.device.type != "cpu":
+        return member  # on a GPU sampling and learning take turns, so that one model is enough
+    moving = set() if frozen else {id(p) for p in _moving(member.model)}
+    model = copy.deepcopy(member.model, {id(p): p for p in member.model.parameters() if id(p) not in moving})
     return Member(
         member.name, member.role, model, member.chat, member.context, None, member.packed, member.version,
         kv_budget=member.kv_budget,
