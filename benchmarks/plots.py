@@ -113,6 +113,8 @@ def main() -> None:
     told = reader.parse_args()
     for path in told.results or sorted(RESULTS.glob("*.json")):
         content = json.loads(path.read_text())
+        if "parts" not in content:  # kills, damages, saving: not about speed beside peers
+            continue
         where = content["environment"].get("gpu") or f"{content['environment']['cores']} CPU cores"
         told.out.mkdir(parents=True, exist_ok=True)
         parts = content["parts"]

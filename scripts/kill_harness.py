@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
@@ -125,11 +126,22 @@ def arrived(point: str, run: Path, occasion: int) -> bool:
     if point in ("scoring", "learning"):
         beat = run.parent / "beat"
         return beat.exists() and beat.stat().st_size >= occasion + 1  # the first beat is the evaluation's
-    return _lines(run / "metrics.jsonl") == occasion  # rollout, logging
+    return _logged(run) == occasion  # rollout, logging
 
 
-def _lines(file: Path) -> int:
-    return file.read_bytes().count(b"\n") if file.exists() else 0
+def _logged(run: Path) -> int:
+    """Steps that the run's store holds."""
+    file = run / "store.sqlite"
+    if not file.exists():
+        return 0
+    try:
+        db = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            return db.execute("SELECT count(DISTINCT step) FROM metrics").fetchone()[0]
+        finally:
+            db.close()
+    except sqlite3.Error:  # it is just being made
+        return 0
 
 
 def kill_at(pid: int, run: Path, point: str, rng: Any, whole: float) -> dict[str, Any] | None:
@@ -151,7 +163,7 @@ def kill_at(pid: int, run: Path, point: str, rng: Any, whole: float) -> dict[str
     finish(pid)
     folder = run / "checkpoints"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    return {"point": point, "after_s": after, "logged": _lines(run / "metrics.jsonl"), "left": names}
+    return {"point": point, "after_s": after, "logged": _logged(run), "left": names}
 
 
 def over_now(pid: int) -> bool | None:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from burnish.methods.table import METHODS, Entry, load_all
+from burnish.report.store import open_store
 from burnish.run.config import method_fields
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "curves.json"
@@ -189,7 +190,8 @@ class Work:
         folder = self.folder / job.name
         try:
             outcome = json.loads((folder / "evaluation.json").read_text())
-            steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            with open_store(folder) as store:
+                steps = store.metrics()
             before, after = outcome["before"]["value"]["mean"], outcome["after"]["value"]["mean"]
         except (OSError, KeyError, ValueError, TypeError):
             return self.end_of_log(job.name)
@@ -199,7 +201,7 @@ class Work:
         return {
             "seed": job.seed, "seconds": round(seconds, 1), "torch": torch.__version__, "measure": outcome["before"]["name"],
             "heldout": [[0, before], *during, [len(steps), after]],
-            "reward": [round(step["reward"], 4) if "reward" in step else None for step in steps],
+            "reward": [round(step["reward"], 4) if step.get("reward") is not None else None for step in steps],
         }  # fmt: skip
 
     def end_of_log(self, name: str) -> str:

@@ -17,6 +17,7 @@ from burnish.method import Method, Phase
 from burnish.methods.table import METHODS, load_all
 from burnish.nouns import Clock, Group
 from burnish.randomness import key_of
+from burnish.report.store import open_store
 from burnish.step import Settings, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
@@ -116,6 +117,15 @@ def credited(
         groups = walk(replace(phase, learn=Learn()), now, {}, [])
         if phase.learn.terms:
             yield phase, groups, now
+
+
+def recorded(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything that a rerun repeats of what a run recorded, row by row: numbers, groups, traces, tokens, streams."""
+    tables = ("metrics", "groups", "traces", "tokens", "vocabulary")
+    with open_store(folder) as store:
+        found = {table: [tuple(row.values()) for row in store.sql(f"SELECT * FROM {table}")] for table in tables}
+    assert found["metrics"]
+    return found
 
 
 @pytest.fixture(params=sorted(METHODS))

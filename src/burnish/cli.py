@@ -18,6 +18,9 @@ COMMANDS: dict[
     "tasks": ("tasks", "list the tasks, or show one"),
     "models": ("models", "list the models that have a name, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
+    "runs": ("runs", "list the runs, show or export one, pause or stop one"),
+    "ui": ("ui", "the dashboard: curves, health, and every trace, in a browser"),
+    "report": ("report", "one run as a page that stands alone, and as Markdown"),
     "chat": ("chat", "talk to a model"),
     "compare": ("compare", "methods under one budget: which is better, and is it sure?"),
     "sweep": ("sweep", "try values of a method's flags: what does each do?"),
@@ -38,6 +41,7 @@ Start here:
   burnish train --resume runs/DIR                 go on where a run stopped
   burnish eval runs/DIR/model --task sort         how good is it?
   burnish chat runs/DIR/model                     talk to it
+  burnish ui                                      watch the runs in a browser: curves, warnings, every trace
 
 Commands:
 {commands}
@@ -82,13 +86,13 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    near = difflib.get_close_matches(word, COMMANDS, 1, 0.5)
-    if near:
-        return f"did you mean burnish {near[0]}?"
-    from burnish.methods.table import METHODS, load_all
+    near = difflib.get_close_matches(word, COMMANDS, 1, 0.75)
+    if not near:  # perhaps a method, whose names take longer to load
+        from burnish.methods.table import METHODS, load_all
 
-    load_all()
-    return f"did you mean burnish train {word}?" if word in METHODS else "did you mean burnish train?"
+        load_all()
+        near = [f"train {word}"] if word in METHODS else difflib.get_close_matches(word, COMMANDS, 1, 0.5)
+    return f"did you mean burnish {near[0] if near else 'train'}?"
 
 
 def _say(sentence: str, code: int) -> int:

@@ -12,8 +12,8 @@ from burnish.nouns import Clock, Group
 from burnish.refusal import Refusal
 from burnish.run.pipeline import Ahead, Pipeline
 from burnish.schedules import at
-from burnish.stages import Seconds, Trail, draw_tasks, learn_from, sample_and_score
-from burnish.step import Settings, Step
+from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
+from burnish.step import Dropped, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
 
@@ -27,6 +27,7 @@ class Report:
     metrics: dict[str, float]
     seconds: dict[str, float]
     groups: dict[str, list[Group]] = field(default_factory=dict)
+    dropped: dict[str, list[Dropped]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     memory: float = 0.0  # MiB that the process holds after the step
 
@@ -53,25 +54,30 @@ def loop(
             clock = Clock(number, steps, seed)
             now = pipeline.take(clock) if pipeline else Ahead(number)
             ended: dict[str, list[Group]] = {}
+            dropped: dict[str, list[Dropped]] = {}
             for phase in method.phases:
                 for tick in range(round(at(phase.times, clock))):
                     step = Step(clock.at(tick=tick), cast, settings, now.notes, phase.name, now.refusals)
-                    sampled = now.groups.pop(0) if phase.name == now.phase and now.groups else None
+                    sampled = now.walks.pop(0) if phase.name == now.phase and now.walks else None
                     ended[phase.name] = walk(phase, step, now.seconds, now.trail, sampled)
+                    dropped[phase.name] = step.dropped
             empty = empty + 1 if now.trail and not any(n for _, n in now.trail[-1:]) and not now.refusals else 0
             if empty >= PATIENCE:
                 raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(now.trail)}")
-            yield Report(clock, {"step": number, **now.notes.values()}, now.seconds, ended, now.refusals)
+            yield Report(clock, {"step": number, **now.notes.values()}, now.seconds, ended, dropped, now.refusals)
 
 
-def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: list[Group] | None = None) -> list[Group]:
+def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: Sampled | None = None) -> list[Group]:
     """draw -> rollout -> score -> select -> credit -> learn -> publish. `trail` records how many traces each room left.
 
     sampled: what the first three rooms made of this walk already.
     """
     if sampled is None:
-        sampled = sample_and_score(phase, draw_tasks(phase, step, seconds), step, seconds, trail)
-    return learn_from(phase, sampled, step, seconds, trail)
+        groups = sample_and_score(phase, draw_tasks(phase, step, seconds), step, seconds, trail)
+    else:
+        groups = sampled.groups
+        step.dropped += sampled.dropped
+    return learn_from(phase, groups, step, seconds, trail)
 
 
 def _where_lost(trail: Trail) -> str:

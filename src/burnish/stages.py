@@ -7,6 +7,7 @@ Without a lag they follow each other. With one, the middle stage of a later step
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
 from burnish.learn.learn import learn
 from burnish.method import Phase
@@ -14,10 +15,18 @@ from burnish.nouns import Group, Task
 from burnish.parts import Part, Rollout
 from burnish.publish.publish import publish
 from burnish.refusal import NotFinite, require_finite_scores
-from burnish.step import Notes, Step
+from burnish.step import Dropped, Notes, Step
 
 Seconds = dict[str, float]
 Trail = list[tuple[str, int]]  # how many traces each part left
+
+
+@dataclass
+class Sampled:
+    """What the first two stages made of one walk: groups with scores, and the traces that were taken out on the way."""
+
+    groups: list[Group]
+    dropped: list[Dropped] = field(default_factory=list)
 
 
 def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
@@ -63,10 +72,11 @@ def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
     """What the part makes of what it is given; nothing, and a refusal, where a score of it is NaN or infinite."""
     groups = [item for item in given if isinstance(item, Group)]
     try:
-        groups = part.call(given, step)
+        groups = step.through(part, given) if isinstance(part, Part) else part.call(given, step)
         require_finite_scores(groups, part.name)
     except NotFinite as why:
         step.refuse(str(why), groups)
+        step.drop(groups, f"refused after {part.name}")
         return []
     return groups
 
@@ -77,9 +87,8 @@ def _note_samples(groups: list[Group], notes: Notes) -> None:
         said = [len(turn) for turn in trace.turns if turn.author == "policy"]
         if not said:
             continue
-        for name in ("reward", "correct"):
-            if name in trace.scores:
-                notes.add(name, trace.scores[name])
+        for name, value in trace.scores.items():
+            notes.add(name if name in ("reward", "correct") else f"score/{name}", value)
         notes.add("length", sum(said), len(said))
         notes.add("cut_off", trace.note.get("stopped") == "length")
         notes.count("sampled_tokens", sum(said))

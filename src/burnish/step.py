@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from burnish.nouns import Clock, Group
+from burnish.nouns import Clock, Group, Task, Trace
 from burnish.refusal import Refusal
 
 if TYPE_CHECKING:
     from burnish.cast.stage import Cast
+    from burnish.parts import Part
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,15 @@ def _number(x: float | Tensor) -> float | Tensor:
     return x.double() if isinstance(x, Tensor) and x.is_cuda else float(x)
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """A trace that a part took out of what is learnt from, and the part's name."""
+
+    task: Task
+    trace: Trace
+    part: str
+
+
 @dataclass
 class Step:
     """One walk through the rooms."""
@@ -84,8 +94,25 @@ class Step:
     notes: Notes = field(default_factory=Notes)
     phase: str = "main"
     refusals: list[Refusal] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
 
     def refuse(self, why: str, groups: list[Group]) -> None:
         """Note that nothing is learned of these groups, and why."""
         self.refusals.append(Refusal(self.phase, why, groups))
         self.notes.count("refused", 1)
+
+    def through(self, part: Part, groups: list[Group]) -> list[Group]:
+        """What a part makes of the groups. The traces that it takes out are noted, each once, with the part's name.
+
+        A trace that a part copied is the same one: copies share their turns.
+        """
+        before = [(group.task, trace) for group in groups for trace in group.traces]
+        groups = part.call(groups, self)
+        known = {id(trace.turns) for group in groups for trace in group.traces}
+        known |= {id(dropped.trace.turns) for dropped in self.dropped}
+        self.dropped += [Dropped(task, trace, part.name) for task, trace in before if id(trace.turns) not in known]
+        return groups
+
+    def drop(self, groups: list[Group], why: str) -> None:
+        """Note that all traces of these groups are taken out."""
+        self.dropped += [Dropped(group.task, trace, why) for group in groups for trace in group.traces]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import recorded
 from safetensors.torch import load_file
 
 import burnish
-from burnish.run.sameness import log_rows
 from burnish.run.train import Result
 
 COIN = """
@@ -65,9 +65,8 @@ def saved(folder: Path) -> list[str]:
 
 def same_run(one: Path, other: Path) -> None:
     """Two runs are the same: every step's numbers and traces, the last checkpoint and the final model, bit for bit."""
-    assert log_rows(one, "metrics") and log_rows(one, "traces")
-    for log in ("metrics", "traces"):
-        assert log_rows(one, log) == log_rows(other, log), log
+    for table, rows in recorded(one).items():
+        assert rows == recorded(other)[table], table
     assert saved(one)[-1] == saved(other)[-1]
     for part in (f"checkpoints/{saved(one)[-1]}", "model"):
         assert tensors(one / part) and tensors(one / part) == tensors(other / part), part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from runs import COIN, contents, function, go, same_run, saved, tensors
 import burnish
 from burnish.cli import main
 from burnish.loop import Report
+from burnish.report.recorder import cut
 from burnish.run import checkpoint, disk, saving
 from burnish.run.checkpoint import Contents, damage, newest
 from burnish.run.folder import Folder
@@ -139,10 +139,7 @@ def test_a_run_without_a_checkpoint_begins_again_and_ends_the_same(finished: Pat
     """Killed while loading, or in the second step, with its first checkpoint half written."""
     for name in ("checkpoints", "model"):
         shutil.rmtree(again / name)
-    for name in ("metrics", "traces", "timings"):
-        lines = (again / f"{name}.jsonl").read_text().splitlines(keepends=True)
-        kept = [line for line in lines if json.loads(line)["step"] < logged]
-        (again / f"{name}.jsonl").write_text("".join(kept) + (lines[-1][:20] if logged else ""))
+    cut(again, logged)
     if logged:
         (again / "checkpoints" / ".step-000001.partial" / "policy").mkdir(parents=True)
     burnish.resume(again)

@@ -19,8 +19,8 @@ from burnish import __version__
 from burnish.cli import COMMANDS, main
 from burnish.commands.flags import BARE, field_docs, split
 from burnish.methods.table import METHODS, load_all
-from burnish.report.numbers import worries
 from burnish.report.plot import plot
+from burnish.report.store import open_store
 from burnish.run.config import Options
 
 load_all()
@@ -66,7 +66,8 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 def metrics(run: str) -> list[dict[str, float]]:
     """What was logged at each step; the held-out numbers are left out, since the last step of a run measures apart."""
-    rows = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
+    with open_store(run) as store:
+        rows = store.metrics()
     return [{name: value for name, value in row.items() if not name.startswith("heldout/")} for row in rows]
 
 
@@ -359,11 +360,3 @@ def test_plot_draws_a_rising_line() -> None:
     points = [(x, x / 3) for x in range(4)]
     assert plot(points, end=4, width=2, height=1, low=0, high=1) == ["⡠⠊"]
     assert plot([], end=4, width=2, height=1, low=0, high=1) == ["⠀⠀"]
-
-
-def test_worries() -> None:
-    assert worries([{"zero_variance_groups": 1.0}] * 4, 8) == {}
-    assert "easier" in worries([{"zero_variance_groups": 1.0, "reward": 0.0}] * 5, 8)["flat"]
-    assert "solved" in worries([{"zero_variance_groups": 1.0, "reward": 1.0}] * 5, 8)
-    assert "0.50 to 0.00" in worries([{"reward": 0.5}] * 5 + [{"reward": 0.0}] * 5, 8)["collapse"]
-    assert "--max-new-tokens" in worries([{"cut_off": 0.9}] * 5, 8)["cut"]

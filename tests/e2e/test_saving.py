@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from burnish.cast.member import Member
 from burnish.learn.learn import accumulate
 from burnish.loop import Report
 from burnish.nouns import Trace
+from burnish.report.store import open_store
 from burnish.rollout.given import given_trace
 from burnish.run.train import Observer, Run
 from burnish.tasks.table import source
@@ -76,7 +76,7 @@ def test_checkpoints_and_the_final_model_load_with_transformers(small_model: Pat
 def test_what_is_saved_holds_no_code_and_no_pickle(small_model: Path, tmp_path: Path) -> None:
     go("ppo", small_model, tmp_path / "run", n=2, epochs=1)
     kinds = {file.suffix for file in (tmp_path / "run").rglob("*") if file.is_file()}
-    assert kinds <= {".safetensors", ".json", ".jsonl", ".yaml", ".jinja"}
+    assert kinds <= {".safetensors", ".json", ".sqlite", ".yaml", ".jinja"}
 
 
 def test_the_final_model_is_a_model_to_start_from(small_model: Path, tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_a_reward_model_scores_for_other_methods(
     held = Holding()
     go("grpo", small_model, tmp_path / "grpo", reward_model=str(path), n=4, steps=1, observer=held)
     assert tensors(path) == _in_memory(held.run.cast["rm"])
-    lines = (tmp_path / "grpo" / "traces.jsonl").read_text().splitlines()
-    assert len({json.loads(line)["scores"]["reward"] for line in lines}) > 1
+    with open_store(tmp_path / "grpo") as store:
+        assert len({trace["reward"] for trace in store.traces()}) > 1
     result = go("best_of_n", small_model, tmp_path / "best", reward_model=str(path), n=4, steps=1)
     assert result.model is None and "reward" in result.metrics[0]
 

@@ -20,7 +20,18 @@ from burnish.run.config import method_fields
 SRC = Path(burnish.__file__).parent
 ROOT = SRC.parent.parent
 FILES = sorted(SRC.rglob("*.py"))
-OPTIONAL = {"peft", "datasets", "pyarrow", "reasoning_gym", "math_verify", "gguf"}
+OPTIONAL = {
+    "peft",
+    "datasets",
+    "pyarrow",
+    "reasoning_gym",
+    "math_verify",
+    "gguf",
+    "tensorboard",
+    "wandb",
+    "trackio",
+    "mlflow",
+}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 FILE_LINES, FUNCTION_LINES, METHOD_LINES = 400, 60, 40

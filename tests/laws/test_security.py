@@ -11,7 +11,10 @@ import pytest
 import burnish
 
 SRC = Path(burnish.__file__).parent
-FETCHES = {"cast/smollm2.py"}  # the one place that fetches, through pip
+FETCHES = {
+    "cast/smollm2.py",
+    "report/server.py",
+}  # the one place that fetches, through pip; the one that serves, by default to this machine
 
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 NETWORK = {"requests", "httpx", "aiohttp", "urllib", "urllib3", "http", "socket", "ftplib", "smtplib", "paramiko"}

@@ -92,7 +92,7 @@ def test_trajectory_balance_by_hand() -> None:
     assert trajectory_balance(log_ratio, reward, 2.0).item() == 0.0
     loss = trajectory_balance(log_ratio, reward, 1.0)
     loss.backward()
-    assert float(loss) == pytest.approx(0.0625)
+    assert loss.item() == pytest.approx(0.0625)
     torch.testing.assert_close(log_ratio.grad, tensor([-0.25, 0.25]))
 
 

@@ -31,6 +31,7 @@ from burnish.compare.store import Store
 from burnish.compare.words import against, cautions, verdict
 from burnish.methods.table import METHODS
 from burnish.randomness import generator
+from burnish.report.store import open_store
 from burnish.tasks.table import source
 
 TOKENS = Budget("tokens", 1000.0)
@@ -72,7 +73,8 @@ def test_the_meter_counts_what_was_done_and_changes_nothing(small_model: Path, t
     """GRPO, 3 prompts x 2 replies, 2 steps: 12 samples; sampled tokens as the run itself counted; and the same run without a meter."""
     found = run_job(small_job("grpo", "steps=2", tmp_path / "a", small_model, n=2), lambda *_: None)
     assert found.done and found.spent["steps"] == 2 and found.spent["samples"] == 12
-    metrics = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    with open_store(tmp_path / "a") as store:
+        metrics = store.metrics()
     assert found.spent["sampled"] == sum(row["sampled_tokens"] for row in metrics)
     assert found.spent["trained"] > found.spent["sampled"]  # prompts are read along
     plain = burnish.train("grpo", task="sort", model=str(small_model), prompts=3, max_new_tokens=8, device="cpu", n=2, steps=2,
@@ -89,8 +91,9 @@ def test_given_replies_are_samples_and_every_trainee_counts(small_model: Path, t
     ppo = run_job(
         small_job("ppo", "steps=1", tmp_path / "b", small_model, n=1, epochs=1, minibatches=1), lambda *_: None
     )
-    turns = [json.loads(line) for line in (tmp_path / "b" / "traces.jsonl").read_text().splitlines()]
-    assert len(turns) == 3 and ppo.spent["trained"] % 2 == 0  # policy and critic read the same traces
+    with open_store(tmp_path / "b") as store:
+        count = store.count()
+    assert count == 3 and ppo.spent["trained"] % 2 == 0  # policy and critic read the same traces
 
 
 def _model(path: Path) -> Any:
@@ -345,7 +348,7 @@ def test_a_method_does_not_differ_from_itself() -> None:
 
 def test_dapo_against_grpo() -> None:
     said = {change.said("grpo"): change for change in changes(built("dapo"), built("grpo"))}
-    assert {"without punish_overlong", "without mixed", "pg as in grpo", "with grpo's kl"} <= set(said)
+    assert {"without punish_overlong", "without refilled(mixed, 3)", "pg as in grpo", "with grpo's kl"} <= set(said)
     plain = applied(built("dapo"), built("grpo"), said["without punish_overlong"])
     assert "punish_overlong" not in [atom.name for atom in plain.phases[0].score]
     back = applied(built("dapo"), built("grpo"), said["with grpo's kl"])
@@ -355,7 +358,7 @@ def test_dapo_against_grpo() -> None:
 def test_a_variant_runs_like_any_method(small_model: Path, tmp_path: Path) -> None:
     change = Change("again", "term", "", "kl")
     assert "kl" in [t.name for t in variant("dapo", "grpo", change).build(source("sort")).phases[0].learn.terms]
-    job = small_job("dapo", "steps=1", tmp_path / "a", small_model, n=2)
+    job = small_job("dapo", "steps=1", tmp_path / "a", small_model, n=2, refills=0)
     told = {"parent": "grpo", "kind": "again", "room": "term", "name": "", "other": "kl"}
     found = run_job(replace(job, change=told), lambda *_: None)
     assert found.done and found.spent["samples"] == 6

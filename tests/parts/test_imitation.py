@@ -218,7 +218,8 @@ def test_rejection_sampling_is_reinforce_with_a_reward_of_zero_or_one(small_mode
         cast["policy"].optimiser.zero()
         every = [t for _, gs, _ in credited(everything, cast) for g in gs for t in g.traces]
         texts = [step.cast["policy"].chat.text(t.turns[-1].tokens) for t in every]
-        right = [t for t, ok in zip(every, TASK.function(texts), strict=True) if ok]
+        verdicts = TASK.verdicts([TASK.task("train", 0)] * len(texts), texts)
+        right = [t for t, verdict in zip(every, verdicts, strict=True) if verdict.correct]
         tokens = sum(int(t.by("policy").sum()) for t in right)
         for t in right:
             (-logp_of(cast, t, t.by("policy")).sum() / tokens).backward()

@@ -24,6 +24,10 @@ EXTRAS = {  # package -> (the extra of burnish that brings it, what it is for)
     "math-verify": ("math", "checking mathematical answers"),
     "reasoning-gym": ("gym", "--task gym:NAME"),
     "gguf": ("smollm2", "burnish models get smollm2"),
+    "tensorboard": ("tensorboard", "--log tensorboard"),
+    "wandb": ("wandb", "--log wandb"),
+    "trackio": ("trackio", "--log trackio"),
+    "mlflow": ("mlflow", "--log mlflow"),
 }
 
 

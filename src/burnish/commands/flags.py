@@ -21,6 +21,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from burnish.run.values import coerce
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -110,10 +112,6 @@ def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> t
             raise ValueError(
                 f"`burnish {command}` has no flag --{dashed(name)}{hint} (burnish {command} --help lists them)"
             )
-    if not flags:
-        return said, kind()
-    from burnish.run.config import coerce  # it brings torch, which a command without flags may not need
-
     values = {name: coerce(name, value, kinds[name]) for name, value in valued(flags, kinds).items()}
     return said, kind(**values)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from burnish.report.numbers import better_is_lower, written
-from burnish.run.evaluate import Shown
-from burnish.run.heldout import Outcome
-from burnish.run.train import Result, Run
+
+if TYPE_CHECKING:
+    from burnish.run.evaluate import Shown
+    from burnish.run.heldout import Outcome
+    from burnish.run.train import Result, Run
 
 ANSWERS = 5
 

@@ -21,9 +21,10 @@ from rich.text import Text
 
 from burnish.loop import Report
 from burnish.report import ending, numbers
+from burnish.report.health import Health
 from burnish.report.plot import Point, plot
 from burnish.run.heldout import Outcome
-from burnish.run.train import Observer, Result, Run
+from burnish.run.train import Observer, Result, Run, limits
 
 LINE_SECONDS = 3.0  # at least so long between two plain lines, unless one has news
 PLOT_HEIGHT = 4
@@ -53,6 +54,7 @@ class Watch(Observer):
 
     def started(self, run: Run) -> None:
         self.run, self.done = run, run.start
+        self.health = Health(limits(run))
         options = run.config.options
         stored = run.folder.read_json("evaluation.json")
         if stored and stored.get("before"):
@@ -80,6 +82,12 @@ class Watch(Observer):
         if self.done == self.steps and self.run.config.options.eval_tasks:
             self.doing = f"measuring on {self.run.config.options.eval_tasks} held-out tasks, after training"
 
+    def ordered(self, action: str) -> None:
+        self.doing = {
+            "pause": "paused from outside: burnish runs resume, the dashboard or Ctrl-C ends the pause",
+            "stop": "stopping, as ordered from outside: this step is saved first",
+        }.get(action, "")
+
     def stopping(self) -> None:
         self.doing = "stopping: this step is finished and saved first (Ctrl-C again: stop now, lose this step)"
 
@@ -95,7 +103,7 @@ class Watch(Observer):
         return (time.monotonic() - self.began) / fresh * (self.steps - self.done)
 
     def worries(self) -> dict[str, str]:
-        return numbers.worries(self.history, self.run.settings.max_new_tokens)
+        return self.health.worries()
 
     def _measured(self, before: Outcome) -> None:
         self.heldout_name = before.name.removeprefix("held-out ")
@@ -104,6 +112,7 @@ class Watch(Observer):
     def _remember(self, metrics: numbers.Metrics) -> None:
         metrics = {name: value for name, value in metrics.items() if value is not None}
         self.history.append(metrics)
+        self.health.add(metrics)
         name, measured = numbers.trained_series(metrics), numbers.heldout_of(metrics)
         if name:
             self.trained.append((metrics["step"] + 1, metrics[name]))
@@ -141,6 +150,9 @@ class Lines(Watch):
             if kind not in self.said:
                 self.said.add(kind)
                 self.line(f"note: {worry}")
+
+    def ordered(self, action: str) -> None:
+        self.line(f"ordered from outside: {action}")
 
     def warned(self, said: str) -> None:
         self.line(f"warning: {said}")

@@ -7,13 +7,12 @@ import difflib
 import hashlib
 import inspect
 import json
-import os
-import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.methods.table import Entry
+from burnish.run.values import coerce
 from burnish.step import Settings
 
 
@@ -84,6 +83,10 @@ class Options:
     on_nan: str = "skip"
     """A batch with NaN or infinity in a reward, loss or gradient moves no weight and is kept in the run folder. skip: go on,
     but stop after three such steps in a row; stop: stop at once."""
+    record: int = 256
+    """Traces of each step that are kept in the run store, whole groups from the first on; 0 keeps none."""
+    log: str | None = None
+    """Other places for the numbers, besides the run store: tensorboard, wandb, trackio, mlflow (several with commas)."""
     device: str = "auto"
     """cpu, cuda, or auto."""
 
@@ -96,7 +99,7 @@ class Options:
 
 RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
     "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
-    "on_nan", "reward_timeout", "on_reward_failure",
+    "on_nan", "reward_timeout", "on_reward_failure", "record", "log",
 )  # fmt: skip
 
 
@@ -155,49 +158,3 @@ def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
                 f"{name} needs --{key.replace('_', '-')}; for example: {entry.example or 'see burnish show ' + name}"
             )
     return Config(name, Options(**options), arguments)
-
-
-def coerce(key: str, value: Any, wanted: Any) -> Any:
-    """The value as the type that the signature asks for, or one sentence."""
-    choices = (
-        typing.get_args(wanted)
-        if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union
-        else (wanted,)
-    )
-    if value is None or (isinstance(value, str) and value.lower() == "none"):
-        if type(None) in choices:
-            return None
-        raise ValueError(f"option {key!r} cannot be empty; it takes {_kind(wanted)}")
-    for kind in choices:
-        if kind in (Any, inspect.Parameter.empty) or (
-            isinstance(value, kind) and not (kind in (int, float) and isinstance(value, bool))
-        ):
-            return value
-        converted = _convert(value, kind)
-        if converted is not None:
-            return converted
-    raise ValueError(f"option {key!r} takes {_kind(wanted)}, not {value!r}")
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    if kind is bool and isinstance(value, str) and value.lower() in ("true", "false", "yes", "no", "1", "0"):
-        return value.lower() in ("true", "yes", "1")
-    if kind is int and isinstance(value, (str, float)):
-        number = _float(value)
-        return int(number) if number is not None and number.is_integer() else None
-    if kind is float and isinstance(value, (str, int)) and not isinstance(value, bool):
-        return _float(value)
-    return str(value) if kind is str and isinstance(value, (int, float, os.PathLike)) else None
-
-
-def _float(value: Any) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None
-
-
-def _kind(wanted: Any) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
-    kinds = typing.get_args(wanted) or (wanted,)
-    return " or ".join(words.get(kind, str(kind)) for kind in kinds)

@@ -30,8 +30,8 @@ from burnish.parts import Stateful, Wired
 from burnish.refusal import Refusal
 from burnish.run.records import group_from_record, group_to_record
 from burnish.schedules import at
-from burnish.stages import Seconds, Trail, draw_tasks, sample_and_score
-from burnish.step import Notes, Settings, Step
+from burnish.stages import Sampled, Seconds, Trail, draw_tasks, sample_and_score
+from burnish.step import Dropped, Notes, Settings, Step
 
 SAY_EVERY = 30.0  # seconds of waiting after which it is said what is waited for, again and again
 GOODBYE = 5.0  # seconds that the end of a run waits for the sampling thread
@@ -40,11 +40,11 @@ _log = logging.getLogger("burnish")
 
 @dataclass
 class Ahead:
-    """One step as far as it has been walked: `groups` holds, walk by walk, what the phase `phase` sampled and scored."""
+    """One step as far as it has been walked: `walks` holds, walk by walk, what the phase `phase` sampled and scored."""
 
     step: int
     phase: str = ""
-    groups: list[list[Group]] = field(default_factory=list)
+    walks: list[Sampled] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
     seconds: Seconds = field(default_factory=dict)
     trail: Trail = field(default_factory=list)
@@ -54,14 +54,14 @@ class Ahead:
     def to_record(self) -> dict[str, Any]:
         """Plain values; seconds are no part of what a rerun repeats."""
         refused = [(r.phase, r.why, [group_to_record(group) for group in r.groups]) for r in self.refusals]
-        walks = [[group_to_record(group) for group in groups] for groups in self.groups]
+        walks = [_walk_to_record(walk) for walk in self.walks]
         found = {"step": self.step, "phase": self.phase, "walks": walks, "notes": self.notes.state_dict()}
         return {**found, "trail": self.trail, "refusals": refused}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Ahead:
         """What `to_record` wrote down."""
-        walks = [[group_from_record(group) for group in groups] for groups in record["walks"]]
+        walks = [_walk_from_record(walk) for walk in record["walks"]]
         found = cls(record["step"], record["phase"], walks, trail=[(name, n) for name, n in record["trail"]])
         found.notes.load_state_dict(record["notes"])
         found.refusals += [
@@ -199,11 +199,23 @@ class Pipeline:
         ahead, cast = order.ahead, self.behind.cast_of(order.weights)
         for tick, tasks in enumerate(order.tasks):
             step = self._step(ahead, order.clock.at(tick=tick), cast)
-            ahead.groups.append(sample_and_score(order.phase, tasks, step, ahead.seconds, ahead.trail))
+            groups = sample_and_score(order.phase, tasks, step, ahead.seconds, ahead.trail)
+            ahead.walks.append(Sampled(groups, step.dropped))
         ahead.done = True
 
     def _step(self, ahead: Ahead, clock: Clock, cast: Cast) -> Step:
         return Step(clock, cast, self.settings, ahead.notes, ahead.phase, ahead.refusals)
+
+
+def _walk_to_record(walk: Sampled) -> dict[str, Any]:
+    dropped = [(group_to_record(Group(one.task, [one.trace])), one.part) for one in walk.dropped]
+    return {"groups": [group_to_record(group) for group in walk.groups], "dropped": dropped}
+
+
+def _walk_from_record(record: dict[str, Any]) -> Sampled:
+    alone = [(group_from_record(group), part) for group, part in record["dropped"]]
+    dropped = [Dropped(group.task, group.traces[0], part) for group, part in alone]
+    return Sampled([group_from_record(group) for group in record["groups"]], dropped)
 
 
 def first_phase(method: Method, clock: Clock) -> Phase | None:

@@ -20,8 +20,8 @@ def group_to_record(group: Group) -> dict[str, Any]:
     return {
         "task": {
             "kind": group.task.kind,
-            "prompt": _plain(group.task.prompt),
-            "given": _plain(group.task.given),
+            "prompt": plain(group.task.prompt),
+            "given": plain(group.task.given),
             "key": group.task.key,
         },
         "traces": _traces_to_records(group.traces),
@@ -77,7 +77,7 @@ def _trace_to_record(trace: Trace) -> dict[str, Any]:
         "scores": trace.scores,
         "turn_scores": scores,
         "tags": sorted(trace.tags),
-        "note": _plain(trace.note),
+        "note": plain(trace.note),
     }
 
 
@@ -112,15 +112,15 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
     )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The part of a value that is plain data; what is not (a factory of environments, a tensor) is left out."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict) or hasattr(value, "items"):
         return {
-            str(key): _plain(item)
+            str(key): plain(item)
             for key, item in value.items()
             if not callable(item) and not isinstance(item, (torch.Tensor, Trace))
         }

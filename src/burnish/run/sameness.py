@@ -7,15 +7,26 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from burnish.report.schema import FILE
+from burnish.report.store import open_store
 from burnish.run.checkpoint import MANIFEST, checkpoints, damage, file_hashes
 
 LOGS = ("metrics", "traces")  # what a rerun repeats; seconds and events are not among it
 
 
 def log_rows(folder: Path, log: str) -> list[Any]:
-    """The rows of one of a run's logs, in order. The one place that knows how a run folder holds them."""
-    file = folder / f"{log}.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+    """The rows of one of a run's logs, in order: metrics, timings, traces with their tokens, or events that are warnings."""
+    if not (folder / FILE).is_file():
+        return []
+    with open_store(folder) as store:
+        if log == "metrics":
+            return store.metrics()
+        if log == "timings":
+            memory = {row["step"]: row["mb"] for row in store.sql("SELECT step, mb FROM memory")}
+            return [{**row, "memory_mb": memory.get(row["step"])} for row in store.timings()]
+        if log == "events":
+            return [{**event, "said": event["text"]} for event in store.events() if event["level"] != "info"]
+        return [store.trace(row["id"]) for row in store.sql("SELECT id FROM traces ORDER BY id")]
 
 
 def differences(one: Path, other: Path) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ import torch
 from burnish.cast.stage import Cast
 from burnish.parts import Stateful
 from burnish.run import checkpoint
-from burnish.run.disk import could_not_save, free_bytes, sweep, sync_file
+from burnish.run.disk import could_not_save, free_bytes, sweep
 from burnish.run.staging import Staging
 
 SPARE = 32 << 20  # bytes beyond the tensors: tokenizers, manifests, logs
@@ -35,7 +35,9 @@ class Saver:
         run: str = "",
         keep: int = 2,
         keep_every: int = 0,
+        before_writing: Callable[[], None] = lambda: None,
     ) -> None:
+        self.before_writing = before_writing
         self.folder, self.memories, self.cast, self.run = folder, memories, cast, run
         self.keep, self.keep_every = keep, keep_every
         self.staging = Staging()
@@ -125,8 +127,7 @@ class Saver:
             if ready is not None or self.staging.fits(contents.bytes()):
                 contents = contents.with_tensors(self.staging.copy(contents.tensors(), ready))
                 self._read.set()
-            for log in self.folder.glob("*.jsonl"):  # a checkpoint must not outlive the log of the steps before it
-                sync_file(log)
+            self.before_writing()  # a checkpoint must not outlive the record of the steps before it
             path = checkpoint.write(self.folder, contents)
             checkpoint.retire(self.folder, path, self.keep, self.keep_every)
             self._done.append(path)

@@ -7,9 +7,10 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,15 +18,20 @@ from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
 from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.cast.stage import Cast, build
+from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
 from burnish.parts import Stateful
+from burnish.report.health import Limits
+from burnish.report.sinks import named, open_sinks
+from burnish.report.store import Store, open_store
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
 from burnish.run.pipeline import Pipeline, require_pipelined
+from burnish.run.recording import Recording
 from burnish.run.refused import POLICIES
 from burnish.run.saving import Saver
 from burnish.run.watch import Watch
@@ -33,6 +39,9 @@ from burnish.step import Settings
 from burnish.swap import swapped
 from burnish.tasks.resolve import IN_PYTHON, resolve_task
 from burnish.tasks.source import Source
+
+if TYPE_CHECKING:
+    from burnish.report.notebook import Plot, Traces
 
 
 class Observer:
@@ -49,6 +58,9 @@ class Observer:
 
     def warned(self, said: str) -> None:
         """Something is not as it should be, and the run goes on: a damaged checkpoint, a refused update, growing memory."""
+
+    def ordered(self, action: str) -> None:
+        """Somebody asked from outside: pause, resume, checkpoint or stop."""
 
     def stopping(self) -> None:
         """Ctrl-C was heard; the step under way is finished first. Called from a signal handler: do little."""
@@ -85,6 +97,22 @@ class Result:
     after: Outcome | None
     metrics: list[dict[str, Any]] = field(repr=False)
     stopped: bool = False
+
+    @property
+    def store(self) -> Store:
+        """Everything that was recorded: result.store.traces(step=3), result.store.sql("SELECT ...")."""
+        return open_store(self.folder)
+
+    def plot(self, *names: str) -> Plot:
+        """The run's curves, in a notebook; or those of the named metrics: result.plot("reward", "pg/entropy")."""
+        return self.store.plot(*names)
+
+    def traces(self, step: int | None = None, **which: Any) -> Traces:
+        """What was said: result.traces(step=3, least=0.5, search="carry"). Options are those of Store.traces."""
+        return self.store.traces(step, **which)
+
+    def _repr_html_(self) -> str:
+        return self.store._repr_html_()
 
 
 def train(method: str | Any = "grpo", *, observer: Observer | None = None, **given: Any) -> Result:
@@ -187,22 +215,40 @@ def execute(run: Run, observer: Observer) -> Result:
     A run that fails before its first step is done has nothing to go on with: its folder is taken away again.
     """
     try:
-        return _execute(run, observer)
+        with recording(run) as record:
+            return _execute(run, observer, record)
     except BaseException:
         run.folder.discard_if_unused()
         raise
 
 
-def _execute(run: Run, observer: Observer) -> Result:
+def recording(run: Run) -> Recording:
+    """The line to the run's store."""
+    normal = limits(run)
+    facts = {"config": run.config.to_dict(), "lr": run.settings.lr, "limits": asdict(normal), "start": run.start}
+    tokenizer = run.cast[run.method.product].chat.tokenizer
+    options, path = run.config.options, run.folder.path
+    sinks = open_sinks(options.log, path, run.config.to_dict())
+    return Recording(path, tokenizer, facts=facts, limits=normal, traces=options.record, sinks=sinks)
+
+
+def limits(run: Run) -> Limits:
+    """What this run's settings make normal, for those who watch over it."""
+    precision = torch.float32 if run.cast[run.method.product].device.type == "cpu" else torch.bfloat16
+    return Limits(run.settings.max_new_tokens, logp_apart=ALARM[precision])
+
+
+def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     options, folder = run.config.options, run.folder
     observer.started(run)
     before = _before(run, observer)
     at = run.start
     stopped = False
     saver = Saver(
-        folder.path, run.memories(), run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every
-    )
-    watch = Watch(run, observer, saver)
+        folder.path, run.memories(), run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every,
+        before_writing=record.flush,
+    )  # fmt: skip
+    watch = Watch(run, observer, saver, record)
     with _polite_interrupt(observer) as asked, saver:
         for report in _timed(
             loop(
@@ -218,17 +264,19 @@ def _execute(run: Run, observer: Observer) -> Result:
             at = report.clock.step + 1
             heldout = _during(run, at)
             watch.measure(report)
-            folder.log(report, heldout)
-            folder.log_traces(report, run.cast[run.method.product].chat)
+            record.step(report, heldout)
             observer.stepped(report, heldout, report.seconds["step"])
             watch.stepped(report)
-            stopped = bool(asked) and at < options.steps
+            save = partial(watch.save, at)
+            told = record.told_to_stop(at - 1, save=save, interrupted=lambda: bool(asked), heard=observer.ordered)
+            stopped = (bool(asked) or told) and at < options.steps
             if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
-                watch.save(at)
+                save()
             if stopped:
                 break
         watch.wait_for_saving()
     if stopped:
+        record.ended = "stopped"
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
         observer.finished(result)
         return result
@@ -271,6 +319,9 @@ def _during(run: Run, at: int) -> dict[str, float]:
 
 def _check(config: Config) -> None:
     options = config.options
+    named(options.log)
+    if options.record < 0:
+        raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
     for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")

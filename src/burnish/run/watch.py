@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from burnish.loop import Report
 from burnish.run.memory import growing, resident_mb
 from burnish.run.pipeline import uncorrected
+from burnish.run.recording import Recording
 from burnish.run.refused import keep_batches, sentence, stop_if_hopeless
 from burnish.run.saving import Saver
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Warnings go to the observer and into the folder's events; each kind but refusals is said once."""
+    """Warnings go to the observer and into the run store; each kind but refusals is said once."""
 
-    def __init__(self, run: Run, observer: Observer, saver: Saver) -> None:
-        self.run, self.observer, self.saver = run, observer, saver
+    def __init__(self, run: Run, observer: Observer, saver: Saver, record: Recording) -> None:
+        self.run, self.observer, self.saver, self.record = run, observer, saver, record
         self.memory: list[float] = []
         self.said: set[str] = set()
         for warning in run.warnings:
@@ -49,6 +50,7 @@ class Watch:
             said = sentence(report, kept)
             self._warn(step, f"refused at step {step}", said)
             policy = self.run.config.options.on_nan
+            self.record.flush()  # what is asked next is about this step too
             stop_if_hopeless(report, policy, self.run.folder.metrics(), self.run.cast, said)
 
     def save(self, step: int) -> None:
@@ -64,11 +66,12 @@ class Watch:
     def _tell_saved(self) -> None:
         for path in self.saver.finished():
             self.observer.saved(path)
+            self.record.event("saved", path.name)
 
     def _warn(self, step: int, kind: str, said: str) -> None:
         if kind not in self.said:
             self.said.add(kind)
-            self.run.folder.event(step, kind.split()[0], said)
+            self.record.event(kind.split()[0], said, level="warning", step=step)
             self.observer.warned(said)
 
 

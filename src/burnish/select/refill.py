@@ -21,16 +21,16 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
         raise ValueError(f"{times} refills; it must be 0 or more")
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        kept = keep.call(groups, step)
+        kept = step.through(keep, groups)
         wanted = step.settings.prompts
         for k in range(times):
             if len(kept) >= wanted:
                 break
             settings = replace(step.settings, prompts=wanted - len(kept))
-            again = Step(_other(step.clock, k), step.cast, settings, step.notes)
+            again = replace(step, clock=_other(step.clock, k), settings=settings)
             fresh = score.call(rollout.call(draw.call(again), again), again)
             step.notes.count("refilled", len(fresh))
-            kept = [*kept, *keep.call(fresh, again)]
+            kept = [*kept, *again.through(keep, fresh)]
         return kept
 
     state = (*keep.state, *draw.state, *rollout.state, *score.state)

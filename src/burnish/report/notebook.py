@@ -1,0 +1,96 @@
+"""A run in a notebook: objects that show themselves as HTML (curves, answers, traces) and as text everywhere else."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from burnish.report.charts import STYLE as CHARTS
+from burnish.report.charts import standalone
+from burnish.report.page import STYLE, curves, samples
+from burnish.report.store import Store
+from burnish.report.story import curve_of, story
+
+_SCOPE = "burnish-run"
+
+
+class Plot:
+    """Some metrics of a run, drawn. Shows itself in a notebook; `svg()` gives the drawings as text."""
+
+    def __init__(self, drawings: dict[str, str]) -> None:
+        self._drawings = drawings
+
+    def svg(self) -> dict[str, str]:
+        """Each drawing by the name of its metric."""
+        return dict(self._drawings)
+
+    def _repr_html_(self) -> str:
+        return f'<div style="display:flex;flex-wrap:wrap;gap:12px">{"".join(self._drawings.values())}</div>'
+
+    def __repr__(self) -> str:
+        return f"Plot of {', '.join(self._drawings)}"
+
+
+class Traces(list[dict[str, Any]]):
+    """Traces as a list of dicts, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{trace['step'] + 1}</td><td>{_number(trace['reward'])}</td><td>{_number(trace['advantage'])}</td>"
+            f"{_cell(trace['prompt'])}{_cell(trace['text'])}<td>{escape(trace['dropped'] or '')}</td></tr>"
+            for trace in self
+        ]
+        head = "".join(f"<th>{name}</th>" for name in ("step", "reward", "advantage", "prompt", "reply", "dropped by"))
+        return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+
+
+def plot(store: Store, *names: str) -> Plot:
+    """The named metrics over the steps; without a name, those that say how learning goes."""
+    metrics = store.metrics()
+    known = dict.fromkeys(name for row in metrics for name in row if name != "step")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"this run has no metric {name!r}; it has {', '.join(known) or 'none yet'}")
+    found = [curve_of(name, metrics) for name in names] or [c for c in story(store).curves if c.chapter == "Learning"]
+    return Plot({curve.name: standalone(curve.drawn()) for curve in found if curve.points})
+
+
+def card(store: Store) -> str:
+    """A run at a glance, as HTML: what it was, how it went, its curves, answers before and after."""
+    told = story(store)
+    run = told.run
+    style = (
+        (CHARTS + STYLE)
+        .replace(":root", f".{_SCOPE}")
+        .replace("\nbody{margin:0;", f"\n.{_SCOPE}{{padding:14px 18px;border-radius:12px;")
+    )
+    scoped = "\n".join(line for line in style.splitlines() if not line.startswith(("main{", "@media print")))
+    warned = "".join(
+        f'<div class="worry"><b>{escape(kind)}</b>: {escape(text)}</div>' for kind, text in told.worries.items()
+    )
+    return (
+        f'<div class="{_SCOPE}"><style>{_within(scoped)}</style><b>{escape(run.method)} on {escape(run.task)}</b> '
+        f'<span class="dim">{escape(str(run.path))}, {run.state}, step {run.step} of {run.steps}</span>'
+        f'<p class="head">{escape(told.headline)}</p>{warned}{curves(told, ("Learning", "Health"))}{samples(told.samples)}</div>'
+    )
+
+
+def _within(style: str) -> str:
+    """Rules that would touch the rest of a notebook's page, kept inside our own box."""
+    import re
+
+    def scope(match: re.Match[str]) -> str:
+        chosen = [part.strip() for part in match[1].split(",")]
+        inside = (part if part.startswith((f".{_SCOPE}", "@")) else f".{_SCOPE} {part}" for part in chosen)
+        return ",".join(inside) + "{"
+
+    lines = [line if line.startswith("@media") else re.sub(r"([^{}]+)\{", scope, line) for line in style.splitlines()]
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _cell(text: str) -> str:
+    return f'<td style="text-align:left;white-space:pre-wrap">{escape(text)}</td>'

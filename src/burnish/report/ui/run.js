@@ -1,0 +1,210 @@
+// One run, or several together: how it stands, what to worry about, its curves, where the time goes, what happened.
+
+import { address, age, ask, duration, el, number, order, percent, say, store, stored } from "./dom.js";
+import { chart, COLOURS, rooms } from "./charts.js";
+import { pill } from "./runs.js";
+
+const SHARES = /(^|\/)(accuracy|correct|cut_off|clipped|zero_variance_groups|hinted|answered|astray|wins)$|^dropped\//;
+const FIRST = ["reward", "correct", "*/accuracy", "*/nll"];
+const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl", "mismatch/logp", "mismatch/ratio", "zero_variance_groups", "cut_off", "grad_norm"];
+
+export function runView(page, names) {
+  const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, events: [], lastEvent: 0 }]));
+  let definitions = null, smooth = Number(stored("smooth", 0)), drawn = "", seeds = null;
+  const head = el("section", { class: "head" }), worries = el("section", { class: "worries" }), tiles = el("section", { class: "tiles" });
+  const curves = el("section"), side = el("section", { class: "two" });
+  const slider = el("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: smooth, "aria-label": "Smoothing", oninput: () => { smooth = Number(slider.value); store("smooth", smooth); draw(true); } });
+  const knobs = el("div", { class: "bar knobs" }, el("label", {}, "Smoothing ", slider), el("span", { class: "grow" }));
+  page.replaceChildren(head, worries, tiles, knobs, curves, side);
+  const one = () => runs.get(names[0]);
+
+  async function look(run) {
+    const last = run.metrics.steps.at(-1);
+    const found = await ask("metrics", { run: run.name, after: last ?? -1, event: run.lastEvent });
+    if (last !== undefined && found.run.step - 1 < last) { // the run was resumed from an earlier step: read it anew
+      Object.assign(run, { metrics: { steps: [], series: {} }, timings: { steps: [], series: {} } });
+      return look(run);
+    }
+    extend(run.metrics, found.metrics);
+    extend(run.timings, found.timings);
+    run.events.push(...found.events);
+    run.lastEvent = run.events.at(-1)?.id ?? 0;
+    Object.assign(run, { about: found.run, config: found.config, environment: found.environment, git: found.git, evaluation: found.evaluation, worries: found.worries, lr: found.lr });
+  }
+
+  function draw(anew = false) {
+    const stamp = JSON.stringify([...runs.values()].map((run) => [run.metrics.steps.length, run.about, run.events.length, run.worries]));
+    if (stamp === drawn && !anew) return;
+    drawn = stamp;
+    names.length === 1 ? drawHead(one()) : drawTogether();
+    worries.replaceChildren(...[...runs.values()].flatMap((run) => Object.entries(run.worries || {}).map(([kind, text]) =>
+      el("div", { class: `worry ${kind === "solved" ? "good" : ""}`, "data-kind": kind }, el("b", {}, kind.replaceAll("_", " ")), el("span", {}, names.length > 1 ? `${run.name}: ${text}` : text)))));
+    tiles.replaceChildren(...(names.length === 1 ? tilesOf(one()) : []));
+    drawCurves();
+    side.replaceChildren(...(names.length === 1 ? [timeOf(one()), eventsOf(one()), configOf(one()), samplesOf(one())] : []));
+  }
+
+  function drawHead(run) {
+    const { about } = run, button = (action, label, title) => el("button", { title, onclick: () => send(action) }, label);
+    const running = about.state === "running";
+    head.replaceChildren(
+      el("div", { class: "bar" }, el("h1", {}, about.name), pill(about), el("span", { class: "grow" }), running ? [
+        about.paused ? button("resume", "▶ Go on", "Go on (p)") : button("pause", "❚❚ Pause", "Hold after this step (p)"),
+        button("checkpoint", "Save checkpoint", "Save when this step has ended"), button("stop", "■ Stop", "Finish this step, save, and stop: --resume goes on later"),
+      ] : null, el("a", { class: "button", href: `#/traces/${address([about.name])}` }, "Traces →"), seedsOf(about)),
+      el("p", { class: "dim" }, `${about.method} on ${about.task}, ${about.model.split("/").at(-1)}, seed ${about.seed}, ${age(about.updated)} ago`),
+      el("div", { class: "progress", title: `${about.step} of ${about.steps} steps` }, el("div", { class: about.state, style: { width: `${about.steps ? (100 * about.step) / about.steps : 0}%` } })),
+    );
+  }
+
+  function seedsOf(about) {
+    const alike = (seeds || []).filter((run) => run.same === about.same);
+    return alike.length > 1 ? el("a", { class: "button", href: `#/run/${address(alike.map((run) => run.name))}` }, `${alike.length} seeds together`) : null;
+  }
+
+  function drawTogether() {
+    head.replaceChildren(el("div", { class: "bar" }, el("h1", {}, `${names.length} runs together`)), el("div", { class: "legend big" }, groups().map((group) =>
+      el("span", {}, el("i", { class: "swatch", style: { background: group.colour } }), group.label, group.runs.length > 1 ? el("small", {}, ` mean and 95% band over ${group.runs.length} seeds`) : null))));
+  }
+
+  /** Runs that differ in their seed alone are one line with a band. */
+  function groups() {
+    const found = new Map();
+    for (const run of runs.values()) {
+      const key = names.length > 1 ? run.about?.same ?? run.name : run.name;
+      if (!found.has(key)) found.set(key, []);
+      found.get(key).push(run);
+    }
+    return [...found.values()].map((list, i) => ({ runs: list, colour: `var(--c${i % COLOURS})`, label: list.length > 1 ? `${list[0].about.method} on ${list[0].about.task}` : list[0].name }));
+  }
+
+  function series(name) {
+    return groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, runs: group.runs.filter((run) => name in run.metrics.series).map((run) => ({ steps: run.metrics.steps.map((s) => s + 1), values: run.metrics.series[name] })) })).filter((line) => line.runs.length);
+  }
+
+  function drawCurves() {
+    const all = [...new Set([...runs.values()].flatMap((run) => Object.keys(run.metrics.series)))];
+    const steps = Math.max(...[...runs.values()].map((run) => run.about?.steps || 0));
+    const used = new Set();
+    const draw1 = (name) => { used.add(name); return chart({ title: name, what: meaning(name), series: series(name), steps, percentage: SHARES.test(name), smooth }); };
+    const fit = (patterns) => patterns.flatMap((pattern) => all.filter((name) => !used.has(name) && !name.startsWith("heldout/") && matches(name, pattern)).map((name) => (used.add(name), name)));
+    const held = all.filter((name) => name.startsWith("heldout/"));
+    held.forEach((name) => used.add(name));
+    const learning = [...fit(FIRST).map(draw1), ...held.map(heldOut), ...fit(["score/*"]).map(draw1)];
+    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(heldOut("heldout/" + [...runs.values()].find((run) => run.evaluation.after).evaluation.after.name));
+    const health = fit(HEALTH).map(draw1);
+    const rest = all.filter((name) => !used.has(name)).map(draw1);
+    const speed = names.length === 1 ? [throughput(one(), steps)] : [];
+    curves.replaceChildren(chapter("Learning", learning), chapter("Health", health), chapter("Everything else", [...speed, ...rest]));
+    if (!all.length) curves.replaceChildren(el("p", { class: "empty" }, "The first step has not ended yet."));
+  }
+
+  function heldOut(name) {
+    const lines = groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, dotted: true, runs: group.runs.map((run) => {
+      const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i] + 1, value]).filter(([, value]) => value !== null);
+      const { before, after } = run.evaluation || {};
+      if (before && name.endsWith(before.name.replace("held-out ", ""))) points.unshift([0, before.value.mean]);
+      if (after && name.endsWith(after.name.replace("held-out ", ""))) points.push([run.about.steps, after.value.mean]);
+      return { steps: points.map(([x]) => x), values: points.map(([, y]) => y) };
+    }) }));
+    return chart({ title: name, what: meaning(name), series: lines, steps: 0, percentage: SHARES.test(name) });
+  }
+
+  function throughput(run, steps) {
+    const seconds = run.timings.series.total || [], tokens = run.metrics.series.sampled_tokens || [];
+    const values = seconds.map((s, i) => (s && tokens[i] ? tokens[i] / s : null));
+    return chart({ title: "sampled tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps.map((s) => s + 1), values }] }], steps, from: 0, smooth });
+  }
+
+  const meaning = (name) => definitions?.find((one) => matches(name, one.name))?.what;
+
+  async function send(action) {
+    try {
+      await order(names[0], action);
+      say(`${action}: done when this step ends`);
+    } catch (error) {
+      say(error.message, "error");
+    }
+  }
+
+  return {
+    async refresh() {
+      definitions ??= await ask("definitions");
+      if (names.length === 1) seeds = await ask("runs");
+      await Promise.all([...runs.values()].map(look));
+      draw();
+      return [...runs.values()].some((run) => run.about.state === "running");
+    },
+    key(key) {
+      if (key !== "p" || names.length > 1 || one().about?.state !== "running") return false;
+      send(one().about.paused ? "resume" : "pause");
+      return true;
+    },
+  };
+}
+
+function chapter(title, charts) {
+  return charts.length ? el("div", { class: "chapter" }, el("h2", {}, title), el("div", { class: "grid" }, charts)) : "";
+}
+
+function tilesOf(run) {
+  const last = (name) => run.metrics.series[name]?.at(-1);
+  const named = (pattern) => Object.keys(run.metrics.series).find((name) => matches(name, pattern) && !name.startsWith("heldout/"));
+  const tile = (label, value, note = "") => el("div", { class: "tile" }, el("span", {}, label), el("b", {}, value), el("small", {}, note));
+  const found = [];
+  const { before, after } = run.evaluation || {};
+  const written = (outcome) => (outcome.name.endsWith("accuracy") ? percent(outcome.value.mean) : number(outcome.value.mean));
+  if (after || before) found.push(tile("held out", after ? written(after) : written(before), after && before ? `before: ${written(before)}` : after ? "" : "before training"));
+  for (const [label, pattern] of [["reward", "reward"], ["entropy", "*/entropy"], ["KL", "kl/loss"], ["KL", "kl"], ["NLL", "*/nll"], ["length", "length"]]) {
+    const name = named(pattern);
+    if (name && !found.some((one) => one.firstChild.textContent === label)) found.push(tile(label, number(last(name)), name === label ? "last step" : name));
+  }
+  const seconds = run.timings.series.total || [];
+  const recent = seconds.slice(-10).filter((s) => s);
+  if (recent.length) {
+    const pace = recent.reduce((a, b) => a + b, 0) / recent.length, left = run.about.steps - run.about.step;
+    found.push(tile("a step", duration(pace), run.about.state === "running" && left > 0 ? `${duration(pace * left)} left` : `${duration(seconds.reduce((a, b) => a + (b || 0), 0))} in all`));
+  }
+  return found;
+}
+
+function timeOf(run) {
+  const sums = Object.fromEntries(Object.entries(run.timings.series).map(([name, values]) => [name, values.reduce((a, b) => a + (b || 0), 0)]));
+  return el("div", { class: "card" }, el("h2", {}, "Where the time goes"), Object.keys(sums).length ? rooms(sums) : el("p", { class: "empty" }, "nothing yet"));
+}
+
+function eventsOf(run) {
+  const rows = run.events.slice(-40).reverse().map((event) => el("tr", { class: event.level }, el("td", { class: "dim" }, event.step === null ? "" : `step ${event.step + 1}`), el("td", {}, event.kind.replaceAll("_", " ")), el("td", {}, event.text), el("td", { class: "dim" }, age(event.time))));
+  return el("div", { class: "card" }, el("h2", {}, "What happened"), rows.length ? el("table", { class: "events" }, rows) : el("p", { class: "empty" }, "nothing yet"));
+}
+
+function configOf(run) {
+  const { command, ...made } = run.environment || {};
+  const facts = { ...run.config, "learning rate": run.lr, ...made, commit: run.git ? `${run.git.commit.slice(0, 12)} (${run.git.branch}${run.git.changed.length ? `, ${run.git.changed.length} files changed` : ""})` : null };
+  const rows = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => el("tr", {}, el("td", { class: "dim" }, name.replaceAll("_", " ")), el("td", {}, String(value))));
+  return el("details", { class: "card" }, el("summary", {}, "Configuration and environment"), el("table", { class: "facts" }, rows));
+}
+
+function samplesOf(run) {
+  const { before, after } = run.evaluation || {};
+  const earlier = new Map((before?.shown || []).map((shown) => [shown.prompt, shown]));
+  const reply = (shown) => el("td", { class: `reply ${shown ? (shown.correct ? "right" : "wrong") : ""}` }, shown ? shown.reply : "");
+  const rows = (after || before)?.shown?.slice(0, 6).map((shown) => el("tr", {}, el("td", {}, shown.prompt), reply(earlier.get(shown.prompt)), after ? reply(shown) : null)) || [];
+  if (!rows.length) return "";
+  return el("div", { class: "card wide" }, el("h2", {}, "Held-out answers"), el("table", { class: "answers" }, el("tr", {}, ["Prompt", "Before", ...(after ? ["After"] : [])].map((name) => el("th", {}, name))), rows));
+}
+
+function extend(known, more) {
+  const before = known.steps.length;
+  known.steps.push(...more.steps);
+  for (const name of new Set([...Object.keys(known.series), ...Object.keys(more.series)])) {
+    known.series[name] ??= new Array(before).fill(null);
+    known.series[name].push(...(more.series[name] || more.steps.map(() => null)));
+  }
+}
+
+export function matches(name, pattern) {
+  if (!pattern.includes("*")) return name === pattern;
+  const [start, end] = pattern.split("*");
+  return name.startsWith(start) && name.endsWith(end) && name.length > start.length + end.length;
+}

@@ -1,0 +1,71 @@
+// The list of runs: what each was, how far it got, how it ended. Mark several to see them together.
+
+import { address, age, ask, el } from "./dom.js";
+import { spark } from "./charts.js";
+
+export function runsView(page) {
+  let runs = [], at = 0, wanted = "";
+  const marked = new Set();
+  const search = el("input", { type: "search", placeholder: "Filter by name, method, task, model, state  ( / )", "aria-label": "Filter runs", oninput: () => { wanted = search.value; draw(); } });
+  const together = el("button", { class: "primary", onclick: () => (location.hash = `#/run/${address([...marked])}`) });
+  const body = el("tbody");
+  const count = el("span", { class: "dim" });
+  const table = el("table", { class: "runs" }, el("thead", {}, el("tr", {}, ["", "Run", "Method", "Task", "Model", "Seed", "Curve", "Held out", "Steps", "State", "Age"].map((name) => el("th", {}, name)))), body);
+  const empty = el("div", { class: "welcome", hidden: true }, el("h2", {}, "No runs here yet"), el("p", {}, "Start one, and it appears on this page while it trains:"), el("pre", {}, "burnish train"));
+  page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), table, empty);
+
+  const shown = () => runs.filter((run) => wanted.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.method} ${run.task} ${run.model} ${run.state} seed${run.seed}`.toLowerCase().includes(word)));
+
+  function draw() {
+    const list = shown();
+    at = Math.max(0, Math.min(at, list.length - 1));
+    body.replaceChildren(...list.map((run, i) => row(run, i === at)));
+    table.hidden = !runs.length;
+    empty.hidden = runs.length > 0;
+    count.textContent = runs.length ? `${list.length === runs.length ? "" : `${list.length} of `}${runs.length}` : "";
+    together.hidden = marked.size < 2;
+    together.textContent = `Show ${marked.size} together`;
+  }
+
+  function row(run, on) {
+    const target = `#/run/${address([run.name])}`;
+    const mark = el("input", { type: "checkbox", checked: marked.has(run.name), "aria-label": `Mark ${run.name}`, onclick: (event) => { event.stopPropagation(); toggle(run.name); } });
+    const part = run.steps ? run.step / run.steps : 0;
+    return el("tr", { class: on ? "on" : "", onclick: () => (location.hash = target) },
+      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", {}, run.task),
+      el("td", {}, run.model.split("/").at(-1)), el("td", {}, String(run.seed)), el("td", { title: run.curve }, spark(run.spark)), el("td", { class: "result" }, run.result),
+      el("td", { class: "steps" }, el("span", {}, `${run.step}/${run.steps}`), el("div", { class: "track" }, el("div", { style: { width: `${100 * part}%` } }))),
+      el("td", {}, pill(run)), el("td", { class: "dim" }, age(run.updated)));
+  }
+
+  function toggle(name) {
+    if (!marked.delete(name)) marked.add(name);
+    draw();
+  }
+
+  return {
+    async refresh() {
+      runs = await ask("runs");
+      draw();
+      return runs.some((run) => run.state === "running");
+    },
+    key(key) {
+      const list = shown();
+      if (key === "/") search.focus();
+      else if (key === "j" || key === "ArrowDown") at = Math.min(at + 1, list.length - 1);
+      else if (key === "k" || key === "ArrowUp") at = Math.max(at - 1, 0);
+      else if (key === "x" && list[at]) toggle(list[at].name);
+      else if (key === "Enter" && marked.size > 1) together.click();
+      else if (key === "Enter" && list[at]) location.hash = `#/run/${address([list[at].name])}`;
+      else return false;
+      draw();
+      body.querySelector("tr.on")?.scrollIntoView({ block: "nearest" });
+      return true;
+    },
+  };
+}
+
+export function pill(run) {
+  const state = run.paused ? "paused" : run.state;
+  return el("span", { class: `pill ${state}` }, state);
+}

@@ -1,0 +1,90 @@
+// A trace as its tokens, coloured by one of the numbers they carry; turns are marked by their author.
+
+import { el, hideTip, number, percent, showTip } from "./dom.js";
+
+const AUTHORS = { task: 0, policy: 1, demo: 2, env: 3, guide: 4, hint: 4, past: 5 };
+
+/** The ways this trace can be coloured: [name, label]. */
+export function modesOf(trace) {
+  const streams = Object.keys(trace.tokens.streams);
+  const found = [["author", "author"]];
+  if (streams.includes("adv")) found.push(["adv", "advantage"]);
+  if (trace.tokens.logp.some((x) => x !== null)) found.push(["probability", "probability"], ["surprise", "surprise"]);
+  if (streams.includes("entropy")) found.push(["entropy", "entropy"]);
+  return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, name.startsWith("member:") ? `learnt by ${name.slice(7)}` : name])];
+}
+
+export function tokensView(trace, mode) {
+  const { ids, pieces, logp } = trace.tokens, values = valuesOf(trace, mode);
+  const largest = Math.max(1e-9, ...values.filter((x) => x !== null).map(Math.abs));
+  const box = el("div", { class: "tokens", tabindex: "0" });
+  let start = 0;
+  trace.turns.forEach((turn, index) => {
+    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), el("span", { class: "dim" }, ` ${turn.tokens} tokens${turn.author === "policy" ? `, weights ${turn.version}` : ""}${turnScores(trace, index)}`)));
+    const text = el("div", { class: "text" });
+    for (let i = start; i < start + turn.tokens; i++) {
+      const piece = pieces[i] || `⟨${ids[i]}⟩`;
+      const token = el("span", { class: "token", "data-i": String(i) }, visible(piece));
+      if (mode !== "author" && values[i] !== null) paint(token, mode, values[i], largest);
+      else if (mode !== "author") token.classList.add("none");
+      text.append(token);
+      if (piece.includes("\n")) text.append(document.createElement("br"));
+    }
+    said.append(text);
+    box.append(said);
+    start += turn.tokens;
+  });
+  box.addEventListener("pointermove", (event) => {
+    const i = event.target.dataset?.i;
+    if (i === undefined) return hideTip();
+    showTip(event, ...about(trace, Number(i)));
+  });
+  box.addEventListener("pointerleave", hideTip);
+  return el("div", {}, legend(mode, largest), box);
+}
+
+function valuesOf({ tokens }, mode) {
+  if (mode === "probability") return tokens.logp.map((x) => (x === null ? null : Math.exp(x)));
+  if (mode === "surprise") return tokens.logp.map((x) => (x === null ? null : -x));
+  const values = tokens.streams[mode] || tokens.ids.map(() => null);
+  const claims = Object.entries(tokens.streams).filter(([name]) => name.startsWith("member:")).map(([, claimed]) => claimed);
+  if (mode !== "adv" || !claims.length) return values;
+  return values.map((x, i) => (claims.some((claimed) => claimed[i]) ? x : null)); // an advantage that no term reads moves nothing
+}
+
+/** Signed numbers go from red over nothing to green; sizes from nothing to the accent; improbable tokens stand out. */
+function paint(token, mode, value, largest) {
+  if (mode === "probability") token.style.background = `color-mix(in srgb, var(--bad) ${(70 * (1 - value)).toFixed(0)}%, transparent)`;
+  else if (mode === "surprise" || mode === "entropy" || mode === "old" || mode === "ref") token.style.background = `color-mix(in srgb, var(--accent) ${(75 * Math.min(1, Math.abs(value) / Math.max(largest, 0.5))).toFixed(0)}%, transparent)`;
+  else token.style.background = `color-mix(in srgb, var(${value < 0 ? "--bad" : "--good"}) ${((65 * Math.abs(value)) / largest).toFixed(0)}%, transparent)`;
+}
+
+function legend(mode, largest) {
+  const words = {
+    author: "Each turn has the colour of its author.",
+    adv: `Green earned credit, red lost it (up to ${number(largest)}); grey tokens are not learnt from.`,
+    probability: "Red tokens were improbable when they were sampled.",
+    surprise: `The darker, the more surprising: minus the log-prob when sampled (up to ${number(largest)} nats).`,
+    old: `Log-probs of the policy that sampled: the darker, the less probable (down to -${number(largest)}).`,
+    ref: `Log-probs of the reference: the darker, the less probable (down to -${number(largest)}).`,
+    entropy: `The darker, the less sure the policy was (up to ${number(largest)} nats).`,
+  };
+  if (mode.startsWith("member:")) words[mode] = `Green tokens are those that the term ${mode.slice(7)} learns from.`;
+  return el("p", { class: "dim key" }, words[mode] || `${mode}: green above zero, red below (up to ${number(largest)}); grey tokens have no value.`);
+}
+
+function about(trace, i) {
+  const { ids, pieces, logp, streams } = trace.tokens;
+  const row = (name, value) => el("div", { class: "row" }, el("span", {}, name), el("b", {}, value));
+  const found = [el("b", {}, JSON.stringify(pieces[i])), row("token", `${ids[i]}, the ${i + 1}.`)];
+  if (logp[i] !== null) found.push(row("probability", percent(Math.exp(logp[i]))), row("log-prob", number(logp[i])));
+  for (const [name, values] of Object.entries(streams)) if (values[i] !== null) found.push(row(name === "adv" ? "advantage" : name, number(values[i])));
+  return found;
+}
+
+function turnScores(trace, index) {
+  return Object.entries(trace.turn_scores || {}).map(([name, values]) => (values[index] === null || values[index] === undefined ? "" : `, ${name} ${number(values[index])}`)).join("");
+}
+
+const hue = (author) => (author in AUTHORS ? AUTHORS[author] : 6);
+const visible = (piece) => piece.replaceAll("\n", "⏎");

@@ -1,0 +1,267 @@
+"""The dashboard in a real browser, without a window: what people click, type and see.
+
+Needs playwright (pip install 'burnish[browser]') and a Chromium on the PATH, or BURNISH_CHROMIUM; skipped without them.
+With BURNISH_SHOTS=DIR, screenshots of every page are left there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import COIN, function, go
+
+from burnish.report.api import Api
+from burnish.report.control import order
+from burnish.report.server import door_for, make_server
+from burnish.report.store import open_store
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = os.environ.get("BURNISH_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None
+)
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium here", allow_module_level=True)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def root(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("shown")
+    reward = function(place / "r.py", COIN, "coin")
+    for seed in (0, 1, 2):
+        go(
+            "grpo",
+            small_model,
+            place / "runs" / f"grpo-{seed}",
+            reward=reward,
+            seed=seed,
+            n=4,
+            eval_tasks=4,
+            eval_every=2,
+            steps=4,
+        )
+    go("dapo", small_model, place / "runs" / "dapo", reward=reward, n=2, prompts=4, steps=3)
+    return place / "runs"
+
+
+@pytest.fixture(scope="module")
+def url(root: Path) -> Iterator[str]:
+    door = door_for("127.0.0.1", 0, None)
+    server = make_server(Api(root), door)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield door.url()
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page on which any error of the scripts fails the test."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert not wrong, wrong
+
+
+def shot(page: Any, name: str) -> None:
+    if folder := os.environ.get("BURNISH_SHOTS"):
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=name.endswith("whole"))
+
+
+def until(page: Any, true: Callable[[], bool]) -> None:
+    """Wait for something; the page's own rules forbid the driver's way of waiting, which evaluates text."""
+    for _ in range(150):
+        if true():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not happen within 15 seconds")
+
+
+def test_the_list_of_runs_filters_and_opens(page: Any, url: str) -> None:
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    assert page.locator("table.runs tbody tr").count() == 4
+    shot(page, "runs")
+    page.keyboard.press("/")
+    page.keyboard.type("dapo")
+    assert page.locator("table.runs tbody tr").count() == 1
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("figure.chart svg")
+    assert page.locator("h1").first.inner_text() == "dapo"
+
+
+def test_a_run_shows_curves_health_time_and_answers(page: Any, url: str) -> None:
+    page.goto(f"{url}#/run/grpo-0")
+    page.wait_for_selector("figure.chart svg")
+    names = page.locator("figcaption .name").all_inner_texts()
+    for name in ("reward", "heldout/accuracy", "pg/entropy", "kl/loss", "length", "sampled tokens per second"):
+        assert name in names, name
+    assert page.locator(".rooms .room").count() >= 3 and page.locator(".pill.finished").count() == 1
+    assert "held out" in page.locator(".tiles").inner_text()
+    page.locator("figure.chart svg").first.hover()
+    page.wait_for_selector("#tip:not([hidden])")
+    assert "step" in page.locator("#tip").inner_text()
+    assert page.locator("figcaption").first.get_attribute("title")
+    shot(page, "run-whole")
+
+
+def test_seeds_are_one_line_with_a_band(page: Any, url: str) -> None:
+    page.goto(f"{url}#/run/grpo-0")
+    page.get_by_text("3 seeds together").click()
+    page.wait_for_selector("path.band")
+    assert page.locator("figure.chart").first.locator("path.line").count() == 1
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    for row in page.locator("table.runs tbody tr").all():
+        row.locator("input").click()
+    page.get_by_text("Show 4 together").click()
+    page.wait_for_selector("path.band")
+    assert page.locator("figure.chart").first.locator("path.line").count() == 2
+    shot(page, "together-whole")
+
+
+def test_traces_are_browsed_filtered_and_coloured(page: Any, url: str, root: Path) -> None:
+    page.goto(f"{url}#/traces/grpo-0")
+    page.wait_for_selector(".turn .token")
+    with open_store(root / "grpo-0") as store:
+        newest = store.traces(order="newest", limit=1)[0]
+    assert f"Trace {newest['id']}" in page.locator(".detail h1").inner_text()
+    assert page.locator(".turn .who b").all_inner_texts() == ["task", "policy"]
+    assert page.locator(".strip button").count() == 4
+    page.keyboard.press("2")  # by advantage
+    assert page.locator(".modes button.on").inner_text() == "advantage"
+    colours = {
+        token.evaluate("t => t.style.background") for token in page.locator(".turn").nth(1).locator(".token").all()
+    }
+    assert any("color-mix" in colour or "color" in colour for colour in colours)
+    shot(page, "trace-advantage")
+    page.keyboard.press("3")
+    assert page.locator(".modes button.on").inner_text() == "probability"
+    page.locator(".turn").nth(1).locator(".token").first.hover()
+    assert "log-prob" in page.locator("#tip").inner_text()
+    before = page.locator(".detail h1").inner_text()
+    page.keyboard.press("j")
+    until(page, lambda: page.locator(".detail h1").inner_text() != before)
+    page.keyboard.press("h")
+    page.locator("input[name=least]").fill("0.5")
+    page.locator("input[name=least]").press("Enter")
+    until(page, lambda: all(float(text) >= 0.5 for text in page.locator(".entry .score").all_inner_texts()))
+    page.locator("select[name=correct]").select_option("0")
+    page.wait_for_selector("text=No trace fits these filters")
+
+
+def test_dropped_traces_say_why(page: Any, url: str) -> None:
+    page.goto(f"{url}#/traces/dapo?dropped=1")
+    page.wait_for_selector(".entry.gone")
+    page.wait_for_selector(".turn .token")
+    assert "mixed took it out" in page.locator(".detail").inner_text()
+    shot(page, "dropped")
+
+
+def test_words_are_found_and_groups_are_browsed(page: Any, url: str, root: Path) -> None:
+    with open_store(root / "grpo-0") as store:
+        prompt = store.traces(limit=1)[0]["prompt"]
+    page.goto(f"{url}#/traces/grpo-0")
+    page.wait_for_selector(".entry")
+    page.locator("input[name=search]").fill(prompt)
+    page.locator("input[name=search]").press("Enter")
+    until(page, lambda: set(page.locator(".entry .prompt").all_inner_texts()) == {prompt})
+    page.wait_for_selector(".entry.on")  # one of those that were found is open
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    page.wait_for_selector("#elsewhere table")
+    page.locator("select[name=show]").select_option("groups")
+    page.wait_for_selector(".entry .strip")
+    shot(page, "groups")
+
+
+def test_light_dark_and_help_by_keyboard(page: Any, url: str) -> None:
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    shot(page, "dark")
+    page.reload()
+    page.wait_for_selector("table.runs tbody tr")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.keyboard.press("?")
+    assert page.locator("dialog[open] kbd").count() > 10
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_a_live_run_grows_on_the_page_and_takes_orders(page: Any, url: str, root: Path, small_model: Path) -> None:
+    """A real run trains in a thread while the page looks on; Pause holds it, Go on releases it, Stop ends it."""
+    folder, results = root / "live", []
+    reward = function(root.parent / "live.py", COIN, "coin")
+    options = {"reward": reward, "n": 4, "steps": 2000, "save_every": 5000}
+    trainer = threading.Thread(target=lambda: results.append(go("grpo", small_model, folder, **options)))
+    trainer.start()
+    try:
+        page.goto(f"{url}#/")
+        page.wait_for_selector("text=live")
+        page.goto(f"{url}#/run/live")
+        page.wait_for_selector(".pill.running")
+        page.wait_for_selector("figure.chart svg")
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_selector(".pill.paused")
+        shot(page, "paused")
+        with open_store(folder) as store:
+            held = len(store.metrics())
+        page.wait_for_timeout(600)
+        with open_store(folder) as store:
+            assert len(store.metrics()) == held
+        page.get_by_role("button", name="Go on").click()
+        page.wait_for_selector(".pill.running")
+        page.get_by_role("button", name="Save checkpoint").click()
+        page.get_by_role("button", name="Stop").click()
+        page.wait_for_selector(".pill.stopped")
+    finally:
+        if trainer.is_alive():
+            order(folder, "stop")
+        trainer.join(60)
+    assert results and results[0].stopped and list((folder / "checkpoints").glob("step-*"))
+
+
+def test_a_reply_cannot_write_html_into_the_page(
+    page: Any, url: str, root: Path, small_model: Path, tmp_path: Path
+) -> None:
+    evil = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    rows = tmp_path / "d.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": evil + str(i), "completion": evil}) + "\n" for i in range(20)))
+    go("sft", small_model, root / "evil", task=str(rows))
+    page.goto(f"{url}#/traces/evil")
+    page.wait_for_selector(".turn .token")
+    assert evil in page.locator(".entry .prompt").first.inner_text()
+    assert page.title() != "owned" and page.locator(".detail img, .list img").count() == 0

@@ -1,0 +1,249 @@
+"""The dashboard's server: what it answers, and whom it does not."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import COIN, function, go
+
+from burnish.report.api import Api
+from burnish.report.schema import FILE, connect
+from burnish.report.server import Door, door_for, is_loopback, make_server
+from burnish.report.store import open_store
+
+UI = Path(__file__).parents[2] / "src" / "burnish" / "report" / "ui"
+
+
+@pytest.fixture(scope="module")
+def root(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("served")
+    reward = function(place / "r.py", COIN, "coin")
+    for seed in (0, 1):
+        go("grpo", small_model, place / "runs" / f"grpo {seed}+é", reward=reward, seed=seed, n=4, eval_tasks=4, steps=3)
+    (place / "secret.txt").write_text("not for the web")
+    return place / "runs"
+
+
+class Browser:
+    """Asks a server as a browser would, with any headers."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    def ask(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
+        line = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=10)
+        sent = {
+            "Host": f"127.0.0.1:{self.door.port}",
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        line.request(method, path, body=body, headers=sent)
+        answer = line.getresponse()
+        text = answer.read().decode()
+        found = json.loads(text) if "json" in answer.headers["Content-Type"] else text
+        line.close()
+        return answer.status, found, dict(answer.headers)
+
+
+def served(root: Path, door: Door) -> Iterator[Browser]:
+    server = make_server(Api(root), door)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield Browser(door)
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def browser(root: Path) -> Iterator[Browser]:
+    yield from served(root, door_for("127.0.0.1", 0, None))
+
+
+@pytest.fixture(scope="module")
+def guarded(root: Path) -> Iterator[Browser]:
+    """A server with a token."""
+    yield from served(root, door_for("127.0.0.1", 0, "a-token-of-some-length"))
+
+
+RUN = "grpo%200%2B%C3%A9"  # "grpo 0+é"
+
+
+def test_the_api_answers_from_the_store(browser: Browser, root: Path) -> None:
+    _, runs, _ = browser.ask("/api/runs")
+    assert {run["name"] for run in runs} == {"grpo 0+é", "grpo 1+é"} and len({run["same"] for run in runs}) == 1
+    assert runs[0]["state"] == "finished" and len(runs[0]["spark"]) == 3
+    with open_store(root / "grpo 0+é") as store:
+        metrics, count, first = store.metrics(), store.count(), store.trace(1)
+    _, found, _ = browser.ask(f"/api/metrics?run={RUN}")
+    assert found["metrics"]["series"]["reward"] == [m["reward"] for m in metrics] and found["config"]["n"] == 4
+    assert (
+        found["metrics"]["steps"] == [0, 1, 2]
+        and "total" in found["timings"]["series"]
+        and found["evaluation"]["after"]
+    )
+    _, later, _ = browser.ask(f"/api/metrics?run={RUN}&after=1")
+    assert later["metrics"]["steps"] == [2]
+    _, page, _ = browser.ask(f"/api/traces?run={RUN}&limit=10&order=oldest")
+    assert len(page["rows"]) == 10 and page["more"] and page["rows"][0]["text"] == first["text"]
+    _, rest, _ = browser.ask(f"/api/traces?run={RUN}&limit=200&offset=10&order=oldest")
+    assert len(rest["rows"]) == count - 10 and not rest["more"]
+    _, chosen, _ = browser.ask(f"/api/traces?run={RUN}&step=1&least=0.5&correct=1")
+    assert chosen["rows"] and all(row["step"] == 1 and row["reward"] >= 0.5 for row in chosen["rows"])
+    _, one, _ = browser.ask(f"/api/trace?run={RUN}&id=1")
+    assert one["tokens"] == first["tokens"] and len(one["siblings"]) == 4
+    _, groups, _ = browser.ask(f"/api/groups?run={RUN}&step=2")
+    assert len(groups["rows"]) == 2 and len(groups["rows"][0]["traces"]) == 4
+    _, elsewhere, _ = browser.ask(f"/api/prompt?run={RUN}&task={first['task'].replace(' ', '%20')}")
+    assert {row["run"] for row in elsewhere} == {"grpo 0+é", "grpo 1+é"} or elsewhere[0]["run"] == "grpo 0+é"
+    assert browser.ask(f"/api/steps?run={RUN}")[1] == {
+        "steps": [0, 1, 2], "phases": ["main"], "state": "finished",
+    }  # fmt: skip
+    assert any(one["name"] == "reward" for one in browser.ask("/api/definitions")[1])
+
+
+def test_every_file_of_the_page_is_served_and_shipped(browser: Browser) -> None:
+    status, page, headers = browser.ask("/")
+    assert status == 200 and browser.door.secret in page and "{{" not in page
+    assert "script-src 'self'" in headers["Content-Security-Policy"] and headers["X-Frame-Options"] == "DENY"
+    for file in UI.iterdir():
+        if file.suffix in (".js", ".css", ".svg"):
+            assert browser.ask(f"/{file.name}")[:2] == (200, file.read_text())
+    text = "".join(file.read_text() for file in UI.iterdir() if file.suffix in (".js", ".css", ".html"))
+    assert "innerHTML" not in text and "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/../secret.txt", "/..%2fsecret.txt", "/%2e%2e/secret.txt", "/api.py", "/__init__.py", "/.hidden", "/ui/index.html",
+     "/api/nothing", "/api/__class__", "/C:\\boot.ini"],
+)  # fmt: skip
+def test_nothing_else_is_served(path: str, browser: Browser) -> None:
+    assert browser.ask(path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "query", ["run=../runs/grpo", "run=", "run=nothing", f"run={RUN}&after=x", f"run={RUN}&order=;drop"]
+)
+def test_what_makes_no_sense_is_refused_in_words(query: str, browser: Browser) -> None:
+    for what in (
+        ("metrics", "traces")
+        if "after" not in query and "order" not in query
+        else ("metrics",)
+        if "after" in query
+        else ("traces",)
+    ):
+        status, found, _ = browser.ask(f"/api/{what}?{query}")
+        assert status == 400 and found["error"]
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", ""]
+)
+def test_a_foreign_name_that_points_here_is_not_answered(host: str, browser: Browser) -> None:
+    """DNS rebinding: the page of evil.example asks 127.0.0.1 under its own name."""
+    for path in ("/", "/api/runs"):
+        status, found, headers = browser.ask(path, Host=host)
+        assert status == 421 and "does not go by that name" in found["error"]
+        assert "Access-Control-Allow-Origin" not in headers
+
+
+def test_the_names_of_the_loopback_are_answered(browser: Browser) -> None:
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        assert browser.ask("/api/runs", Host=f"{host}:{browser.door.port}")[0] == 200
+
+
+def test_an_order_needs_our_own_page(browser: Browser, root: Path) -> None:
+    body = json.dumps({"run": "grpo 0+é", "action": "stop"})
+    secret, here = browser.door.secret, f"http://127.0.0.1:{browser.door.port}"
+    assert browser.ask("/api/order", "POST", body)[0] == 403
+    assert browser.ask("/api/order", "POST", body, X_Burnish_Secret="guess")[0] == 403
+    assert browser.ask("/api/order", "POST", body, X_Burnish_Secret=secret, Origin="http://evil.example")[0] == 403
+    assert browser.ask("/api/order", "POST", body, X_Burnish_Secret=secret, Origin="null")[0] == 403
+    assert browser.ask("/api/order", "POST", body, X_Burnish_Secret=secret, Host="evil.example")[0] == 421
+    status, found, _ = browser.ask("/api/order", "POST", body, X_Burnish_Secret=secret, Origin=here)
+    assert status == 400 and "this run is finished" in found["error"]
+    assert browser.ask("/api/order", "POST", "[1", X_Burnish_Secret=secret, Origin=here)[0] == 400
+    with open_store(root / "grpo 0+é") as store:
+        assert store.sql("SELECT * FROM orders") == []
+
+
+def test_an_order_reaches_a_running_run(browser: Browser, root: Path) -> None:
+    from burnish.report.environment import process
+
+    folder = root / "alive"
+    folder.mkdir()
+    db = connect(folder / FILE)
+    facts = {"state": "running", "process": process(), "config": {}, "created": 1.0}
+    db.executemany("INSERT INTO info VALUES (?, ?)", [(name, json.dumps(value)) for name, value in facts.items()])
+    body = json.dumps({"run": "alive", "action": "pause"})
+    status, found, _ = browser.ask("/api/order", "POST", body, X_Burnish_Secret=browser.door.secret)
+    assert (status, found) == (200, {"ordered": "pause"})
+    assert db.execute("SELECT action FROM orders").fetchall() == [("pause",)]
+    wrong = json.dumps({"run": "alive", "action": "explode"})
+    assert browser.ask("/api/order", "POST", wrong, X_Burnish_Secret=browser.door.secret)[0] == 400
+    db.close()
+
+
+def test_a_token_is_asked_of_everybody(guarded: Browser) -> None:
+    token = guarded.door.token
+    for path in ("/", "/app.js", "/api/runs"):
+        assert guarded.ask(path)[0] == 401
+        assert guarded.ask(path, Cookie="burnish-token=wrong")[0] == 401
+    assert guarded.ask("/api/runs?token=wrong")[0] == 401
+    assert guarded.ask(f"/api/runs?token={token}")[0] == 200
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.door.port, timeout=10)
+    connection.request("GET", f"/?token={token}")
+    answer = connection.getresponse()
+    cookie = answer.headers["Set-Cookie"]
+    assert (
+        answer.status == 303
+        and answer.headers["Location"] == "/"
+        and "HttpOnly" in cookie
+        and "SameSite=Strict" in cookie
+    )
+    connection.close()
+    assert guarded.ask("/api/runs", Cookie=cookie.split(";")[0])[0] == 200
+    assert guarded.ask("/api/order", "POST", "{}", X_Burnish_Secret=guarded.door.secret)[0] == 401
+
+
+def test_beyond_the_loopback_there_is_always_a_token_and_never_everywhere() -> None:
+    assert door_for("127.0.0.1", 1, None).token == "" and door_for("localhost", 1, None).token == ""
+    assert len(door_for("192.168.7.7", 1, None).token) >= 24 and "?token=" in door_for("192.168.7.7", 1, None).url()
+    assert door_for("::1", 7, None).url() == "http://[::1]:7/" and "[::1]:7" in door_for("::1", 7, None).hosts()
+    assert door_for("10.0.0.2", 7, None).hosts() == {"10.0.0.2", "10.0.0.2:7"}
+    for host in ("0.0." + "0.0", "::", "", "*"):
+        with pytest.raises(ValueError, match="on every network at once"):
+            door_for(host, 1, "a-token-of-some-length")
+    assert is_loopback("127.1.2.3") and not is_loopback("example.org")
+
+
+def test_the_command_serves_until_ctrl_c(root: Path) -> None:
+    import re
+    import signal
+
+    words = [sys.executable, "-m", "burnish.cli", "ui", str(root), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", first)
+    assert found, first
+    line = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
+    line.request("GET", "/api/runs")
+    assert line.getresponse().status == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_port_that_is_taken_is_said(browser: Browser, root: Path) -> None:
+    with pytest.raises(ValueError, match=rf"cannot listen on 127.0.0.1:{browser.door.port}: .*; choose another --port"):
+        make_server(Api(root), door_for("127.0.0.1", browser.door.port, None))
