@@ -76,7 +76,33 @@ assert torch.allclose(out, wanted, atol=1e-6) and torch.allclose(lse, both, atol
 """
 
 
-@pytest.mark.parametrize("what", [DECODE, SAMPLE, HEAD, JOIN], ids=["decode", "sample", "head", "join"])
+ENGINE = """
+import sys, tempfile
+from pathlib import Path
+sys.path.insert(0, "tests")
+from conftest import SMALL, make_model
+from burnish.cast import local
+from burnish.cast.engine import graphs, store
+from burnish.cast.local import Request
+from burnish.cast.roles import stage
+from burnish.cast.stage import build
+policy = build(stage(), make_model(Path(tempfile.mkdtemp()), hidden_size=64), SMALL, device="cpu")["policy"]
+prompts = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 20, 9)]
+asked = [Request(prompts[k % 3], k, 1 + (k * 5) % 9) for k in range(14)]
+alone = [policy.generate([request])[0] for request in asked]
+store.on_gpu = lambda device: True  # slots that rows point to, sizes beyond the living rows, news one step late
+graphs.SIZES = (4, 6)
+for rows in (6, 14, 5):  # the workplace is kept from call to call where it serves
+    local.MAX_ROWS = {"cpu": rows}
+    for mine, other in zip(policy.generate(asked), alone, strict=True):
+        assert torch.equal(mine.tokens, other.tokens) and mine.stopped == other.stopped
+        assert torch.allclose(mine.logp, other.logp, atol=1e-4)
+"""
+
+
+@pytest.mark.parametrize(
+    "what", [DECODE, SAMPLE, HEAD, JOIN, ENGINE], ids=["decode", "sample", "head", "join", "the engine as on a GPU"]
+)
 def test_a_kernel_equals_plain_torch(what: str) -> None:
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}  # read when triton is imported
     done = subprocess.run(

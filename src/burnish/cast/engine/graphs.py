@@ -21,8 +21,9 @@ class Kept:
         self.models, self.plan, self.stops = tuple(models), plan, stops
         self.readers = [Reader(model, plan) for model in models]
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
+        self.device = device
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self.memory = torch.cuda.graph_pool_handle()
+        self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
         mine = self.plan
@@ -38,6 +39,9 @@ class Kept:
     def step(self, n: int) -> None:
         """One more token for the first n rows (and, unseen, for slots up to the next recorded size)."""
         size = min(next((s for s in SIZES if s >= n), n), self.plan.slots)
+        if self.device.type != "cuda":  # the same step, computed instead of replayed
+            self._step(size)
+            return
         if size not in self.graphs:
             self.graphs[size] = self._record(size)
         self.graphs[size].replay()

@@ -22,7 +22,7 @@ class Rows:
     key           of the row's noise;  factor: 1 / temperature;  greedy, top_k, top_p, min_p: how to choose
     root, root_length  where the prompt lies in the pool that the row shares; base: tokens of a prompt in its own slot
     done, ended   whether it is finished, and by a stop token
-    slot          where its keys and values lie, and what it has sampled: tokens, logp [slots, capacity + 1]
+    slot          where its keys and values lie, and what it has sampled: tokens, logp [slots + 1, capacity + 1]
     """
 
     last: Tensor
@@ -48,11 +48,10 @@ class Rows:
             for name, column in zip(names, table, strict=True):
                 setattr(self, name, column)
             self.tables.append(table)
-        self.done.fill_(True)
-        self.count.fill_(1)
-        self.slot.copy_(torch.arange(slots))
-        self.tokens = torch.zeros(slots, capacity + 1, dtype=torch.long, device=device)
-        self.logp = torch.zeros(slots, capacity + 1, device=device)
+        self.spare = slots  # one slot more than rows, for what is computed of places where no row is
+        self.tokens = torch.zeros(slots + 1, capacity + 1, dtype=torch.long, device=device)
+        self.logp = torch.zeros(slots + 1, capacity + 1, device=device)
+        self.empty(0)
         self.stops = torch.tensor(stops, device=device)
         self.device = device
 
@@ -62,6 +61,14 @@ class Rows:
         for names, table in zip((_LONG, _FLOAT, _BOOL), self.tables, strict=True):
             told = torch.tensor([state.get(name, none) for name in names], dtype=table.dtype)
             table[:, at] = send(told, self.device)
+
+    def empty(self, first: int) -> None:
+        """No row is at `first` or after it. A recorded step may compute there all the same: it must not touch a slot in use."""
+        self.slot[first:] = self.spare
+        self.count[first:] = 1
+        self.root_length[first:] = 0
+        self.base[first:] = 0
+        self.done[first:] = True
 
     def move(self, source: Tensor, to: Tensor) -> None:
         for table in self.tables:

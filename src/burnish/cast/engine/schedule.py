@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast.blend import Mix
+from burnish.cast.engine import store
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.request import Enough, Request, Sample
@@ -49,6 +50,7 @@ class Schedule:
     ) -> None:
         self.engine, self.requests, self.mix, self.enough = engine, requests, mix, enough
         self.device = next(engine.model.parameters()).device
+        self.gpu = store.on_gpu(self.device)
         self.prompts: dict[bytes, Prompt] = {}
         self.of = [self._prompt(request.prompt) for request in requests]
         self.limits = [min(r.max_new, engine.context - len(r.prompt)) for r in requests]
@@ -71,13 +73,13 @@ class Schedule:
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
-        self.patience = 8 if self.device.type == "cpu" or len(requests) <= self.plan.slots else 4
-        self.asked: tuple[Tensor, torch.cuda.Event] | None = None
+        self.patience = 4 if self.gpu and len(requests) > self.plan.slots else 8
+        self.asked: tuple[Tensor, torch.cuda.Event | None] | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
         """Slots and rows: new ones on the CPU; on a GPU those of the last call, with their recorded steps, if they serve."""
         stops = self.engine.chat.stops
-        if self.device.type != "cuda":
+        if not self.gpu:
             return [Reader(model, self.plan) for model in models], Rows(
                 self.plan.slots, self.plan.capacity, stops, self.device
             )
@@ -88,6 +90,7 @@ class Schedule:
             if kept is not None:
                 kept.release()
             kept = self.engine.kept = Kept(models, self.plan, stops, self.device)
+        kept.rows.empty(0)
         return kept.readers, kept.rows
 
     def _prompt(self, tokens: Tensor) -> Prompt:
@@ -100,7 +103,7 @@ class Schedule:
 
         On the CPU short prompts are copied, and so are those that a window may cut off.
         """
-        if self.device.type == "cuda":
+        if self.gpu:
             return True
         longest = max(len(r.prompt) + limit for r, limit in zip(self.requests, self.limits, strict=True))
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
@@ -171,8 +174,8 @@ class Schedule:
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""
         at = slice(len(self.owner), len(self.owner) + len(entering))
-        on_cpu = self.device.type == "cpu"  # where row i is always in slot i
-        slots = list(range(at.start, at.stop)) if on_cpu else [self.free.pop() for _ in entering]
+        # on the CPU row i is always in slot i
+        slots = [self.free.pop() for _ in entering] if self.gpu else list(range(at.start, at.stop))
         self.owner += entering
         self.slots += slots
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
@@ -234,24 +237,26 @@ class Schedule:
 
     def _done(self, n: int) -> list[bool]:
         """Which rows are done. On a GPU: as of the step before the newest, so that the device never waits to be asked."""
-        if self.device.type != "cuda":
+        if not self.gpu:
             return self.rows.done[:n].tolist()
-        here = torch.empty(n, dtype=torch.bool, pin_memory=True)
-        here.copy_(self.rows.done[:n], non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
+        here, event = self.rows.done[:n].clone(), None
+        if self.device.type == "cuda":
+            here = torch.empty(n, dtype=torch.bool, pin_memory=True).copy_(here, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
         self.asked, earlier = (here, event), self.asked
         if earlier is None or len(earlier[0]) != n:
             return [False] * n
-        earlier[1].synchronize()
+        if earlier[1] is not None:
+            earlier[1].synchronize()
         return earlier[0].tolist()
 
     def _watch(self, done: list[bool]) -> None:
         """Rows in whose text a stop string has appeared are done."""
-        for slot, i in enumerate(self.owner):
-            if self.requests[i].stop and not done[slot]:
-                tokens = self.rows.tokens[slot, : int(self.rows.count[slot])].cpu()
-                done[slot] = self._end(tokens, self.requests[i].stop) is not None
+        for row, i in enumerate(self.owner):
+            if self.requests[i].stop and not done[row]:
+                tokens = self.rows.tokens[self.slots[row], : int(self.rows.count[row])].cpu()
+                done[row] = self._end(tokens, self.requests[i].stop) is not None
 
     def _end(self, tokens: Tensor, stop: tuple[str, ...]) -> int | None:
         """How many tokens it takes until a stop string is complete; None where none is."""
@@ -320,10 +325,12 @@ class Schedule:
             self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
                 self.owner[b] = self.owner[a]
-                if self.device.type == "cuda":
+                if self.gpu:
                     self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
         self.free += self.slots[n:]
         self.owner, self.slots = self.owner[:n], self.slots[:n]
+        if self.gpu:
+            self.rows.empty(n)
         self.over = set()
         self.asked = None
         self._regroup()
@@ -332,7 +339,7 @@ class Schedule:
         """Rows take the places of others. On the CPU, where row i is in slot i, what is in the slots moves along."""
         slot = self.rows.slot[to]
         self.rows.move(source, to)
-        if self.device.type == "cuda":
+        if self.gpu:
             return
         self.rows.slot[to] = slot
         for held in (self.rows.tokens, self.rows.logp):
@@ -342,7 +349,7 @@ class Schedule:
 
     def _regroup(self) -> None:
         """On the CPU: which rows share which root, and the roots side by side."""
-        if not self.shared or self.device.type == "cuda" or not self.owner:
+        if not self.shared or self.gpu or not self.owner:
             return
         by_prompt: dict[Prompt, list[int]] = {}
         for slot, i in enumerate(self.owner):

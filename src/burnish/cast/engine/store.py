@@ -9,11 +9,16 @@ import torch
 from torch import Tensor, nn
 
 
+def on_gpu(device: torch.device) -> bool:
+    """Whether rows are decoded as on a GPU: in slots that they are pointed to, in steps of recorded sizes, seen one step late."""
+    return device.type == "cuda"
+
+
 @dataclass
 class LayerKV:
     """One attention layer's keys and values.
 
-    own_k, own_v    [slots, heads, capacity, D]: what each row has read by itself
+    own_k, own_v    [slots + 1, heads, capacity, D]: what each row has read by itself; the last slot is nobody's
     pool_k, pool_v  [T, heads, D]: prompts, each a run of tokens
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
     """
@@ -41,7 +46,7 @@ class Store:
         """The layer of this attention module; k, v: [1, heads, N, D], something that it wants to keep."""
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
-            own = [x.new_zeros(self.slots, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
+            own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
             pool = [x.new_zeros(self.pool, x.shape[1], x.shape[-1]) for x in (k, v)]
             found = LayerKV(*own, *pool)
             module.kv = found  # type: ignore[assignment]
