@@ -6,6 +6,7 @@ checkpoint, so that a run which was killed goes on with the same tasks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from burnish.cast.roles import stage
@@ -43,27 +44,29 @@ class Unsolved:
 def come_back(source: Source, share: float) -> Draw:
     """A batch of which at most `share` are tasks that were not solved before; the others are new."""
     unsolved = Unsolved()
-    asked: dict[str, int] = {}
 
     def call(step: Step) -> list[Task]:
         n = step.settings.prompts
         again = unsolved.places[: int(share * n)]
         new = [unsolved.next + i for i in range(n - len(again))]
         unsolved.places, unsolved.next = unsolved.places[len(again) :], unsolved.next + len(new)
-        tasks = [source.task("train", place % (source.size("train") or 2**31)) for place in again + new]
-        asked.clear()
-        asked.update(zip((task.key for task in tasks), again + new, strict=True))
         step.notes.add("came_back", len(again), n)
-        return tasks
+        return [_placed(source, place) for place in again + new]
 
     def saw(groups: list[Group], step: Step) -> None:
         for group in groups:
             right = sum(trace.scores["correct"] for trace in group.traces)
             if right < len(group.traces) / 2:
-                unsolved.places.append(asked[group.task.key])
+                unsolved.places.append(group.task.given["place"])
 
     writes = frozenset({"task:prompt"}) | names("given", source.gives)
     return Draw(name=f"come_back({share})", call=call, saw=saw, writes=writes, state=(unsolved,))
+
+
+def _placed(source: Source, place: int) -> Task:
+    """The task at a place, which goes with it: with --lag, other batches are drawn before `saw` hears of this one."""
+    task = source.task("train", place % (source.size("train") or 2**31))
+    return replace(task, given={**task.given, "place": place})
 
 
 def second_chances(task: Source, *, n: int = 8, share: float = 0.5) -> Method:

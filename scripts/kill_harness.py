@@ -51,6 +51,8 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what is run; each keeps another kind 
     "aepo": {"n": 4},  # a controller
     "reinforce_running": {"n": 4},  # a running baseline
     "curriculum": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4},
+    "grpo-lag": {"method": "grpo", "n": 4, "lag": 2},  # replies that were sampled ahead
+    "curriculum-lag": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4, "lag": 1},
 }  # fmt: skip
 POINTS = ("anywhere", "start", "rollout", "scoring", "learning", "logging", "writing", "retiring", "publishing")
 

@@ -44,7 +44,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     run = prepare(entry, configure(entry, "grpo", {"model": arguments.model, "out": str(folder / "run"), **given}))
     rows: list[dict[str, Any]] = []
     memory = resident_mb()
-    saver = Saver(folder / "run", run.method, run.cast, keep=1)
+    saver = Saver(folder / "run", run.memories(), run.cast, keep=1)
     with saver:
         began = time.perf_counter()
         for report in loop(run.method, run.cast, run.settings, steps=arguments.steps):
@@ -108,7 +108,7 @@ def blocking(folder: Path, model: str) -> float:
     from burnish.loop import loop
 
     next(iter(loop(run.method, run.cast, run.settings, steps=1)))
-    with Saver(folder / "blocking", run.method, run.cast) as saver:
+    with Saver(folder / "blocking", run.memories(), run.cast) as saver:
         began = time.perf_counter()
         saver.save(1)
         saver.wait()

@@ -34,6 +34,7 @@ class Settings:
     engine: str = "local"  # who samples for the trained models: local, process or vllm
     vllm_python: str | None = None  # the Python that has vLLM
     on_mismatch: str = "stop"  # stop or warn, where the engine does not run the trained weights
+    lag: int = 0  # steps by which sampling runs ahead of learning; 0: one after the other
 
 
 class Notes:
@@ -60,6 +61,17 @@ class Notes:
     def values(self) -> dict[str, float]:
         """Sums and means together."""
         return {**self._totals, **self.means()}
+
+    def state_dict(self) -> dict[str, dict[str, float]]:
+        """Sums, weights and totals as plain numbers, for a step that is only half walked."""
+        sums = {name: float(total) for name, total in self._sums.items()}
+        weights = {name: float(weight) for name, weight in self._weights.items()}
+        return {"sums": sums, "weights": weights, "totals": dict(self._totals)}
+
+    def load_state_dict(self, state: dict[str, dict[str, Any]]) -> None:
+        self._sums.update(state["sums"])
+        self._weights.update(state["weights"])
+        self._totals.update(state["totals"])
 
 
 def _number(x: float | Tensor) -> float | Tensor:

@@ -41,7 +41,7 @@ def work(rank: int, folder: Path, meeting: Path) -> None:
     run = prepare(find(name), configure(find(name), name, stored), place if rank == 0 else Folder(folder))
     run.cast.ranks = Ranks(rank, WORLD)
     dist.barrier()
-    with Saver(folder, run.method, run.cast, run=place.identity(), keep=9) as saver:
+    with Saver(folder, run.memories(), run.cast, run=place.identity(), keep=9) as saver:
         for report in loop(run.method, run.cast, run.settings, steps=STEPS, start=run.start):
             saver.save(report.clock.step + 1)
         saver.wait()

@@ -3,6 +3,7 @@
 from burnish.methods import (  # noqa: F401
     advantages,
     agents,
+    asynchronous,
     baselines,
     constrained,
     corrections,

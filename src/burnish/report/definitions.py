@@ -49,6 +49,7 @@ DEFINITIONS: list[Definition] = [
     ),
     *_chapter(
         "What was kept",
+        ("staleness", "with --lag: versions by which the learning weights are ahead of those that wrote a token, on average"),
         ("zero_variance_groups", "share of the groups in which all replies score the same: they teach nothing", "down"),
         ("refused", "updates refused because a reward, a loss or a gradient was not finite; absent where there was none", "down"),
         ("reward_failures", "replies whose reward function gave no answer; absent where there was none", "down"),

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from burnish.cast.lora import is_lora
 from burnish.cast.member import Member
 from burnish.cast.save import save_directory
 from burnish.cast.stage import Cast
-from burnish.method import Method
+from burnish.parts import Stateful
 from burnish.run.disk import remove_directory, step_back, whole_directory
 
 OPTIMISER = "optimiser.safetensors"
@@ -69,14 +69,14 @@ class Contents:
         return replace(self, members=members)
 
 
-def collect(step: int, method: Method, cast: Cast, run: str = "") -> Contents:
+def collect(step: int, memories: Mapping[str, Stateful], cast: Cast, run: str = "") -> Contents:
     """Everything that a run is before step `step`. Memories are written down now, tensors are only pointed at."""
     members = tuple(
         Saved(member, _weights(member), member.trainer.state_dict() if member.trainer is not None else None)
         for member in cast
         if member.role.liveness != "frozen"
     )
-    texts = {f"state/{name}.json": json.dumps(item.state_dict()) for name, item in method.stateful().items()}
+    texts = {f"state/{name}.json": json.dumps(item.state_dict()) for name, item in memories.items()}
     versions = {member.name: member.version for member in cast}
     texts["step.json"] = json.dumps({"step": step, "versions": versions, "run": run})
     return Contents(step, members, texts)
@@ -163,14 +163,14 @@ def damage(path: Path, run: str = "") -> str:
     return "it belongs to another run: its configuration is not that of config.yaml" if run and whose != run else ""
 
 
-def restore(path: Path, method: Method, cast: Cast) -> int:
+def restore(path: Path, memories: Mapping[str, Stateful], cast: Cast) -> int:
     """Optimisers, memories and versions of a checkpoint, into a cast built from its weights; the step to go on with."""
     head = json.loads((path / "step.json").read_text())
     for member in cast:
         member.version = head["versions"][member.name]
         if member.trainer is not None:
             member.trainer.load_state_dict(load_file(path / member.name / OPTIMISER))
-    for name, item in method.stateful().items():
+    for name, item in memories.items():
         item.load_state_dict(json.loads((path / "state" / f"{name}.json").read_text()))
     return int(head["step"])
 

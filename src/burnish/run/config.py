@@ -55,6 +55,9 @@ class Options:
     """Memory for keys and values while sampling, in GiB; by default 40% of a GPU's free memory, or a quarter of the machine's."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
+    lag: int = 0
+    """Sample and score this many steps ahead, beside learning: replies of step t come from the weights after step t - 1 - lag.
+    0: one after the other. Exactly repeatable either way (docs/async.md)."""
     lora: int | None = None
     """Train LoRA adapters of this rank instead of all weights."""
     merge: bool = False

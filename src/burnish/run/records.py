@@ -13,7 +13,10 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def group_to_record(group: Group) -> dict[str, Any]:
-    """Task, turns, scores and comparisons. Streams are left out: credit writes them anew on every walk."""
+    """Task, turns, scores and comparisons. Streams are left out: credit writes them anew on every walk.
+
+    A turn that an earlier trace of the group has too (a branch of a tree) says so: "same_as": [trace, turn].
+    """
     return {
         "task": {
             "kind": group.task.kind,
@@ -21,7 +24,7 @@ def group_to_record(group: Group) -> dict[str, Any]:
             "given": plain(group.task.given),
             "key": group.task.key,
         },
-        "traces": [_trace_to_record(trace) for trace in group.traces],
+        "traces": _traces_to_records(group.traces),
         "pairs": group.pairs,
         "lists": group.lists,
     }
@@ -33,10 +36,28 @@ def group_from_record(record: dict[str, Any]) -> Group:
     prompt = task["prompt"] if isinstance(task["prompt"], str) else tuple(task["prompt"])
     return Group(
         Task(task["kind"], prompt, task["given"], task["key"]),
-        [_trace_from_record(trace) for trace in record["traces"]],
+        _traces_from_records(record["traces"]),
         None if record["pairs"] is None else [(a, b) for a, b in record["pairs"]],
         None if record["lists"] is None else [tuple(ranking) for ranking in record["lists"]],
     )
+
+
+def _traces_to_records(traces: list[Trace]) -> list[dict[str, Any]]:
+    records = [_trace_to_record(trace) for trace in traces]
+    first: dict[int, list[int]] = {}
+    for i, trace in enumerate(traces):
+        for j, turn in enumerate(trace.turns):
+            place = first.setdefault(id(turn), [i, j])
+            if place[0] != i:
+                records[i]["turns"][j]["same_as"] = place
+    return records
+
+
+def _traces_from_records(records: list[dict[str, Any]]) -> list[Trace]:
+    traces: list[Trace] = []
+    for record in records:
+        traces.append(_trace_from_record(record, traces))
+    return traces
 
 
 def _trace_to_record(trace: Trace) -> dict[str, Any]:
@@ -60,9 +81,13 @@ def _trace_to_record(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _trace_from_record(record: dict[str, Any]) -> Trace:
+def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
     turns: list[Turn] = []
     for t in record["turns"]:
+        if "same_as" in t:
+            i, j = t["same_as"]
+            turns.append(earlier[i].turns[j])
+            continue
         logp = None if t["logp"] is None else torch.tensor(t["logp"], dtype=torch.float32)
         turns.append(
             Turn(

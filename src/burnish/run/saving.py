@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
 from burnish.cast.stage import Cast
-from burnish.method import Method
+from burnish.parts import Stateful
 from burnish.run import checkpoint
 from burnish.run.disk import could_not_save, free_bytes, sweep
 from burnish.run.staging import Staging
@@ -29,7 +29,7 @@ class Saver:
     def __init__(
         self,
         folder: Path,
-        method: Method,
+        memories: Mapping[str, Stateful],
         cast: Cast,
         *,
         run: str = "",
@@ -38,7 +38,7 @@ class Saver:
         before_writing: Callable[[], None] = lambda: None,
     ) -> None:
         self.before_writing = before_writing
-        self.folder, self.method, self.cast, self.run = folder, method, cast, run
+        self.folder, self.memories, self.cast, self.run = folder, memories, cast, run
         self.keep, self.keep_every = keep, keep_every
         self.staging = Staging()
         self._read = threading.Event()
@@ -63,7 +63,7 @@ class Saver:
 
     def room(self) -> str:
         """What to say of a disk that could not hold one more checkpoint as things stand; nothing if it could."""
-        contents = checkpoint.collect(0, self.method, self.cast)
+        contents = checkpoint.collect(0, self.memories, self.cast)
         trained = sum(p.numel() * 4 for m in self.cast.trained() for p in m.optimiser.named.values())
         need = contents.bytes() + SPARE + (0 if any(s.optimiser for s in contents.members) else 2 * trained)
         free = free_bytes(self.folder)
@@ -75,7 +75,7 @@ class Saver:
             return  # every rank holds the same weights, and the first one writes them
         self.wait()
         began = time.perf_counter()
-        contents = checkpoint.collect(step, self.method, self.cast, self.run)
+        contents = checkpoint.collect(step, self.memories, self.cast, self.run)
         free = free_bytes(self.folder)
         if free < contents.bytes() + SPARE:
             final = self.folder / "checkpoints" / f"step-{step:06d}"

@@ -23,6 +23,7 @@ from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
 from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
+from burnish.parts import Stateful
 from burnish.report.health import Limits
 from burnish.report.sinks import named, open_sinks
 from burnish.report.store import Store, open_store
@@ -30,6 +31,7 @@ from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
+from burnish.run.pipeline import Pipeline, require_pipelined
 from burnish.run.recording import Recording
 from burnish.run.refused import POLICIES
 from burnish.run.saving import Saver
@@ -79,6 +81,11 @@ class Run:
     folder: Folder
     start: int = 0
     warnings: list[str] = field(default_factory=list)
+    pipeline: Pipeline | None = None
+
+    def memories(self) -> dict[str, Stateful]:
+        """Everything with a memory that a checkpoint holds, by name."""
+        return memories(self.method, self.pipeline)
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     if options.swap:
         method = swapped(method, options.swap)
     _check_engine(config, method)
+    require_pipelined(replace(method, name=config.method), options.lag, options.steps)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
     ):
@@ -180,14 +188,20 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         config = replace(config, options=replace(options, token_budget=budget))
     settings = options.settings(lr, budget)
     cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
-    start = checkpoint.restore(at, method, cast) if at else 0
+    pipeline = Pipeline(method, cast, settings) if settings.lag else None
+    start = checkpoint.restore(at, memories(method, pipeline), cast) if at else 0
     if folder is None:
         folder = Folder.create(config)
     else:
         folder.cut(start)
     where = f"going on from {at.name}" if at else ""
     warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
-    return Run(config, method, source, cast, settings, folder, start, warnings)
+    return Run(config, method, source, cast, settings, folder, start, warnings, pipeline)
+
+
+def memories(method: Method, pipeline: Pipeline | None) -> dict[str, Stateful]:
+    """The memories of the method's parts, and of what samples ahead of them."""
+    return {**method.stateful(), **({pipeline.name: pipeline} if pipeline else {})}
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
@@ -235,13 +249,21 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
     at = run.start
     stopped = False
     saver = Saver(
-        folder.path, run.method, run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every,
+        folder.path, run.memories(), run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every,
         before_writing=record.flush,
     )  # fmt: skip
     watch = Watch(run, observer, saver, record)
     with _polite_interrupt(observer) as asked, saver:
         for report in _timed(
-            loop(run.method, run.cast, run.settings, steps=options.steps, seed=options.seed, start=run.start)
+            loop(
+                run.method,
+                run.cast,
+                run.settings,
+                steps=options.steps,
+                seed=options.seed,
+                start=run.start,
+                pipeline=run.pipeline,
+            )
         ):
             at = report.clock.step + 1
             heldout = _during(run, at)
@@ -313,8 +335,9 @@ def _check(config: Config) -> None:
         raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
     if options.reward_timeout is not None and options.reward is None:
         raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
-    if options.keep_every < 0:
-        raise ValueError(f"option 'keep_every' is {options.keep_every}; it must be 0 or more steps")
+    for name in ("keep_every", "lag"):
+        if getattr(options, name) < 0:
+            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")
     if options.merge and options.lora is None:
         raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
     if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
@@ -332,6 +355,11 @@ def _check_engine(config: Config, method: Method) -> None:
         raise ValueError(f"option 'engine' is {options.engine!r}; it is local, {' or '.join(KINDS)}")
     if options.vllm_python is not None and options.engine != "vllm":
         raise ValueError("--vllm-python is for --engine vllm, which is not asked for; leave it out or add it")
+    if options.engine != "local" and options.lag:
+        raise ValueError(
+            f"--lag {options.lag} samples ahead inside this process, which the engine {options.engine!r} does not do yet; "
+            "use --engine local, or leave out --lag"
+        )
     mixes = any(name.endswith(".mix") for phase in method.phases for name in phase.rollout.reads)
     if options.engine != "local" and mixes:
         raise ValueError(

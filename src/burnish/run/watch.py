@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from burnish.loop import Report
 from burnish.run.memory import growing, resident_mb
+from burnish.run.pipeline import uncorrected
 from burnish.run.recording import Recording
 from burnish.run.refused import keep_batches, sentence, stop_if_hopeless
 from burnish.run.saving import Saver
@@ -23,6 +24,10 @@ class Watch:
         self.said: set[str] = set()
         for warning in run.warnings:
             self._warn(run.start, "damaged", warning)
+        if run.pipeline is not None:
+            run.pipeline.say = observer.warned
+            if uncorrected(run.method):
+                self._warn(run.start, "lag", _stale(run.config.method, run.settings.lag))
         if room := saver.room():
             self._warn(run.start, "disk", f"{room}: free some before the first is due")
 
@@ -72,6 +77,13 @@ class Watch:
             self.said.add(kind)
             self.record.event(kind.split()[0], said, level="warning", step=step)
             self.observer.warned(said)
+
+
+def _stale(method: str, lag: int) -> str:
+    return (
+        f"{method} never asks how likely a reply was when it was sampled: with --lag {lag} it learns from replies of older "
+        "weights as if they were fresh (methods with an importance weight, like grpo, ppo or tis, correct for that)"
+    )
 
 
 def _unrewarded(report: Report) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 
 from burnish.cast.chat import Chat
@@ -10,6 +12,8 @@ from burnish.parts import Part, supplies
 from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import NoVerifier, Source
+
+_ONE_AT_A_TIME = threading.RLock()  # a verifier or reward function need not know that sampling may have its own thread
 
 
 @supplies("score:reward")
@@ -53,9 +57,10 @@ def require_verifier(source: Source, split: str = "train") -> None:
 
 def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict]:
     """A verdict for each reply. A reward function judges a whole batch at once; a verifier one reply at a time."""
-    if isinstance(source, Rewarded):
-        return source.verdicts(tasks, replies)
-    return [_one(source, task, reply) for task, reply in zip(tasks, replies, strict=True)]
+    with _ONE_AT_A_TIME:
+        if isinstance(source, Rewarded):
+            return source.verdicts(tasks, replies)
+        return [_one(source, task, reply) for task, reply in zip(tasks, replies, strict=True)]
 
 
 def _one(source: Source, task: Task, reply: str) -> Verdict:

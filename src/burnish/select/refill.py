@@ -33,7 +33,8 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
             kept = [*kept, *again.through(keep, fresh)]
         return kept
 
-    return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=()) if times else keep
+    state = (*keep.state, *draw.state, *rollout.state, *score.state)
+    return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=(), state=state) if times else keep
 
 
 def _other(clock: Clock, k: int) -> Clock:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from burnish.learn.maths.chi2 import symmetric_chi2
-from burnish.learn.maths.regression import advantage_regression
+from burnish.learn.maths.regression import advantage_regression, trajectory_balance
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Live, Term
-from burnish.schedules import Schedule
+from burnish.schedules import Schedule, at
 
 
 def _per_row_mean(live: Live, x: Tensor) -> Tensor:
@@ -37,4 +37,22 @@ def chi2_pull(*, coef: Schedule, name: str = "chi2") -> Term:
 
     return Term(
         name=name, unit="sequence", loss=loss, live=("logp",), streams=("ref", "chi2_scale"), norm=unit_mean, coef=coef
+    )
+
+
+def balance(beta: Schedule, *, coef: Schedule = 1.0, name: str = "tb") -> Term:
+    """TBA: trajectory balance of each group's replies, their rewards in stream "reward" (summed); one number a group."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio, reward = live.per_row(live.logp - live.ref), live.per_row(live.reward)
+        claimed = live.per_row(torch.ones_like(live.reward)) > 0
+        mine = [claimed & (live.group == g) for g in range(int(live.group.max()) + 1)]
+        now = at(beta, live.clock)
+        empty = log_ratio.sum() * 0  # a group of which nothing is claimed
+        return torch.stack(
+            [trajectory_balance(log_ratio[m], reward[m].to(log_ratio), now) if bool(m.any()) else empty for m in mine]
+        )
+
+    return Term(
+        name=name, unit="group", loss=loss, live=("logp",), streams=("ref", "reward"), norm=unit_mean, coef=coef
     )

@@ -1,0 +1,95 @@
+"""A cast that runs on weights as they were published at one moment, while the members themselves learn on.
+
+`take` copies the weights, in the thread that moves them; `cast_of` loads a copy into models of its own, in the thread that
+samples. Members that the given parts read have a model of their own here, for an engine keeps notes on the modules that it
+runs; weights that never change are shared all the same. Of other members there is the tokenizer, and nothing that computes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from burnish.cast.member import Member
+from burnish.cast.stage import Cast
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights and the version of each copied member, at one moment."""
+
+    versions: dict[str, int]
+    tensors: dict[str, list[Tensor]] = field(repr=False)
+
+
+class Reader:
+    """A member of which there is no copy: its tokenizer, and nothing that computes."""
+
+    def __init__(self, member: Member) -> None:
+        self.name, self.role, self.chat, self.context = member.name, member.role, member.chat, member.context
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a part in rollout or score asks for {name!r} of {self.name!r}, which it does not declare; add "
+            f"'cast:{self.name}.CAPABILITY' to what the part reads, so that the member's weights are kept for it"
+        )
+
+
+class Behind:
+    """A second cast beside the first: the same members on earlier weights. reads: names like "cast:policy.generate"."""
+
+    def __init__(self, cast: Cast, reads: Iterable[str]) -> None:
+        wanted = {name.removeprefix("cast:").split(".")[0] for name in reads if name.startswith("cast:")}
+        self.live = cast
+        self.copied = [member.name for member in cast if member.name in wanted and member.role.liveness != "frozen"]
+        members: dict[str, Any] = {}
+        for member in cast:
+            members[member.name] = _twin(member) if member.name in wanted else Reader(member)
+        self._cast = Cast(members)
+        self._loaded: Weights | None = None
+        self._taken: Weights | None = None
+
+    @torch.no_grad()
+    def take(self) -> Weights:
+        """The weights as they are now; the same object as long as no version changed."""
+        versions = {name: self.live[name].version for name in self.copied}
+        if self._taken is None or self._taken.versions != versions:
+            tensors = {name: [p.detach().clone() for p in _moving(self.live[name].model)] for name in self.copied}
+            self._taken = Weights(versions, tensors)
+        return self._taken
+
+    @torch.no_grad()
+    def cast_of(self, weights: Weights) -> Cast:
+        """The cast on these weights, until the next call."""
+        if weights is not self._loaded:
+            for name in self.copied:
+                twin = self._cast[name]
+                for p, kept in zip(_moving(twin.model), weights.tensors[name], strict=True):
+                    p.copy_(kept)
+                twin.version = weights.versions[name]
+            self._loaded = weights
+        return self._cast
+
+
+def _moving(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that can change: with adapters they alone, in a follower all."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return trained or list(model.parameters())
+
+
+def _twin(member: Member) -> Member:
+    """The same member with a model of its own; weights that never change are not copied."""
+    frozen = member.role.liveness == "frozen"
+    if frozen and member.device.type != "cpu":
+        return member  # on a GPU sampling and learning take turns, so that one model is enough
+    moving = set() if frozen else {id(p) for p in _moving(member.model)}
+    model = copy.deepcopy(member.model, {id(p): p for p in member.model.parameters() if id(p) not in moving})
+    return Member(
+        member.name, member.role, model, member.chat, member.context, None, member.packed, member.version,
+        kv_budget=member.kv_budget,
+    )  # fmt: skip
