@@ -116,15 +116,20 @@ def wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def _bare(model: nn.Module) -> nn.Module:
+    """The transformers model, without the wrapper that adapters put around it."""
+    return model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator, return-value]
+
+
 def decoder(model: nn.Module) -> nn.Module:
     """The transformer under the head, adapters included."""
-    inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
+    inner = _bare(model)
     return inner.base_model if inner.base_model is not inner else inner.get_decoder()  # type: ignore[operator, return-value]
 
 
 def head(model: nn.Module, states: Tensor) -> Tensor:
     """Logits from hidden states, with the scalings that some architectures apply after the matrix."""
-    inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
+    inner = _bare(model)
     config = inner.config
     logits = wide(inner.get_output_embeddings()(states))  # type: ignore[operator]
     if scaling := getattr(config, "logits_scaling", None):  # Granite
@@ -144,14 +149,14 @@ def logits_at(model: nn.Module, states: Tensor) -> Tensor:
 
 def _head(model: nn.Module, states: Tensor) -> Tensor:
     """[N, k], or [N] for a single output."""
-    inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
+    inner = _bare(model)
     matrix: Tensor = inner.score.weight  # type: ignore[union-attr, assignment]
     return (wide(states) @ wide(matrix).t()).squeeze(-1)
 
 
 def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
     """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
-    inner = model.get_base_model() if "peft" in type(model).__module__ else model  # type: ignore[operator]
+    inner = _bare(model)
     matrix, config = inner.get_output_embeddings(), inner.config  # type: ignore[operator, union-attr]
     if type(matrix) is not nn.Linear or matrix.bias is not None or getattr(config, "final_logit_softcapping", None):
         return None

@@ -174,11 +174,3 @@ def _families(rows: Sequence[Tensor], asked: Sequence[int] | None) -> list[list[
         key = row[:first].numpy().tobytes() if 0 < first < len(row) else i
         found.setdefault(key, []).append(i)
     return list(found.values())
-
-
-def packed_size(rows: Sequence[Tensor], asked: Sequence[int]) -> int:
-    """How many tokens these rows take when packed."""
-    return sum(
-        len(rows[f[0]]) if len(f) == 1 else asked[f[0]] + sum(len(rows[i]) - asked[i] for i in f)
-        for f in _families(rows, asked)
-    )

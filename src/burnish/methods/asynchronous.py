@@ -41,6 +41,8 @@ def aipo(task: Source, *, n: int = 8, rho: float = 4.0, minibatches: int = 1, te
 
     The paper takes rho between 2 and 10. On fresh samples w is 1: REINFORCE with the mean of the group as its baseline.
     The rest of the paper is a system: what of it is an option here stands in docs/async.md.
+    Departures: read from the abstract and summaries, not from the paper's text; the group's mean as baseline and the sum over a
+    reply's tokens are our reading.
     n: replies sampled for each prompt. rho: the largest weight. minibatches: updates made of each batch.
     """
     if rho <= 0:

@@ -26,9 +26,7 @@ class Kept:
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
-        mine = self.plan
-        fits = mine.slots >= plan.slots and mine.capacity >= plan.capacity and mine.pool >= plan.pool
-        return fits and self.models == tuple(models) and self.stops == stops
+        return self.plan.holds(plan) and self.models == tuple(models) and self.stops == stops
 
     def release(self) -> None:
         """Give the memory back."""

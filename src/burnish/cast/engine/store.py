@@ -39,9 +39,6 @@ class Store:
         self.layers: list[LayerKV] = []
         self.modules: list[nn.Module] = []
 
-    def fits(self, slots: int, capacity: int, pool: int) -> bool:
-        return self.slots >= slots and self.capacity >= capacity and self.pool >= pool
-
     def layer(self, module: nn.Module, k: Tensor, v: Tensor) -> LayerKV:
         """The layer of this attention module; k, v: [1, heads, N, D], something that it wants to keep."""
         found: LayerKV | None = getattr(module, "kv", None)
@@ -117,6 +114,10 @@ class Plan:
     slots: int
     capacity: int
     pool: int
+
+    def holds(self, other: Plan) -> bool:
+        """Whether what was made for this plan serves the other."""
+        return self.slots >= other.slots and self.capacity >= other.capacity and self.pool >= other.pool
 
 
 def plan(most: int, capacity: int, prompts: list[int], per_token: int, budget: int) -> Plan:
