@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from burnish.cast.stage import Cast
 from burnish.method import Method, Phase
 from burnish.nouns import Clock, Group
+from burnish.placed.ledger import Settled, UnitRow, settle
 from burnish.refusal import Refusal
-from burnish.run.pipeline import Ahead, Pipeline
+from burnish.run.pipeline import Ahead, Pipeline, SamplesAhead
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
 from burnish.step import Dropped, Settings, Step
@@ -30,6 +31,8 @@ class Report:
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     memory: float = 0.0  # MiB that the process holds after the step
+    ledger: list[Settled] = field(default_factory=list)  # what became of every sample, where they are accounted for
+    units: list[UnitRow] = field(default_factory=list)
 
 
 def loop(
@@ -40,7 +43,7 @@ def loop(
     steps: int,
     seed: int = 0,
     start: int = 0,
-    pipeline: Pipeline | None = None,
+    pipeline: SamplesAhead | None = None,
 ) -> Iterator[Report]:
     """Steps start, start + 1, ..., steps - 1 of a run, one report each. Stop asking and it stops.
 
@@ -61,10 +64,15 @@ def loop(
                     sampled = now.walks.pop(0) if phase.name == now.phase and now.walks else None
                     ended[phase.name] = walk(phase, step, now.seconds, now.trail, sampled)
                     dropped[phase.name] = step.dropped
+                    if sampled is not None:
+                        now.ledger += settle(sampled.born, number, ended[phase.name], step)
             empty = empty + 1 if now.trail and not any(n for _, n in now.trail[-1:]) and not now.refusals else 0
             if empty >= PATIENCE:
                 raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(now.trail)}")
-            yield Report(clock, {"step": number, **now.notes.values()}, now.seconds, ended, dropped, now.refusals)
+            metrics = {"step": number, **now.notes.values()}
+            yield Report(
+                clock, metrics, now.seconds, ended, dropped, now.refusals, ledger=now.ledger, units=now.units
+            )  # fmt: skip
 
 
 def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: Sampled | None = None) -> list[Group]:

@@ -7,7 +7,9 @@ Without a lag they follow each other. With one, the middle stage of a later step
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from burnish.learn.learn import learn
 from burnish.method import Phase
@@ -17,16 +19,23 @@ from burnish.publish.publish import publish
 from burnish.refusal import NotFinite, require_finite_scores
 from burnish.step import Dropped, Notes, Step
 
+if TYPE_CHECKING:
+    from burnish.placed.ledger import Born
+
 Seconds = dict[str, float]
 Trail = list[tuple[str, int]]  # how many traces each part left
 
 
 @dataclass
 class Sampled:
-    """What the first two stages made of one walk: groups with scores, and the traces that were taken out on the way."""
+    """What the first two stages made of one walk: groups with scores, and the traces that were taken out on the way.
+
+    born: where samples are accounted for one by one, all that there were.
+    """
 
     groups: list[Group]
     dropped: list[Dropped] = field(default_factory=list)
+    born: list[Born] = field(default_factory=list)
 
 
 def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
@@ -37,17 +46,22 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
     """The second stage: rollout -> score."""
-    with timed(seconds, "rollout"):
-        groups = _finite(phase.rollout, tasks, step) if tasks else []
-    groups = _through(phase, "score", groups, step, seconds, trail)
-    _note_samples(groups, step.notes)
+    groups = sample(phase, tasks, step, seconds)
+    groups = through(phase.score, "score", groups, step, seconds, trail)
+    note_samples(groups, step.notes)
     return groups
+
+
+def sample(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
+    """The first half of the second stage: rollout."""
+    with timed(seconds, "rollout"):
+        return _finite(phase.rollout, tasks, step) if tasks else []
 
 
 def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
     """The third stage: select -> credit -> learn -> publish."""
     for room in ("select", "credit"):
-        groups = _through(phase, room, groups, step, seconds, trail)
+        groups = through(getattr(phase, room), room, groups, step, seconds, trail)
     step.notes.count("traces", sum(len(group.traces) for group in groups))
     if step.settings.lag:
         _note_staleness(groups, step)
@@ -60,8 +74,11 @@ def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, 
     return groups
 
 
-def _through(phase: Phase, room: str, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
-    for atom in getattr(phase, room):
+def through(
+    parts: Iterable[Part], room: str, groups: list[Group], step: Step, seconds: Seconds, trail: Trail
+) -> list[Group]:
+    """The groups through the parts of a room, one after the other."""
+    for atom in parts:
         with timed(seconds, room):
             groups = _finite(atom, groups, step)
         trail.append((f"{atom.name} in {room}", sum(len(group.traces) for group in groups)))
@@ -81,7 +98,7 @@ def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
     return groups
 
 
-def _note_samples(groups: list[Group], notes: Notes) -> None:
+def note_samples(groups: list[Group], notes: Notes) -> None:
     """The numbers every method has, of all that was sampled: scores, lengths, how many replies were cut off."""
     for trace in (trace for group in groups for trace in group.traces):
         said = [len(turn) for turn in trace.turns if turn.author == "policy"]

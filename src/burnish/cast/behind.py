@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish.cast.chat import Chat
 from burnish.cast.member import Member
+from burnish.cast.roles import Role
 from burnish.cast.stage import Cast
 
 
@@ -30,8 +32,8 @@ class Weights:
 class Reader:
     """A member of which there is no copy: its tokenizer, and nothing that computes."""
 
-    def __init__(self, member: Member) -> None:
-        self.name, self.role, self.chat, self.context = member.name, member.role, member.chat, member.context
+    def __init__(self, name: str, role: Role, chat: Chat, context: int) -> None:
+        self.name, self.role, self.chat, self.context = name, role, chat, context
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -44,12 +46,13 @@ class Behind:
     """A second cast beside the first: the same members on earlier weights. reads: names like "cast:policy.generate"."""
 
     def __init__(self, cast: Cast, reads: Iterable[str]) -> None:
-        wanted = {name.removeprefix("cast:").split(".")[0] for name in reads if name.startswith("cast:")}
+        wanted = members_read(reads)
         self.live = cast
         self.copied = [member.name for member in cast if member.name in wanted and member.role.liveness != "frozen"]
         members: dict[str, Any] = {}
         for member in cast:
-            members[member.name] = _twin(member) if member.name in wanted else Reader(member)
+            reader = Reader(member.name, member.role, member.chat, member.context)
+            members[member.name] = _twin(member) if member.name in wanted else reader
         self._cast = Cast(members)
         self._loaded: Weights | None = None
         self._taken: Weights | None = None
@@ -59,7 +62,7 @@ class Behind:
         """The weights as they are now; the same object as long as no version changed."""
         versions = {name: self.live[name].version for name in self.copied}
         if self._taken is None or self._taken.versions != versions:
-            tensors = {name: [p.detach().clone() for p in _moving(self.live[name].model)] for name in self.copied}
+            tensors = {name: [p.detach().clone() for p in moving(self.live[name].model)] for name in self.copied}
             self._taken = Weights(versions, tensors)
         return self._taken
 
@@ -69,14 +72,19 @@ class Behind:
         if weights is not self._loaded:
             for name in self.copied:
                 twin = self._cast[name]
-                for p, kept in zip(_moving(twin.model), weights.tensors[name], strict=True):
+                for p, kept in zip(moving(twin.model), weights.tensors[name], strict=True):
                     p.copy_(kept)
                 twin.version = weights.versions[name]
             self._loaded = weights
         return self._cast
 
 
-def _moving(model: nn.Module) -> list[nn.Parameter]:
+def members_read(reads: Iterable[str]) -> set[str]:
+    """The members of the cast whose capabilities are among what parts read."""
+    return {name.removeprefix("cast:").split(".")[0] for name in reads if name.startswith("cast:")}
+
+
+def moving(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that can change: with adapters they alone, in a follower all."""
     trained = [p for p in model.parameters() if p.requires_grad]
     return trained or list(model.parameters())
@@ -87,8 +95,8 @@ def _twin(member: Member) -> Member:
     frozen = member.role.liveness == "frozen"
     if frozen and member.device.type != "cpu":
         return member  # on a GPU sampling and learning take turns, so that one model is enough
-    moving = set() if frozen else {id(p) for p in _moving(member.model)}
-    model = copy.deepcopy(member.model, {id(p): p for p in member.model.parameters() if id(p) not in moving})
+    copied = set() if frozen else {id(p) for p in moving(member.model)}
+    model = copy.deepcopy(member.model, {id(p): p for p in member.model.parameters() if id(p) not in copied})
     return Member(
         member.name, member.role, model, member.chat, member.context, None, member.packed, member.version,
         kv_budget=member.kv_budget,

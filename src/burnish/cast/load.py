@@ -117,4 +117,15 @@ def stored_outputs(path: Path) -> int:
 
 
 def context_length(model: nn.Module) -> int:
-    return int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))  # type: ignore[union-attr, operator]
+    return _context(model.config)
+
+
+def stored_context(path: Path) -> int:
+    """The context length of a model that is not loaded."""
+    from transformers import AutoConfig
+
+    return _context(AutoConfig.from_pretrained(adapted_model(path)))
+
+
+def _context(config: Any) -> int:
+    return int(getattr(config.get_text_config(), "max_position_embeddings", 1 << 20))

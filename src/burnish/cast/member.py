@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from burnish.cast import forward
 from burnish.cast.apart.engine import Apart, ApartEngine
-from burnish.cast.apart.probe import Difference
+from burnish.cast.apart.probe import Difference, probe_rows
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.local import Enough, LocalEngine, Request, Sample
@@ -82,6 +82,10 @@ class Member:
         """End the engine's process, where it has one; sampling again would start another."""
         if self.apart is not None:
             self.engine.end()  # type: ignore[union-attr]
+
+    def proof(self) -> list[list[float]]:
+        """Its log-probs of the probe: whoever runs the same weights gives the same numbers."""
+        return self._log_probs(probe_rows(self.chat, self.context))
 
     @torch.no_grad()
     def _log_probs(self, rows: list[Tensor]) -> list[list[float]]:

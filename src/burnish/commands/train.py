@@ -39,9 +39,9 @@ def main(words: list[str]) -> int:
     given = valued(flags, {*method_fields(entry), *(f.name for f in dataclasses.fields(Options))})
     config = configure(entry, name or "grpo", {**stored, **given})
     with _observer(quiet) as observer:
-        from burnish.run.train import execute, prepare
+        from burnish.run.train import run_anywhere
 
-        result = execute(prepare(entry, config), observer)
+        result = run_anywhere(entry, config, observer)
     return 130 if result.stopped else 0
 
 

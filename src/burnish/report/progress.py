@@ -23,6 +23,7 @@ from burnish.loop import Report
 from burnish.report import ending, numbers
 from burnish.report.health import Health
 from burnish.report.plot import Point, plot
+from burnish.run.config import Options
 from burnish.run.heldout import Outcome
 from burnish.run.train import Observer, Result, Run, limits
 
@@ -124,6 +125,9 @@ class Watch(Observer):
 class Lines(Watch):
     """Plain lines, for files, pipes and --quiet: no control codes, no drawing."""
 
+    def preparing(self, what: str) -> None:
+        self.line(f"{what} ...")
+
     def started(self, run: Run) -> None:
         super().started(run)
         self.said: set[str] = set()
@@ -196,6 +200,9 @@ class Screen(Watch):
         self.over, self.doing = True, ""
         self.live.stop()
         self.keys.close()
+
+    def preparing(self, what: str) -> None:
+        self.doing = what
 
     def started(self, run: Run) -> None:
         super().started(run)
@@ -286,14 +293,12 @@ class Screen(Watch):
 def derived(run: Run) -> list[tuple[str, str]]:
     """What burnish made of the options: the header of every run."""
     options, settings = run.config.options, run.settings
-    member = run.cast[run.method.product]
-    weights = sum(p.numel() for p in member.model.parameters())
-    moving = sum(p.numel() for p in member.model.parameters() if p.requires_grad)
-    part = f" ({_count(moving)} trained)" if 0 < moving < weights else ""
-    precision = "fp32" if member.device.type == "cpu" else "bf16 autocast over fp32 weights"
+    about = run.about
+    part = f" ({_count(about.moving)} trained)" if 0 < about.moving < about.weights else ""
+    precision = "fp32" if about.device == "cpu" else "bf16 autocast over fp32 weights"
     n = run.config.arguments.get("n")
     batch = f"{settings.prompts} prompts x {n} samples" if isinstance(n, int) else f"{settings.prompts} tasks"
-    model = f"{options.model}, {_count(weights)} weights{part}, {member.device}, {precision}"
+    model = f"{options.model}, {_count(about.weights)} weights{part}, {about.device}, {precision}"
     rate = (
         f"{settings.lr:g} {settings.lr_schedule}"
         if any(phase.learn.terms for phase in run.method.phases)
@@ -306,6 +311,7 @@ def derived(run: Run) -> list[tuple[str, str]]:
     return [
         ("model", model),
         *([("engine", engines[options.engine])] if options.engine in engines else []),
+        *([("on", _placed(options))] if options.on == "ray" else []),
         ("task", f"{options.task}: {run.source.summary}"),
         (
             "batch",
@@ -314,6 +320,14 @@ def derived(run: Run) -> list[tuple[str, str]]:
         ("lr", f"{rate}, {options.steps} steps" + (f", going on after step {run.start}" if run.start else "")),
         ("run", str(run.folder.path)),
     ]
+
+
+def _placed(options: Options) -> str:
+    """Who works for a run on Ray."""
+    where = f"the Ray at {options.ray_address}" if options.ray_address else "a Ray of its own, on this machine"
+    counts = [(options.samplers, "sampler"), (options.graders, "grader"), (1, "trainer")]
+    who = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counts)
+    return f"{where}: {who}, {options.spares} spare of each; {options.order} order, lag {options.lag}, units of {options.unit} tasks"
 
 
 def _chart(title: str, points: list[Point], steps: int, width: int, colour: str) -> RenderableType:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from burnish.loop import Report
+from burnish.placed.ledger import Settled, UnitRow
 from burnish.report.health import Health, Limits
 from burnish.report.rows import Kept, Pieces, group_row, kept, tokens_of, trace_row
 from burnish.report.schema import FILE, connect, searchable
@@ -55,6 +56,8 @@ class _Step:
     seconds: dict[str, float]
     memory: float
     groups: list[Kept]
+    units: list[UnitRow]
+    ledger: list[Settled]
 
 
 class Recorder:
@@ -75,7 +78,10 @@ class Recorder:
     def step(self, report: Report, extra: dict[str, float]) -> None:
         """Hand a step over: its numbers, its seconds, and the first of its traces."""
         metrics = {name: _finite(value) for name, value in {**report.metrics, **extra}.items() if name != "step"}
-        step = _Step(report.clock.step, metrics, dict(report.seconds), report.memory, kept(report, self.traces))
+        traces = kept(report, self.traces)
+        step = _Step(
+            report.clock.step, metrics, dict(report.seconds), report.memory, traces, report.units, report.ledger
+        )
         self._put(lambda db: self._write_step(db, step))
 
     def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
@@ -150,6 +156,8 @@ class Recorder:
         db.executemany("INSERT INTO timings VALUES (?,?,?)", rooms)
         db.execute("INSERT INTO memory VALUES (?,?)", (step.step, step.memory))
         self._write_traces(db, step.groups)
+        db.executemany(f"INSERT INTO units VALUES ({','.join('?' * 10)})", step.units)
+        db.executemany(f"INSERT INTO ledger VALUES ({','.join('?' * 10)})", step.ledger)
         db.execute("INSERT OR REPLACE INTO info VALUES ('updated', ?)", (json.dumps(time.time()),))
         for worry in self._health.news(step.step, step.metrics):
             db.execute(_EVENT, (time.time(), step.step, worry.kind, "warning", worry.text))
@@ -209,7 +217,7 @@ def cut(folder: Path, step: int) -> None:
             old = f"SELECT 'delete', id, prompt, text FROM trace_text WHERE id IN ({gone})"
             db.execute(f"INSERT INTO search (search, rowid, prompt, text) {old}", (step,))
         db.execute(f"DELETE FROM tokens WHERE trace IN ({gone})", (step,))
-        for table in ("traces", "groups", "metrics", "timings", "memory"):
+        for table in ("traces", "groups", "metrics", "timings", "memory", "units", "ledger"):
             db.execute(f"DELETE FROM {table} WHERE step >= ?", (step,))
         db.execute("DELETE FROM events WHERE step >= ? AND level = 'warning'", (step,))
         db.execute("COMMIT")

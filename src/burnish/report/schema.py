@@ -44,6 +44,14 @@ CREATE TABLE orders (id INTEGER PRIMARY KEY, time REAL NOT NULL, action TEXT NOT
 CREATE VIEW trace_text AS
   SELECT traces.id AS id, groups.prompt AS prompt, traces.text AS text FROM traces JOIN groups ON groups.id = traces.group_id;
 """
+LEDGER = (  # of runs whose samples are made in other processes; stores of older runs get these tables when they are written to
+    "CREATE TABLE IF NOT EXISTS units (step INTEGER NOT NULL, drawn INTEGER NOT NULL, walk INTEGER NOT NULL, unit INTEGER NOT NULL, "
+    "tasks INTEGER NOT NULL, version INTEGER NOT NULL, asked INTEGER NOT NULL, sampled INTEGER NOT NULL, scored INTEGER NOT NULL, "
+    "late INTEGER NOT NULL, PRIMARY KEY (drawn, walk, unit))",
+    "CREATE TABLE IF NOT EXISTS ledger (step INTEGER NOT NULL, drawn INTEGER NOT NULL, walk INTEGER NOT NULL, unit INTEGER NOT NULL, "
+    "place INTEGER NOT NULL, sample INTEGER NOT NULL, task TEXT NOT NULL, length INTEGER NOT NULL, version INTEGER NOT NULL, "
+    "fate TEXT NOT NULL, PRIMARY KEY (drawn, walk, unit, place, sample))",
+)
 SEARCH = "CREATE VIRTUAL TABLE search USING fts5 (prompt, text, content='trace_text', content_rowid='id')"
 
 
@@ -64,6 +72,8 @@ def connect(path: Path) -> sqlite3.Connection:
     elif found != VERSION:
         db.close()
         raise ValueError(_wrong_version(path, found))
+    for statement in LEDGER:
+        db.execute(statement)
     return db
 
 

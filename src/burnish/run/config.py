@@ -58,6 +58,27 @@ class Options:
     lag: int = 0
     """Sample and score this many steps ahead, beside learning: replies of step t come from the weights after step t - 1 - lag.
     0: one after the other. Exactly repeatable either way (docs/async.md)."""
+    on: str = "here"
+    """Where the run runs: here, in this process; or ray: samplers, graders and the trainer are Ray actors (docs/async.md)."""
+    samplers: int = 1
+    """On Ray: actors that sample."""
+    graders: int = 1
+    """On Ray: actors that score."""
+    spares: int = 1
+    """On Ray: actors of each kind, the trainer's too, that stand ready to take the place of one that is lost."""
+    unit: int = 4
+    """On Ray: tasks in one unit of work. How the batch is cut decides the last bits of the log-probs, who works does not."""
+    order: str = "fixed"
+    """On Ray: fixed learns from the replies of step t in step t, repeatable bit for bit; free samples from the newest weights and
+    learns from what is ready first, at most `lag` steps old."""
+    ray_address: str | None = None
+    """On Ray: the cluster to join (host:port, or auto); by default one is started on this machine, for the time of the run."""
+    replacements: int = 20
+    """On Ray: how many lost actors are replaced before the run stops."""
+    recover_within: float = 30.0
+    """On Ray: seconds without anybody in a role, or without the trainer, after which the run stops and says what was lost."""
+    call_timeout: float = 600.0
+    """On Ray: seconds that one unit may take an actor that lives; it is then replaced."""
     lora: int | None = None
     """Train LoRA adapters of this rank instead of all weights."""
     merge: bool = False
@@ -106,7 +127,8 @@ class Options:
 
 RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
     "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
-    "on_nan", "reward_timeout", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch",
+    "on_nan", "reward_timeout", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch", "samplers", "graders", "spares",
+    "ray_address", "replacements", "recover_within", "call_timeout",
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from burnish.cast.behind import Behind, Weights
 from burnish.cast.stage import Cast
@@ -32,6 +32,9 @@ from burnish.run.records import group_from_record, group_to_record
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, sample_and_score
 from burnish.step import Dropped, Notes, Settings, Step
+
+if TYPE_CHECKING:
+    from burnish.placed.ledger import Settled, UnitRow
 
 SAY_EVERY = 30.0  # seconds of waiting after which it is said what is waited for, again and again
 GOODBYE = 5.0  # seconds that the end of a run waits for the sampling thread
@@ -50,6 +53,8 @@ class Ahead:
     trail: Trail = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     done: bool = True
+    ledger: list[Settled] = field(default_factory=list)
+    units: list[UnitRow] = field(default_factory=list)
 
     def to_record(self) -> dict[str, Any]:
         """Plain values; seconds are no part of what a rerun repeats."""
@@ -69,6 +74,29 @@ class Ahead:
             for phase, why, groups in record["refusals"]
         ]
         return found
+
+
+class SamplesAhead(Protocol):
+    """What a run takes its replies from, where they are not sampled within the step itself; a checkpoint holds its state.
+
+    say: called with what people should hear of, e.g. what has been waited for.
+    """
+
+    name: str
+    say: Callable[[str], None]
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self, clock: Clock) -> Ahead: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+SamplesElsewhere = Callable[[Method, Cast, Settings], SamplesAhead]
 
 
 @dataclass
@@ -93,7 +121,7 @@ class Pipeline:
 
     def __init__(self, method: Method, cast: Cast, settings: Settings, *, threaded: bool | None = None) -> None:
         self.method, self.cast, self.settings = method, cast, settings
-        reads = {name for part in _sampling(method.phases) for name in part.reads}
+        reads = {name for part in sampling_parts(method.phases) for name in part.reads}
         self.behind = Behind(cast, reads)
         self.threaded = all(m.device.type == "cpu" for m in cast) if threaded is None else threaded
         self.say: Callable[[str], None] = _log.warning
@@ -253,9 +281,10 @@ def uncorrected(method: Method) -> bool:
     return samples and not any(name.startswith("mu:") for part in wired for name in part.reads)
 
 
-def _sampling(phases: Iterable[Phase]) -> list[Wired]:
+def sampling_parts(phases: Iterable[Phase]) -> list[Wired]:
+    """What stands in rollout and score of these phases."""
     return [room.part for phase in phases for room in phase.rooms() if room.room in ("rollout", "score")]
 
 
 def _memories(phases: Iterable[Phase]) -> list[Stateful]:
-    return [item for part in _sampling(phases) for item in part.state]
+    return [item for part in sampling_parts(phases) for item in part.state]

@@ -7,17 +7,13 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from burnish.cast.apart.engine import KINDS
-from burnish.cast.budget import token_budget
-from burnish.cast.lora import Lora
-from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.cast.stage import Cast, build
 from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
@@ -25,20 +21,19 @@ from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
 from burnish.parts import Stateful
 from burnish.report.health import Limits
-from burnish.report.sinks import named, open_sinks
+from burnish.report.sinks import open_sinks
 from burnish.report.store import Store, open_store
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
-from burnish.run.pipeline import Pipeline, require_pipelined
+from burnish.run.pipeline import Pipeline, SamplesAhead, SamplesElsewhere
+from burnish.run.planning import plan
 from burnish.run.recording import Recording
-from burnish.run.refused import POLICIES
 from burnish.run.saving import Saver
 from burnish.run.watch import Watch
 from burnish.step import Settings
-from burnish.swap import swapped
-from burnish.tasks.resolve import IN_PYTHON, resolve_task
+from burnish.tasks.resolve import IN_PYTHON
 from burnish.tasks.source import Source
 
 if TYPE_CHECKING:
@@ -47,6 +42,9 @@ if TYPE_CHECKING:
 
 class Observer:
     """Hears what a run does. Every method may be left as it is; the command line draws with them."""
+
+    def preparing(self, what: str) -> None:
+        """Something that takes a while before the run itself: other processes start."""
 
     def started(self, run: Run) -> None: ...
 
@@ -69,6 +67,15 @@ class Observer:
     def finished(self, result: Result) -> None: ...
 
 
+@dataclass(frozen=True)
+class About:
+    """What people are told of the model that a run trains: its weights, how many of them move, and where it is."""
+
+    weights: int
+    moving: int
+    device: str
+
+
 @dataclass
 class Run:
     """Everything a run is made of, before its first step."""
@@ -81,7 +88,14 @@ class Run:
     folder: Folder
     start: int = 0
     warnings: list[str] = field(default_factory=list)
-    pipeline: Pipeline | None = None
+    pipeline: SamplesAhead | None = None
+
+    @property
+    def about(self) -> About:
+        """The product's model, in numbers."""
+        member = self.cast[self.method.product]
+        sizes = [(p.numel(), p.requires_grad) for p in member.model.parameters()]
+        return About(sum(n for n, _ in sizes), sum(n for n, moves in sizes if moves), str(member.device))
 
     def memories(self) -> dict[str, Stateful]:
         """Everything with a memory that a checkpoint holds, by name."""
@@ -125,7 +139,8 @@ def train(method: str | Any = "grpo", *, observer: Observer | None = None, **giv
     entry = entry_of(method) if callable(method) else find(method)
     name = entry.name if callable(method) else method
     task, given = _task_object(given)
-    return execute(prepare(entry, configure(entry, name, given), task=task), observer or Observer())
+    own = Own(entry if callable(method) else None, task)
+    return run_anywhere(entry, configure(entry, name, given), observer or Observer(), own=own)
 
 
 def resume(folder: str | Path, *, method: Any = None, observer: Observer | None = None, **changed: Any) -> Result:
@@ -138,7 +153,28 @@ def resume(folder: str | Path, *, method: Any = None, observer: Observer | None 
     entry = entry_of(method) if method is not None else find(name)
     task, changed = _task_object(changed)
     config = configure(entry, name, {**stored, **changed})
-    return execute(prepare(entry, config, place, task), observer or Observer())
+    own = Own(entry if method is not None else None, task)
+    return run_anywhere(entry, config, observer or Observer(), place, own)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A method and tasks that were passed as objects; None where the configuration names them."""
+
+    entry: Entry | None = None
+    task: Source | None = None
+
+
+def run_anywhere(
+    entry: Entry, config: Config, observer: Observer, folder: Folder | None = None, own: Own | None = None
+) -> Result:
+    """A run where its options say: in this process, or on Ray."""
+    own = own or Own()
+    if config.options.on == "ray":
+        from burnish.placed.driver import run_on_ray
+
+        return run_on_ray(entry, config, observer, folder, own)
+    return execute(prepare(entry, config, folder, own.task), observer)
 
 
 def _task_object(given: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
@@ -149,46 +185,29 @@ def _task_object(given: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
     return task, {**given, "task": f"{IN_PYTHON}{task.name}"}
 
 
-def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: Source | None = None) -> Run:
-    """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind."""
-    options = config.options
-    _check(config)
-    base = resolve(options.model)
-    if options.lora is not None and is_adapter(base):
+def prepare(
+    entry: Entry,
+    config: Config,
+    folder: Folder | None = None,
+    task: Source | None = None,
+    ahead: SamplesElsewhere | None = None,
+) -> Run:
+    """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind.
+
+    ahead: makes what samples for this run in other places; without it the run samples here.
+    """
+    if config.options.on != "here" and ahead is None:
         raise ValueError(
-            f"{base} holds LoRA adapters, and --lora would put others on top of them; leave out --lora, or go on with that "
-            "run by --resume"
+            f"--on {config.options.on} places the parts of one run, and this command runs them here; leave it out, or use "
+            "burnish train"
         )
-    dropped = options.on_reward_failure == "drop"
-    source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
-    if options.eval_tasks and source.size("heldout") == 0:
-        raise ValueError(
-            f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or leave evaluation out "
-            "with --eval-tasks 0"
-        )
-    method = entry.build(source, **config.arguments)
-    if options.swap:
-        method = swapped(method, options.swap)
-    _check_engine(config, method)
-    require_pipelined(replace(method, name=config.method), options.lag, options.steps)
-    if options.lora is not None and any(
-        role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
-    ):
-        raise ValueError(
-            f"{config.method} has members that follow the policy's weights, which LoRA does not move; leave out --lora"
-        )
+    planned = plan(entry, config, task)
+    config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
-    lora = Lora(options.lora) if options.lora is not None else None
-    lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
-    budget = options.token_budget
-    if (
-        budget is None
-    ):  # written down in config.yaml: a resumed run must not choose anew, by the memory that is free then
-        budget = token_budget(adapted_model(base), options.device)
-        config = replace(config, options=replace(options, token_budget=budget))
-    settings = options.settings(lr, budget)
-    cast = build(method.cast, base, settings, lora=lora, device=options.device, weights=at)
-    pipeline = Pipeline(method, cast, settings) if settings.lag else None
+    cast = build(method.cast, planned.base, settings, lora=planned.lora, device=options.device, weights=at)
+    pipeline: SamplesAhead | None = Pipeline(method, cast, settings) if settings.lag else None
+    if ahead is not None:
+        pipeline = ahead(method, cast, settings)
     start = checkpoint.restore(at, memories(method, pipeline), cast) if at else 0
     if folder is None:
         folder = Folder.create(config)
@@ -196,19 +215,12 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         folder.cut(start)
     where = f"going on from {at.name}" if at else ""
     warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
-    return Run(config, method, source, cast, settings, folder, start, warnings, pipeline)
+    return Run(config, method, planned.source, cast, settings, folder, start, warnings, pipeline)
 
 
-def memories(method: Method, pipeline: Pipeline | None) -> dict[str, Stateful]:
+def memories(method: Method, pipeline: SamplesAhead | None) -> dict[str, Stateful]:
     """The memories of the method's parts, and of what samples ahead of them."""
     return {**method.stateful(), **({pipeline.name: pipeline} if pipeline else {})}
-
-
-def default_lr(base: Path, lora: Lora | None) -> float:
-    """By size, on disk at two bytes a weight: 1e-4 to 10M weights, 1e-5 to 500M, 1e-6 beyond; ten times that for LoRA."""
-    size = sum(file.stat().st_size for file in adapted_model(base).glob("*.safetensors")) / 2
-    lr = 1e-4 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
-    return lr * 10 if lora and size >= 1e7 else lr
 
 
 def execute(run: Run, observer: Observer) -> Result:
@@ -238,7 +250,7 @@ def recording(run: Run) -> Recording:
 
 def limits(run: Run) -> Limits:
     """What this run's settings make normal, for those who watch over it."""
-    precision = torch.float32 if run.cast[run.method.product].device.type == "cpu" else torch.bfloat16
+    precision = torch.float32 if run.about.device == "cpu" else torch.bfloat16
     return Limits(run.settings.max_new_tokens, logp_apart=ALARM[precision])
 
 
@@ -253,7 +265,7 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
         before_writing=record.flush,
     )  # fmt: skip
     watch = Watch(run, observer, saver, record)
-    with _polite_interrupt(observer) as asked, saver:
+    with polite_interrupt(observer) as asked, saver:
         for report in _timed(
             loop(
                 run.method,
@@ -321,52 +333,6 @@ def _during(run: Run, at: int) -> dict[str, float]:
     return held_out_once(run.method, run.cast, run.source, run.settings, max(1, options.eval_tasks // 2))
 
 
-def _check(config: Config) -> None:
-    options = config.options
-    named(options.log)
-    if options.record < 0:
-        raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
-    for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
-    if options.on_nan not in POLICIES:
-        raise ValueError(f"option 'on_nan' is {options.on_nan!r}; it is {' or '.join(POLICIES)}")
-    if options.on_reward_failure not in ("zero", "drop"):
-        raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
-    if options.reward_timeout is not None and options.reward is None:
-        raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
-    for name in ("keep_every", "lag"):
-        if getattr(options, name) < 0:
-            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")
-    if options.merge and options.lora is None:
-        raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
-    if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
-        raise ValueError(
-            f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch"
-        )
-
-
-def _check_engine(config: Config, method: Method) -> None:
-    """What the engine cannot do is refused before anything is loaded."""
-    options = config.options
-    if options.on_mismatch not in ("stop", "warn"):
-        raise ValueError(f"option 'on_mismatch' is {options.on_mismatch!r}; it is stop or warn")
-    if options.engine not in ("local", *KINDS):
-        raise ValueError(f"option 'engine' is {options.engine!r}; it is local, {' or '.join(KINDS)}")
-    if options.vllm_python is not None and options.engine != "vllm":
-        raise ValueError("--vllm-python is for --engine vllm, which is not asked for; leave it out or add it")
-    if options.engine != "local" and options.lag:
-        raise ValueError(
-            f"--lag {options.lag} samples ahead inside this process, which the engine {options.engine!r} does not do yet; "
-            "use --engine local, or leave out --lag"
-        )
-    mixes = any(name.endswith(".mix") for phase in method.phases for name in phase.rollout.reads)
-    if options.engine != "local" and mixes:
-        raise ValueError(
-            f"{config.method} samples from a mixture of models, which the engine {options.engine!r} cannot do; use --engine local"
-        )
-
-
 def _timed(reports: Iterator[Report]) -> Iterator[Report]:
     start = time.perf_counter()
     for report in reports:
@@ -376,7 +342,7 @@ def _timed(reports: Iterator[Report]) -> Iterator[Report]:
 
 
 @contextmanager
-def _polite_interrupt(observer: Observer) -> Iterator[list[int]]:
+def polite_interrupt(observer: Observer) -> Iterator[list[int]]:
     """Inside, the first Ctrl-C (or SIGTERM, which machines are taken away with) is only noted; the second interrupts."""
     asked: list[int] = []
 

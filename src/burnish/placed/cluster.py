@@ -1,0 +1,84 @@
+"""A Ray to run on: one of our own on this machine's loopback, with a token, for the time of the run; or one that is joined."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from functools import cache
+from io import StringIO
+from typing import Any
+
+LOOPBACK = "127.0.0.1"
+STORE_MIB = 512  # of shared memory for what travels: weights, units
+
+
+@cache
+def local_environment() -> dict[str, str]:
+    """What must stand in the environment of a Ray of our own. One token for this process: Ray remembers the first."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: this node alone, every port on the loopback address
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+
+
+@contextmanager
+def cluster(address: str | None, cpus: int) -> Iterator[Any]:
+    """Ray, connected. Without an address one is started, and stopped at the end; `cpus` actors must have room in it.
+
+    A Ray that this process is connected to already is used as it is, and left running.
+    """
+    before = dict(os.environ)
+    if address is None:
+        os.environ.update(local_environment())
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    try:
+        _join(address) if address is not None else _start(cpus)
+        yield ray
+    finally:
+        ray.shutdown()
+        for name in local_environment() if address is None else ():
+            os.environ.pop(name, None)
+            os.environ.update({name: before[name]} if name in before else {})
+
+
+def _start(cpus: int) -> None:
+    import ray
+    from ray._private import ray_constants
+
+    ray_constants.ENABLE_RAY_CLUSTER = False  # where somebody imported Ray before its environment was set
+    ray.init(
+        address="local",
+        num_cpus=cpus,
+        include_dashboard=False,
+        dashboard_host=LOOPBACK,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=STORE_MIB << 20,
+    )
+    if ray.util.get_node_ip_address() != LOOPBACK:
+        ray.shutdown()
+        raise ValueError("Ray would listen beyond this machine; start one yourself and pass --ray-address")
+
+
+def _join(address: str) -> None:
+    import ray
+
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        why = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"cannot join a Ray at {address!r}: {why}; check the address and RAY_AUTH_TOKEN, or leave out --ray-address"
+        ) from None
