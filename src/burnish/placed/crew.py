@@ -85,6 +85,7 @@ class Crew:
         self._told: list[tuple[float, str, str, str]] = []
         self._late: list[tuple[str, UnitId, Any]] = []
         self._empty: dict[str, float] = {}
+        self.filled = False
         self._vacant: dict[str, list[float]] = {SAMPLER: [], GRADER: []}
         self._lock = threading.RLock()
         self._stop = threading.Event()
@@ -100,10 +101,13 @@ class Crew:
             self.places[name] = Place(name, role, handle, now, now, handle.ready.remote())
 
     def wanted(self) -> dict[str, int]:
-        """How many more actors of each role should be started."""
+        """How many more actors of each role should be started. Spares come when every place is filled, not to be in the way."""
         with self._lock:
             have = {role: sum(p.role == role for p in self.places.values()) for role in self.limits.wanted}
-        return {role: n + self.limits.spares - have[role] for role, n in self.limits.wanted.items()}
+            working = sum(p.working for p in self.places.values())
+        spares = self.limits.spares if self.filled or working == sum(self.limits.wanted.values()) else 0
+        self.filled = self.filled or spares > 0
+        return {role: max(0, n + spares - have[role]) for role, n in self.limits.wanted.items()}
 
     def told(self) -> list[tuple[float, str, str, str]]:
         with self._lock:

@@ -215,7 +215,8 @@ class Driver:
                 self.observer.warned(text)
         for name in news.lost:
             self.actors.pop(name, None)
-        if sum(a.role == TRAINER for a in self.actors.values()) < 1 + self.limits.spares and self.begun:
+        trainers = sum(actor.role == TRAINER for actor in self.actors.values())
+        if news.filled and trainers < 1 + self.limits.spares:
             self._make(TRAINER)
         fresh = [self._make(role) for role, n in news.wanted.items() for _ in range(n)]
         return [(actor.name, actor.role, actor.handle) for actor in fresh]

@@ -55,12 +55,14 @@ class Relay(Observer):
 
 @dataclass
 class News:
-    """What a trainer tells: calls of an observer, happenings for the run store, and how many actors of a role it wants."""
+    """What a trainer tells: calls of an observer, happenings for the run store, how many actors of a role it wants, and
+    whether every place was filled once, so that spares may be started."""
 
     events: list[tuple[str, Any]]
     happened: list[tuple[float, str, str, str]]
     lost: list[str]
     wanted: dict[str, int]
+    filled: bool
     doing: tuple[str, float]
 
 
@@ -115,9 +117,10 @@ class Trainer:
                     self.placed.crew.join(*one)
         events = [self.relay.events.popleft() for _ in range(len(self.relay.events))]
         if self.placed is None:
-            return News(events, [], [], {}, self.doing.told())
+            return News(events, [], [], {}, False, self.doing.told())
         crew = self.placed.crew
-        return News(events, crew.told(), [loss.name for loss in crew.lost], crew.wanted(), self.doing.told())
+        lost, wanted = [loss.name for loss in crew.lost], crew.wanted()
+        return News(events, crew.told(), lost, wanted, crew.filled, self.doing.told())
 
     def ping(self) -> tuple[str, float]:
         return self.doing.told()

@@ -196,12 +196,11 @@ def prepare(
 
     ahead: makes what samples for this run in other places; without it the run samples here.
     """
-    if config.options.on != "here" and ahead is None:
-        raise ValueError(
-            f"--on {config.options.on} places the parts of one run, and this command runs them here; leave it out, or use "
-            "burnish train"
-        )
     planned = plan(entry, config, task)
+    if config.options.on == "ray" and ahead is None:
+        raise ValueError(
+            "--on ray places the parts of one run, and this runs them here; leave it out, or use burnish train"
+        )
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     cast = build(method.cast, planned.base, settings, lora=planned.lora, device=options.device, weights=at)

@@ -1,0 +1,192 @@
+"""Runs on a real Ray, with processes that are killed and stopped: they end as if nothing had happened, or with a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import burnish
+from burnish.loop import Report
+from burnish.placed.audit import audit
+from burnish.placed.cluster import cluster
+from burnish.placed.crew import SILENCE
+from burnish.report.store import open_store
+from burnish.run.sameness import differences
+from burnish.run.train import Observer
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
+pytestmark = pytest.mark.slow
+
+REWARD = """
+import hashlib, time
+
+def coin(completions):
+    time.sleep(0.05)
+    return [float(hashlib.md5(text.encode()).digest()[0] % 2) for text in completions]
+"""
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """One Ray for all tests of this file, as burnish starts it."""
+    with cluster(None, 24) as found:
+        yield found
+
+
+class Injecting(Observer):
+    """Does something to a process of the run when a step is done. `hit` holds when and what."""
+
+    def __init__(self, folder: Path, plan: dict[int, Callable[[Injecting], None]]) -> None:
+        self.folder, self.plan = folder, dict(plan)
+        self.said: list[str] = []
+        self.hit: list[tuple[float, str]] = []
+
+    def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
+        self.plan.pop(report.clock.step, lambda _: None)(self)
+
+    def warned(self, said: str) -> None:
+        self.said.append(said)
+
+
+def strike(role: str, number: signal.Signals) -> Callable[[Injecting], None]:
+    """Sends a signal to the last actor of a role that came to work, once every place is filled again."""
+
+    def act(injecting: Injecting) -> None:
+        with open_store(injecting.folder) as store:
+            events = store.events()
+        gone = {event["text"].split()[0] for event in events if event["kind"] == "lost"}
+        placed = [re.match(r"(\S+) is process (\d+)", e["text"]) for e in events if e["kind"] == "placed"]
+        names = [
+            (found[1], int(found[2]))
+            for found in placed
+            if found and found[1].startswith(role) and found[1] not in gone
+        ]
+        name, pid = names[0]
+        injecting.hit.append((time.time(), name))
+        os.kill(pid, number)
+
+    return act
+
+
+def train(folder: Path, model: Path, observer: Observer | None = None, **more: Any) -> Any:
+    reward = folder.parent / "reward.py"
+    reward.write_text(REWARD)
+    options: dict[str, Any] = {
+        "model": str(model), "task": "sort", "reward": f"{reward}:coin", "steps": 8, "prompts": 4, "n": 4, "max_new_tokens": 10,
+        "eval_tasks": 4, "eval_every": 4, "save_every": 2, "lr": 1e-3, "on": "ray", "samplers": 2, "graders": 1, "unit": 1,
+        "lag": 1, "out": str(folder),
+    }  # fmt: skip
+    return burnish.train("grpo", observer=observer, **{**options, **more})
+
+
+@pytest.fixture(scope="module")
+def straight(ray: Any, small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("straight") / "run"
+    train(folder, small_model)
+    return folder
+
+
+def test_a_run_that_nobody_disturbs(straight: Path) -> None:
+    found = audit(straight)
+    assert not found.wrong and found.learned == found.samples == 8 * 4 * 4 and found.stalest == 1
+    with open_store(straight) as store:
+        metrics = store.metrics()
+        assert store.state() == "finished"
+    assert [m["staleness"] for m in metrics[:3]] == [0, 1, 1]
+    probed = [m["step"] for m in metrics if "mismatch/probe" in m]
+    assert probed == [0, 2, 3, 4, 5, 6, 7], "the proof is had after every publish, and noted where it is first used"
+    assert all(m.get("mismatch/probe", 0.0) == 0.0 for m in metrics)
+
+
+@pytest.mark.parametrize(
+    ("role", "number"),
+    [("sampler", signal.SIGKILL), ("grader", signal.SIGSTOP), ("trainer", signal.SIGKILL), ("trainer", signal.SIGSTOP)],
+)
+def test_whoever_is_lost_the_run_is_the_same(
+    role: str, number: signal.Signals, straight: Path, small_model: Path, tmp_path: Path
+) -> None:
+    """Two runs, one of them disturbed in the middle: metrics, replies, evaluations, checkpoints and weights, bit for bit."""
+    observer = Injecting(tmp_path / "run", {2: strike(role, number)})
+    train(tmp_path / "run", small_model, observer)
+    assert not differences(straight, tmp_path / "run")
+    assert not audit(tmp_path / "run").wrong
+    ((when, name),) = observer.hit
+    with open_store(tmp_path / "run") as store:
+        noticed = next(e["time"] for e in store.events() if e["kind"] == "lost" and e["text"].startswith(f"{name} "))
+        kinds = [event["kind"] for event in store.events()]
+    assert 0 <= noticed - when <= SILENCE + 1.0, f"noticed after {noticed - when:.1f} s"
+    assert "replaced" in kinds and any(name in said for said in observer.said)
+
+
+def test_free_order_loses_and_repeats_nothing(ray: Any, small_model: Path, tmp_path: Path) -> None:
+    observer = Injecting(tmp_path / "run", {2: strike("sampler", signal.SIGKILL)})
+    train(tmp_path / "run", small_model, observer, order="free", lag=2)
+    found = audit(tmp_path / "run")
+    assert not found.wrong and found.learned == found.samples == 8 * 4 * 4 and found.stalest <= 2
+    with open_store(tmp_path / "run") as store:
+        asked = store.sql("SELECT sum(length) AS n FROM ledger")[0]["n"]
+        assert sum(m["sampled_tokens"] for m in store.metrics()) == asked
+
+
+def test_a_run_is_resumed_exactly_after_its_driver_is_gone(straight: Path, small_model: Path, tmp_path: Path) -> None:
+    import shutil
+
+    halted = tmp_path / "run"
+    shutil.copytree(straight, halted)
+    for path in (halted / "checkpoints").iterdir():
+        if path.name != "step-000006":
+            shutil.rmtree(path)
+    shutil.rmtree(halted / "model")
+    burnish.resume(halted)
+    shutil.rmtree(straight.parent / "kept", ignore_errors=True)
+    assert not differences(straight, halted)
+
+
+def test_too_many_losses_end_with_a_sentence(ray: Any, small_model: Path, tmp_path: Path) -> None:
+    observer = Injecting(tmp_path / "run", {1: strike("sampler", signal.SIGKILL)})
+    with pytest.raises(
+        ValueError, match=r"1 actors were lost, more than --replacements 0; the last: sampler-\d was lost: .*it was "
+    ):
+        train(tmp_path / "run", small_model, observer, replacements=0, spares=0)
+
+
+def test_a_role_that_nobody_fills_ends_with_a_sentence(ray: Any, small_model: Path, tmp_path: Path) -> None:
+    """No spare, and no time for another to start: the role, the wait and the last thing it did."""
+    observer = Injecting(tmp_path / "run", {1: strike("grader", signal.SIGKILL)})
+    with pytest.raises(
+        ValueError, match=r"there has been no grader for .* \(--recover-within 0.2\): grader-\d was lost"
+    ):
+        train(tmp_path / "run", small_model, observer, spares=0, recover_within=0.2)
+
+
+def test_what_a_grader_raises_is_the_runs_own_error(ray: Any, small_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def f(completions):\n    raise KeyError('no such column')\n")
+    with pytest.raises(ValueError, match="no such column"):
+        train(tmp_path / "run", small_model, reward=f"{tmp_path / 'bad.py'}:f", eval_tasks=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ray_listens_on_this_machine_alone(ray: Any) -> None:
+    """Every listening socket of Ray's processes is on a loopback address, and no dashboard is among them."""
+    inodes = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes()
+            if b"ray/core/src" in words or words.startswith(b"ray::") or int(process.name) == os.getpid():
+                inodes |= {os.readlink(link) for link in (process / "fd").iterdir()}
+    listening = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                listening.append(fields[1].split(":")[0])
+    assert listening
+    assert all(address.endswith("0100007F") or address == "0" * 24 + "01000000" for address in listening), listening
