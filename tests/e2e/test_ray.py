@@ -25,13 +25,7 @@ from burnish.run.train import Observer
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
 pytestmark = pytest.mark.slow
 
-REWARD = """
-import hashlib, time
-
-def coin(completions):
-    time.sleep(0.05)
-    return [float(hashlib.md5(text.encode()).digest()[0] % 2) for text in completions]
-"""
+COIN = Path(__file__).with_name("coin.py")
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +71,8 @@ def strike(role: str, number: signal.Signals) -> Callable[[Injecting], None]:
 
 
 def train(folder: Path, model: Path, observer: Observer | None = None, **more: Any) -> Any:
-    reward = folder.parent / "reward.py"
-    reward.write_text(REWARD)
     options: dict[str, Any] = {
-        "model": str(model), "task": "sort", "reward": f"{reward}:coin", "steps": 8, "prompts": 4, "n": 4, "max_new_tokens": 10,
+        "model": str(model), "task": "sort", "reward": f"{COIN}:coin", "steps": 8, "prompts": 4, "n": 4, "max_new_tokens": 10,
         "eval_tasks": 4, "eval_every": 4, "save_every": 2, "lr": 1e-3, "on": "ray", "samplers": 2, "graders": 1, "unit": 1,
         "lag": 1, "out": str(folder),
     }  # fmt: skip
@@ -106,24 +98,29 @@ def test_a_run_that_nobody_disturbs(straight: Path) -> None:
     assert all(m.get("mismatch/probe", 0.0) == 0.0 for m in metrics)
 
 
+KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+
+
 @pytest.mark.parametrize(
-    ("role", "number"),
-    [("sampler", signal.SIGKILL), ("grader", signal.SIGSTOP), ("trainer", signal.SIGKILL), ("trainer", signal.SIGSTOP)],
+    "faults",
+    [{1: ("sampler", KILL), 3: ("grader", STOP), 5: ("trainer", KILL)}, {2: ("trainer", STOP), 4: ("sampler", STOP)}],
 )
 def test_whoever_is_lost_the_run_is_the_same(
-    role: str, number: signal.Signals, straight: Path, small_model: Path, tmp_path: Path
+    faults: dict[int, tuple[str, signal.Signals]], straight: Path, small_model: Path, tmp_path: Path
 ) -> None:
     """Two runs, one of them disturbed in the middle: metrics, replies, evaluations, checkpoints and weights, bit for bit."""
-    observer = Injecting(tmp_path / "run", {2: strike(role, number)})
+    observer = Injecting(tmp_path / "run", {step: strike(*fault) for step, fault in faults.items()})
     train(tmp_path / "run", small_model, observer)
     assert not differences(straight, tmp_path / "run")
     assert not audit(tmp_path / "run").wrong
-    ((when, name),) = observer.hit
+    assert len(observer.hit) == len(faults)
     with open_store(tmp_path / "run") as store:
-        noticed = next(e["time"] for e in store.events() if e["kind"] == "lost" and e["text"].startswith(f"{name} "))
-        kinds = [event["kind"] for event in store.events()]
-    assert 0 <= noticed - when <= SILENCE + 1.0, f"noticed after {noticed - when:.1f} s"
-    assert "replaced" in kinds and any(name in said for said in observer.said)
+        events = store.events()
+    for when, name in observer.hit:
+        noticed = next(e["time"] for e in events if e["kind"] == "lost" and e["text"].startswith(f"{name} "))
+        assert 0 <= noticed - when <= SILENCE + 1.0, f"{name} was missed only after {noticed - when:.1f} s"
+        assert any(name in said for said in observer.said)
+    assert sum(event["kind"] == "replaced" for event in events) == len(faults)
 
 
 def test_free_order_loses_and_repeats_nothing(ray: Any, small_model: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ ROOT = SRC.parent.parent
 FILES = sorted(SRC.rglob("*.py"))
 OPTIONAL = {
     "peft",
+    "ray",
     "datasets",
     "pyarrow",
     "reasoning_gym",

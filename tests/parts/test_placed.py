@@ -270,7 +270,16 @@ REWARD = "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(
 
 
 def run_of(
-    name: str, base: Path, folder: Path, *, lag: int, size: int, free: bool = False, seed: int = 0, steps: int = 4
+    name: str,
+    base: Path,
+    folder: Path,
+    *,
+    lag: int,
+    size: int,
+    free: bool = False,
+    seed: int = 0,
+    steps: int = 4,
+    arguments: dict[str, Any] | None = None,
 ) -> Any:
     """Metrics and weights of a run through units, and its store."""
     from burnish.methods.table import find
@@ -281,7 +290,7 @@ def run_of(
     options = Options(model=str(base), task="sort", reward=f"{folder / 'reward.py'}:coin", prompts=4, max_new_tokens=8, lag=lag,
                       order="free" if free else "fixed")  # fmt: skip
     settings = replace(SMALL, prompts=4, max_new_tokens=8, lag=lag, lr=1e-2)
-    config = Config(name, options, {"n": 4})
+    config = Config(name, options, arguments or {"n": 4})
     entry = find(name)
     _, method = compose(entry, config)
     cast = build_cast(method, base, settings)
@@ -319,6 +328,16 @@ def test_who_does_a_unit_and_how_often_changes_nothing(small_model: Path, tmp_pa
     found = [audit(tmp_path / str(seed)) for seed in (1, 2)]
     assert not found[0].wrong and not found[1].wrong
     assert found[0].samples == found[0].learned == 4 * 4 * 4 and found[0].again + found[1].again > 0
+
+
+def test_running_moments_of_a_score_are_in_one_place(small_model: Path, tmp_path: Path) -> None:
+    """rto's scores are normalised by all that was seen so far: the trainer's moments see them in order, with units as without."""
+    arguments = {"n": 4, "minibatches": 1, "dpo_policy": str(small_model)}
+    here = run_of("rto", small_model, tmp_path / "here", lag=1, size=0, arguments=arguments)
+    there = run_of("rto", small_model, tmp_path / "there", lag=1, size=4, arguments=arguments)
+    for metrics in there[0]:
+        metrics.pop("mismatch/probe", 0.0)
+    assert same(here, there)
 
 
 def test_free_order_learns_the_lengths_that_were_asked_for(small_model: Path, tmp_path: Path) -> None:

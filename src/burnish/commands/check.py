@@ -28,6 +28,7 @@ EXTRAS = {  # package -> (the extra of burnish that brings it, what it is for)
     "wandb": ("wandb", "--log wandb"),
     "trackio": ("trackio", "--log trackio"),
     "mlflow": ("mlflow", "--log mlflow"),
+    "ray": ("ray", "--on ray"),
 }
 
 

@@ -61,6 +61,11 @@ def examine(folder: Path) -> Iterator[Finding]:
     )
     logged = place.metrics()
     yield Finding("log", f"{len(logged)} of {stored.get('steps')} steps" if logged else "no step yet")
+    if stored.get("on") == "ray" and logged:
+        from burnish.placed.audit import audit
+
+        ledger = audit(folder)
+        yield Finding("ledger", str(ledger), "broken" if ledger.wrong else "fine")
     found = checkpoints(folder)
     for path in found:
         wrong = damage(path, place.identity())

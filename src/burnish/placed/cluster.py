@@ -24,6 +24,7 @@ def local_environment() -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: this node alone, every port on the loopback address
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # burnish says it in its own words
     }
 
 
@@ -54,8 +55,11 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
 def _start(cpus: int) -> None:
     import ray
     from ray._private import ray_constants
+    from ray._raylet import Config
 
-    ray_constants.ENABLE_RAY_CLUSTER = False  # where somebody imported Ray before its environment was set
+    # where somebody imported Ray before its environment was set: Ray has read it once, and reads it again
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    Config.initialize("")
     ray.init(
         address="local",
         num_cpus=cpus,

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("burnish", "torch", "transformers", "safetensors", "numpy", "tokenizers", "peft")
+PACKAGES = ("burnish", "torch", "transformers", "safetensors", "numpy", "tokenizers", "peft", "ray")
 GIT_SECONDS = 5.0
 
 
