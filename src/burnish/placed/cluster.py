@@ -12,6 +12,7 @@ from io import StringIO
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
+_NEAR = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray's name for: one node, every port on the loopback address
 STORE_MIB = 512  # of shared memory for what travels: weights, units
 
 
@@ -22,7 +23,7 @@ def local_environment() -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: this node alone, every port on the loopback address
+        **_NEAR,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # burnish says it in its own words
     }
@@ -35,8 +36,8 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
     A Ray that this process is connected to already is used as it is, and left running.
     """
     before = dict(os.environ)
-    if address is None:
-        os.environ.update(local_environment())
+    changed = local_environment() if address is None else _NEAR if address.startswith((LOOPBACK, "localhost")) else {}
+    os.environ.update(changed)
     import ray
 
     if ray.is_initialized():
@@ -47,7 +48,7 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-        for name in local_environment() if address is None else ():
+        for name in changed:
             os.environ.pop(name, None)
             os.environ.update({name: before[name]} if name in before else {})
 
@@ -55,7 +56,7 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
 def _start(cpus: int) -> None:
     import ray
     from ray._private import ray_constants
-    from ray._raylet import Config
+    from ray._raylet import Config  # type: ignore[attr-defined]
 
     # where somebody imported Ray before its environment was set: Ray has read it once, and reads it again
     ray_constants.ENABLE_RAY_CLUSTER = False

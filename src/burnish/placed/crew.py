@@ -251,11 +251,6 @@ class Crew:
             if place.result is not None:
                 self._late = [*self._late, (place.role, place.unit, place.result)][-LATE:]
             self.desk.back(place.role, place.unit)
-        if len(self.lost) > self.limits.replacements:
-            raise ValueError(
-                f"{len(self.lost)} actors were lost, more than --replacements {self.limits.replacements}; the last: {loss}; "
-                "look at the logs of Ray, then use --resume"
-            )
 
     def _fill_places(self, now: float) -> None:
         """Who is ready works, as many of each role as were asked for; the others are spares."""

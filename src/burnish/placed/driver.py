@@ -96,10 +96,11 @@ class Driver:
         self.folder, self.observer = folder, observer
         self.actors: dict[str, Actor] = {}
         self.made: dict[str, int] = {}
-        self.lost = 0
+        self.lost: set[str] = set()
         self.done = 0
         self.begun = False
         self.ordered = False
+        self.unwritten: list[tuple[float, None, str, str, str]] = []
         tensors_as_bytes()
 
     def run(self) -> Result:
@@ -170,7 +171,7 @@ class Driver:
             now = time.monotonic()
             heard += max(0.0, now - looked - 1.0)  # this process itself did not run: the trainer is not to blame
             looked = now
-            if asked and not self.ordered and (self.folder.path / FILE).is_file():
+            if asked and not self.ordered and self.begun:
                 self.ordered = True
                 order(self.folder.path, "stop")
             try:
@@ -191,16 +192,21 @@ class Driver:
                 raise TrainerLost(f"it gave no sign of life for {now - heard:.1f} s; it was {doing}")
 
     def _replace_trainer(self, trainer: Actor, why: str) -> None:
-        self.lost += 1
         self.actors.pop(trainer.name, None)
+        self.ordered = False  # the next one has not heard of it
         end(trainer.handle, trainer.where)
         said = f"{trainer.name} was lost: {why}"
         self._write(time.time(), "lost", "warning", said)
         self.observer.warned(f"{said}; another goes on from the last checkpoint")
-        if self.lost > self.limits.replacements:
+        self._count(trainer.name, said)
+
+    def _count(self, name: str, said: str) -> None:
+        """One more was lost, whichever trainer it worked for."""
+        self.lost.add(name)
+        if len(self.lost) > self.limits.replacements:
             raise ValueError(
-                f"{self.lost} trainers were lost, more than --replacements {self.limits.replacements}; the last: {said}; look "
-                f"at the logs of Ray, then use --resume {self.folder.path}"
+                f"{len(self.lost)} actors were lost, more than --replacements {self.limits.replacements}; the last: {said}; "
+                f"look at the logs of Ray, then use --resume {self.folder.path}"
             )
 
     # -------------------------------------------------------------------------------------------------------------- news
@@ -213,8 +219,9 @@ class Driver:
             self._write(when, kind, level, text)
             if level == "warning":
                 self.observer.warned(text)
-        for name in news.lost:
-            self.actors.pop(name, None)
+        for name, said in news.lost.items():
+            if self.actors.pop(name, None) is not None:
+                self._count(name, said)
         trainers = sum(actor.role == TRAINER for actor in self.actors.values())
         if news.filled and trainers < 1 + self.limits.spares:
             self._make(TRAINER)
@@ -253,14 +260,14 @@ class Driver:
         return actor
 
     def _write(self, when: float, kind: str, level: str, text: str) -> None:
-        """What happens to actors, into the run store."""
-        if not (self.folder.path / FILE).is_file():
+        """What happens to actors, into the run store: once the trainer has made it."""
+        self.unwritten.append((when, None, kind, level, text))
+        if not self.begun:
             return
         db = connect(self.folder.path / FILE)
         try:
-            db.execute(
-                "INSERT INTO events (time, step, kind, level, text) VALUES (?,?,?,?,?)", (when, None, kind, level, text)
-            )
+            db.executemany("INSERT INTO events (time, step, kind, level, text) VALUES (?,?,?,?,?)", self.unwritten)
+            self.unwritten.clear()
         finally:
             db.close()
 

@@ -60,7 +60,7 @@ class News:
 
     events: list[tuple[str, Any]]
     happened: list[tuple[float, str, str, str]]
-    lost: list[str]
+    lost: dict[str, str]
     wanted: dict[str, int]
     filled: bool
     doing: tuple[str, float]
@@ -117,9 +117,9 @@ class Trainer:
                     self.placed.crew.join(*one)
         events = [self.relay.events.popleft() for _ in range(len(self.relay.events))]
         if self.placed is None:
-            return News(events, [], [], {}, False, self.doing.told())
+            return News(events, [], {}, {}, False, self.doing.told())
         crew = self.placed.crew
-        lost, wanted = [loss.name for loss in crew.lost], crew.wanted()
+        lost, wanted = {loss.name: str(loss) for loss in list(crew.lost)}, crew.wanted()
         return News(events, crew.told(), lost, wanted, crew.filled, self.doing.told())
 
     def ping(self) -> tuple[str, float]:
