@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from burnish.cast.engine.layer_kernels import begin
+
 NARROW = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}  # heads of up to 64; both as measured on an H200
 WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -43,8 +45,9 @@ def _look(q, m, total, acc, keys, values, at, token_stride, first, end, scale, D
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
-    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    begin(PDL)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
@@ -68,10 +71,12 @@ def _decode_kernel(
     tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
 
-def _decode(
+def attend_one(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
+    options: dict[str, Any] | None = None,
 ) -> Tensor:  # fmt: skip
+    """What the operator `decode` does; options of the launch."""
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
     out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
@@ -81,8 +86,16 @@ def _decode(
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
         HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, **(NARROW if d <= 64 else WIDE),
+        **(options or {"PDL": False}),
     )  # fmt: skip
     return out
+
+
+def _decode(
+    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
+    count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
+) -> Tensor:  # fmt: skip
+    return attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window)
 
 
 decode = torch.library.custom_op(

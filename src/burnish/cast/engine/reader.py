@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from burnish.cast import attention
 from burnish.cast.engine import store
 from burnish.cast.engine.decoding import OnCpu, OnGpu, Reading, Roots
+from burnish.cast.engine.fused import Fused
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, logits_at
@@ -21,7 +22,9 @@ class Reader:
         self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool)
         self.device = next(model.parameters()).device
         self.mask = attention.no_mask(self.device)
+        self.fused: Fused | None = None
         if store.on_gpu(self.device):
+            self.fused = Fused.of(model)
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
@@ -38,6 +41,8 @@ class Reader:
         """[n, V]: the logits after the newest token of the first n rows."""
         count, root, length = rows.count[:n], rows.root[:n], rows.root_length[:n]
         own = rows.base[:n] + count - 1
+        if self.fused is not None:
+            return logits_at(self.model, self.fused.states(rows, n))
         if store.on_gpu(self.device):
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[:n])
         else:
