@@ -1,4 +1,4 @@
-"""A decoding step in five kernels a layer, for the architectures whose layers are built like Llama's.
+"""A decoding step in eight kernels a layer, four of them matrix products, for the architectures whose layers are built like Llama's.
 
 Any other model decodes through its own modules (cast/engine/reader.py); both write the same keys and values.
 """
@@ -40,6 +40,7 @@ class Fused:
     """A model whose decoding step is ours. Make one with `of`."""
 
     def __init__(self, model: nn.Module, layers: list[Layer]) -> None:
+        from burnish.cast.engine import kernels
         from burnish.cast.engine.layer_kernels import launch_options
 
         inner = decoder(model)
@@ -51,7 +52,8 @@ class Fused:
         keys: int = config.num_key_value_heads  # type: ignore[union-attr, assignment]
         self.of_heads: tuple[int, int, int] = (config.num_attention_heads, keys, attention.head_dim)  # type: ignore[union-attr, assignment]
         self.scaling: float = attention.scaling  # type: ignore[assignment]
-        self.turn = self._table(config.max_position_embeddings)  # type: ignore[union-attr, arg-type]
+        cos, sin = self._table(config.max_position_embeddings)  # type: ignore[union-attr, arg-type]
+        self.turns = [kernels.Turn(cos, sin, layer.head_norms, self.eps) for layer in layers]
         self.options: dict[str, Any] = launch_options(self.table.device)
 
     @classmethod
@@ -82,22 +84,21 @@ class Fused:
 
         count, root, length, slot = rows.count[:n], rows.root[:n], rows.root_length[:n], rows.slot[:n]
         queries, keys, d = self.of_heads
+        linear = nn.functional.linear
         x = nn.functional.embedding(rows.last[:n], self.table)
-        for layer in self.layers:
+        y: Tensor | None = None  # what is still to be added to x
+        for layer, turn in zip(self.layers, self.turns, strict=True):
             kv: Any = layer.attention.kv
-            made = layer_kernels.heads(
-                x, layer.norm, self.eps, layer.heads, layer.bias, self.turn, count, length, self.of_heads,
-                layer.head_norms, self.options,
-            ).view(n, -1, 1, d)  # fmt: skip
-            q, k, v = made.split([queries, keys, keys], 1)
+            h = layer_kernels.add_norm(x, y, layer.norm, self.eps, self.options)
+            q, k, v = linear(h, layer.heads, layer.bias).view(n, -1, 1, d).split([queries, keys, keys], 1)
             seen = kernels.attend_one(
                 q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
-                self.options,
+                turn, self.options,
             )  # fmt: skip
-            layer_kernels.add(seen.view(n, -1), layer.out, x, self.options)
-            act = layer_kernels.gated(x, layer.second_norm, self.eps, layer.gate_and_up, self.options)
-            layer_kernels.add(act, layer.down, x, self.options)
-        return layer_kernels.normed(x, self.inner.norm.weight, self.eps, self.options)  # type: ignore[union-attr, arg-type]
+            y = linear(seen.view(n, -1), layer.out)
+            h = layer_kernels.add_norm(x, y, layer.second_norm, self.eps, self.options)
+            y = linear(layer_kernels.gate(linear(h, layer.gate_and_up), self.options), layer.down)
+        return layer_kernels.add_norm(x, y, self.inner.norm.weight, self.eps, self.options)  # type: ignore[union-attr, arg-type]
 
 
 def _layer(layer: nn.Module) -> Layer | None:
@@ -109,7 +110,10 @@ def _layer(layer: nn.Module) -> Layer | None:
     last = attention.o_proj, mlp.down_proj
     if not all(isinstance(part, First) for part in (attention.q_proj, mlp.gate_proj)):
         return None
-    if any(type(part) is not nn.Linear or part.bias is not None for part in last) or mlp.gate_proj.joint.bias is not None:
+    if (
+        any(type(part) is not nn.Linear or part.bias is not None for part in last)
+        or mlp.gate_proj.joint.bias is not None
+    ):
         return None
     norms = (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None
     joint = attention.q_proj.joint

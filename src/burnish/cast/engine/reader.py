@@ -35,7 +35,9 @@ class Reader:
         rows = pack(prompts, None, self.device)
         layout = Reading(rows, self.store, send(places, self.device))
         states = self._states(rows.tokens[None], rows.positions[None], layout)[0]
-        return logits_at(self.model, states[rows.roots.q[1:].long() - 1])
+        return logits_at(
+            self.model, states[send(torch.tensor([start + length - 1 for start, length, _ in rows.rows]), self.device)]
+        )
 
     def next(self, rows: Rows, n: int, roots: Roots | None) -> Tensor:
         """[n, V]: the logits after the newest token of the first n rows."""
