@@ -5,6 +5,8 @@ Small products cost a kernel's launch more than their arithmetic. The weights st
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -21,8 +23,8 @@ class Joint:
         self.parts = parts
         self.sizes = [part.out_features for part in parts]
         self.outputs: tuple[Tensor, ...] = ()
-        self.weight = _side_by_side([part.weight for part in parts])
-        biases: list[nn.Parameter] = [part.bias for part in parts if part.bias is not None]  # type: ignore[misc]
+        self.weight = _side_by_side([cast(nn.Parameter, part.weight) for part in parts])
+        biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
         self.bias = _side_by_side(biases) if biases else None
 
     def project(self, x: Tensor) -> Tensor:
@@ -39,9 +41,11 @@ class Joint:
 
     def leaves(self) -> list[tuple[nn.Parameter, list[nn.Parameter]]]:
         """What gradients are taken of, each with the parameters that are its views."""
-        found: list[tuple[nn.Parameter, list[nn.Parameter]]] = [(self.weight, [part.weight for part in self.parts])]
+        found: list[tuple[nn.Parameter, list[nn.Parameter]]] = [
+            (self.weight, [cast(nn.Parameter, part.weight) for part in self.parts])
+        ]
         if self.bias is not None:
-            found.append((self.bias, [part.bias for part in self.parts]))  # type: ignore[misc]
+            found.append((self.bias, [cast(nn.Parameter, part.bias) for part in self.parts]))
         return found
 
 

@@ -39,22 +39,23 @@ class Recorder:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, Recording] = OrderedDict()
         self.memory: Any = None
+        self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
     def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
         """The last hidden states [N, H] of rows, and how they are packed; None where nothing is recorded for them."""
         size = self._size(packed_tokens(rows, asked)) if self._may() else None
         if size is None:
             return None
-        leaf = self.working.leaves[0][0]
         try:
-            packed = pack(rows, asked, leaf.device, size)
+            packed = pack(rows, asked, self.switch.device, size)
         except TooShort:
             return None
-        return _Replay.apply(leaf, self._recording(size, packed), packed), packed  # type: ignore[return-value]
+        return _Replay.apply(self.switch, self._recording(size, packed), packed), packed  # type: ignore[return-value]
 
     def _may(self) -> bool:
-        """Whether a pass is the same every time: with gradients, without dropout and without recomputing."""
-        if not torch.is_grad_enabled() or not self.working.leaves:
+        """Whether a pass is the same every time: with gradients, without windows, dropout and recomputing."""
+        windows = getattr(self.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
+        if not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
         recomputes = getattr(self.model, "is_gradient_checkpointing", False)
         return not recomputes and not any(m.p for m in self.model.modules() if isinstance(m, nn.Dropout))
@@ -146,10 +147,10 @@ class Recording:
 
 
 class _Replay(torch.autograd.Function):
-    """In the place of the recorded pass. The leaf only says that gradients are wanted; the recording adds them up."""
+    """In the place of the recorded pass. The switch says that gradients are wanted; the recording adds them up."""
 
     @staticmethod
-    def forward(ctx: Any, leaf: Tensor, recording: Recording, packed: Packed) -> Tensor:
+    def forward(ctx: Any, switch: Tensor, recording: Recording, packed: Packed) -> Tensor:
         ctx.recording = recording
         return recording.replay(packed)
 

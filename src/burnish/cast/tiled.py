@@ -193,7 +193,8 @@ def _d_keys_kernel(
 
 
 FAR = 1 << 30
-HOW = {"num_warps": 4, "num_stages": 2}
+AHEAD = {"num_warps": 4, "num_stages": 3}  # as measured on an H200
+BACK = {"num_warps": 4, "num_stages": 1}
 
 
 def _sizes(q: Tensor, k: Tensor) -> dict[str, int]:
@@ -217,7 +218,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window
     out = torch.empty(n, heads, d, dtype=q.dtype, device=q.device)
     lse = torch.empty(n, heads, dtype=torch.float32, device=q.device)
     _forward_kernel[(len(table), heads)](
-        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=TILE, **HOW
+        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=TILE, **AHEAD
     )  # fmt: skip
     return out, lse
 
@@ -233,11 +234,11 @@ def backward(
     delta = torch.empty_like(lse)
     _d_query_kernel[(len(table), heads)](
         q, k, v, out, lse, grad, delta, dq, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v), heads,
-        **_sizes(q, k), BLOCK=TILE, **HOW,
+        **_sizes(q, k), BLOCK=TILE, **BACK,
     )  # fmt: skip
     _d_keys_kernel[(len(table), shared)](
         q, k, v, lse, grad, delta, dk, dv, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v), heads, shared,
-        **_sizes(q, k), BLOCK=TILE, **HOW,
+        **_sizes(q, k), BLOCK=TILE, **BACK,
     )  # fmt: skip
     return dq, dk, dv
 

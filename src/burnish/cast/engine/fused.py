@@ -41,7 +41,6 @@ class Fused:
 
     def __init__(self, model: nn.Module, layers: list[Layer]) -> None:
         from burnish.cast.engine import kernels
-        from burnish.cast.engine.layer_kernels import launch_options
 
         inner = decoder(model)
         config = inner.config
@@ -54,7 +53,6 @@ class Fused:
         self.scaling: float = attention.scaling  # type: ignore[assignment]
         cos, sin = self._table(config.max_position_embeddings)  # type: ignore[union-attr, arg-type]
         self.turns = [kernels.Turn(cos, sin, layer.head_norms, self.eps) for layer in layers]
-        self.options: dict[str, Any] = launch_options(self.table.device)
 
     @classmethod
     def of(cls, model: nn.Module) -> Fused | None:
@@ -78,27 +76,28 @@ class Fused:
         half = self.of_heads[2] // 2
         return cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous()
 
-    def states(self, rows: Rows, n: int) -> Tensor:
-        """[n, H]: the normalised hidden states after the newest token of the first n rows."""
+    def states(self, rows: Rows, at: slice) -> Tensor:
+        """[n, H]: the normalised hidden states after the newest tokens of the rows of a slice."""
         from burnish.cast.engine import kernels, layer_kernels
 
-        count, root, length, slot = rows.count[:n], rows.root[:n], rows.root_length[:n], rows.slot[:n]
+        count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
+        n = len(count)
         queries, keys, d = self.of_heads
         linear = nn.functional.linear
-        x = nn.functional.embedding(rows.last[:n], self.table)
+        x = nn.functional.embedding(rows.last[at], self.table)
         y: Tensor | None = None  # what is still to be added to x
         for layer, turn in zip(self.layers, self.turns, strict=True):
             kv: Any = layer.attention.kv
-            h = layer_kernels.add_norm(x, y, layer.norm, self.eps, self.options)
+            h = layer_kernels.add_norm(x, y, layer.norm, self.eps)
             q, k, v = linear(h, layer.heads, layer.bias).view(n, -1, 1, d).split([queries, keys, keys], 1)
             seen = kernels.attend_one(
                 q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
-                turn, self.options,
+                turn,
             )  # fmt: skip
             y = linear(seen.view(n, -1), layer.out)
-            h = layer_kernels.add_norm(x, y, layer.second_norm, self.eps, self.options)
-            y = linear(layer_kernels.gate(linear(h, layer.gate_and_up), self.options), layer.down)
-        return layer_kernels.add_norm(x, y, self.inner.norm.weight, self.eps, self.options)  # type: ignore[union-attr, arg-type]
+            h = layer_kernels.add_norm(x, y, layer.second_norm, self.eps)
+            y = linear(layer_kernels.gate(linear(h, layer.gate_and_up)), layer.down)
+        return layer_kernels.add_norm(x, y, self.inner.norm.weight, self.eps)  # type: ignore[union-attr, arg-type]
 
 
 def _layer(layer: nn.Module) -> Layer | None:

@@ -14,8 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from burnish.cast.engine.layer_kernels import begin
-
 NARROW = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}  # heads of up to 64; both as measured on an H200
 WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -70,9 +68,8 @@ def _decode_kernel(
     cos_ptr, sin_ptr, q_norm, k_norm, eps,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, PDL: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr,
 ):  # fmt: skip
-    begin(PDL)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
@@ -117,7 +114,7 @@ class Turn:
 def attend_one(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    turn: Turn | None = None, options: dict[str, Any] | None = None,
+    turn: Turn | None = None,
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before."""
     rows, heads, _, d = q.shape
@@ -133,7 +130,7 @@ def attend_one(
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
         HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
         TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        **(NARROW if d <= 64 else WIDE), **(options or {"PDL": False}),
+        **(NARROW if d <= 64 else WIDE),
     )  # fmt: skip
     return out
 

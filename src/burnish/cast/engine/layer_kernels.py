@@ -1,47 +1,34 @@
 """The GPU kernels (Triton) of one decoder layer for rows that each add a token: what lies between its matrix products.
 
-Numbers are rounded where transformers rounds them, and what a row gets does not depend on its neighbours.
+Numbers are rounded where they are stored and nowhere else, as in a compiled layer of the trainer.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
-def begin(PDL: tl.constexpr):
-    """With programmatic dependent launch a kernel may start before the last one has ended: wait for what that wrote."""
-    if PDL:
-        gdc_wait()
-
-
-@triton.jit
-def _add_norm_kernel(x, y, norm, out, eps, K: tl.constexpr, BK: tl.constexpr, ADD: tl.constexpr, PDL: tl.constexpr):
+def _add_norm_kernel(x, y, norm, out, eps, K: tl.constexpr, BK: tl.constexpr, ADD: tl.constexpr):
     """One row: x += y, and out = x / rms(x) * norm."""
-    begin(PDL)
     k = tl.arange(0, BK)
     inside = k < K
     place = tl.program_id(0).to(tl.int64) * K + k
     kind = x.dtype.element_ty
     total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     if ADD:
-        total = (total + tl.load(y + place, mask=inside, other=0.0).to(tl.float32)).to(kind)
-        tl.store(x + place, total, mask=inside)
-        total = total.to(tl.float32)
-    unit = (total * (1.0 / tl.sqrt(tl.sum(total * total, 0) / K + eps))).to(kind).to(tl.float32)
+        total += tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(x + place, total.to(kind), mask=inside)
+    unit = total * (1.0 / tl.sqrt(tl.sum(total * total, 0) / K + eps))
     tl.store(out + place, (unit * tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)).to(kind), mask=inside)
 
 
 @triton.jit
-def _gate_kernel(both, out, N, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
     """out [M, N] = silu(gate) * up, from [M, 2 N]."""
-    begin(PDL)
     row = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = n < N
@@ -50,28 +37,22 @@ def _gate_kernel(both, out, N, BLOCK: tl.constexpr, PDL: tl.constexpr):
     tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
 
 
-def launch_options(device: torch.device) -> dict[str, Any]:
-    """Dependent launches from Hopper on: a kernel's launch then overlaps the end of the one before it."""
-    early = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
-    return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
-
-
-def add_norm(x: Tensor, y: Tensor | None, norm: Tensor, eps: float, options: dict[str, Any]) -> Tensor:
+def add_norm(x: Tensor, y: Tensor | None, norm: Tensor, eps: float) -> Tensor:
     """[M, K]: x + y (which becomes x), normalised and weighted."""
     m, width = x.shape
     out = torch.empty_like(x)
     block = triton.next_power_of_2(width)
     warps = 4 if block <= 2048 else 8
     _add_norm_kernel[(m,)](
-        x, x if y is None else y, norm, out, eps, K=width, BK=block, ADD=y is not None, num_warps=warps, **options
+        x, x if y is None else y, norm, out, eps, K=width, BK=block, ADD=y is not None, num_warps=warps
     )  # fmt: skip
     return out
 
 
-def gate(both: Tensor, options: dict[str, Any]) -> Tensor:
+def gate(both: Tensor) -> Tensor:
     """[M, N]: silu(gate) * up, from gate and up side by side [M, 2 N]."""
     m, n = len(both), both.shape[1] // 2
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block = min(1024, triton.next_power_of_2(n))
-    _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4, **options)
+    _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
     return out
