@@ -34,16 +34,21 @@ def outputs(
     temperature: float = 1.0,
     packed: bool = True,
     embedded: list[Tensor] | None = None,
+    recorded: bool = False,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
     tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
     packed  rows laid end to end, attention kept inside each, instead of padded to one width
     embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
+    recorded  on a GPU the pass may be replayed (cast/recorded.py): one backward follows, straight into the weights' gradients
     """
     device = next(model.parameters()).device
     asked = [_asked(mask) for mask in masks]
-    states, places = (_packed if packed and packable(model) else _padded)(model, tokens, asked, device, embedded)
+    if packed and packable(model):
+        states, places = _packed(model, tokens, asked, device, embedded, recorded)
+    else:
+        states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
         before = states[send(torch.cat([places(i, at - 1) for i, at in enumerate(asked)]), device)]
@@ -92,12 +97,21 @@ def _padded(
 
 
 def _packed(
-    model: nn.Module, tokens: list[Tensor], asked: list[Tensor], device: torch.device, embedded: Embedded
+    model: nn.Module,
+    tokens: list[Tensor],
+    asked: list[Tensor],
+    device: torch.device,
+    embedded: Embedded,
+    recorded: bool = False,
 ) -> tuple[Tensor, Places]:
     """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
     window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
     shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
     firsts = [int(at[0]) if len(at) else len(row) for at, row in zip(asked, tokens, strict=True)]
+    recorder = getattr(model, "recorder", None) if recorded and embedded is None else None
+    replayed = recorder.states(tokens, firsts if shared else None) if recorder is not None else None
+    if replayed is not None:
+        return replayed[0], replayed[1].places
     rows = pack(tokens, firsts if shared else None, device)
     inputs = {"input_ids": rows.tokens[None]} if embedded is None else {"inputs_embeds": torch.cat(embedded)[None]}
     hidden = _hidden(

@@ -19,7 +19,7 @@ class LayerKV:
     """One attention layer's keys and values.
 
     own_k, own_v    [slots + 1, heads, capacity, D]: what each row has read by itself; the last slot is nobody's
-    pool_k, pool_v  [T, heads, D]: prompts, each a run of tokens
+    pool_k, pool_v  [T + 1, heads, D]: prompts, each a run of tokens; the last place is nobody's
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
     """
 
@@ -44,7 +44,7 @@ class Store:
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
             own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
-            pool = [x.new_zeros(self.pool, x.shape[1], x.shape[-1]) for x in (k, v)]
+            pool = [x.new_zeros(self.pool + 1, x.shape[1], x.shape[-1]) for x in (k, v)]
             found = LayerKV(*own, *pool)
             module.kv = found  # type: ignore[assignment]
             self.layers.append(found)
