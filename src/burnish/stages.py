@@ -46,13 +46,13 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
     """The second stage: rollout -> score."""
-    groups = sample(phase, tasks, step, seconds)
+    groups = roll_out(phase, tasks, step, seconds)
     groups = through(phase.score, "score", groups, step, seconds, trail)
     note_samples(groups, step.notes)
     return groups
 
 
-def sample(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
+def roll_out(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
     """The first half of the second stage: rollout."""
     with timed(seconds, "rollout"):
         return _finite(phase.rollout, tasks, step) if tasks else []

@@ -1,6 +1,6 @@
 """Samplers and graders: objects that hold the stage functions of a method and do them for one unit after the other.
 
-Placed, not rewritten: `sample` and `through` of stages.py are what runs here, on members of the cast that this role reads
+Placed, not rewritten: `roll_out` and `through` of stages.py are what runs here, on members of the cast that this role reads
 and no others. No Ray here but for fetching weights: placed/actors.py puts these objects into processes.
 """
 
@@ -28,7 +28,7 @@ from burnish.placed.units import Published, Unit, note_births, split_score, unit
 from burnish.run.config import Config
 from burnish.run.pipeline import Ahead
 from burnish.run.planning import compose
-from burnish.stages import sample, through
+from burnish.stages import roll_out, through
 from burnish.step import Settings, Step
 from burnish.tasks.source import Source
 
@@ -90,7 +90,7 @@ class Stagehand:
         proofs = self._load(unit.weights)
         self.doing.now(f"sampling unit {unit.id}")
         made = unit_outcome(unit)
-        made.walks[0].groups = sample(self.phases[unit.phase], unit.tasks, self._step(unit, made), made.seconds)
+        made.walks[0].groups = roll_out(self.phases[unit.phase], unit.tasks, self._step(unit, made), made.seconds)
         note_births(unit, made)
         self.doing.now("waiting for work")
         return made, proofs
