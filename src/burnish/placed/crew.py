@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from burnish.placed.actors import end, ping
@@ -20,6 +20,7 @@ from burnish.placed.ledger import UnitId
 BEAT = 0.5  # seconds between two signs of life
 SILENCE = 4.0  # seconds without one after which an actor is taken for hung
 START = 300.0  # seconds that an actor may take to start
+START_SILENCE = 60.0  # the same while it starts: importing may hold the interpreter for a while
 TICK = 0.05  # seconds that one look lasts
 LATE = 32  # results of lost actors that are still listened for
 Proofs = dict[str, list[list[float]]]
@@ -65,7 +66,6 @@ class Loss:
     why: str
     last: str
     silent: float
-    time: float = field(default_factory=time.time)
 
     def __str__(self) -> str:
         return f"{self.name} was lost: {self.why} (last sign of life {self.silent:.1f} s before; it was {self.last})"
@@ -94,11 +94,12 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------- called by other threads
 
-    def join(self, name: str, role: str, handle: Any) -> None:
-        """Another actor: it works as soon as there is a place for it."""
+    def join(self, name: str, role: str, handle: Any, where: dict[str, Any] | None = None) -> None:
+        """Another actor: it works as soon as there is a place for it. where: its process, if it was ready before."""
         now = time.monotonic()
+        starting = handle.ready.remote() if where is None else None
         with self._lock:
-            self.places[name] = Place(name, role, handle, now, now, handle.ready.remote())
+            self.places[name] = Place(name, role, handle, now, now, starting, where)
 
     def wanted(self) -> dict[str, int]:
         """How many more actors of each role should be started. Spares come when every place is filled, not to be in the way."""
@@ -108,6 +109,11 @@ class Crew:
         spares = self.limits.spares if self.filled or working == sum(self.limits.wanted.values()) else 0
         self.filled = self.filled or spares > 0
         return {role: max(0, n + spares - have[role]) for role, n in self.limits.wanted.items()}
+
+    def whereabouts(self) -> dict[str, dict[str, Any]]:
+        """The processes of those that are ready."""
+        with self._lock:
+            return {place.name: place.where for place in self.places.values() if place.where is not None}
 
     def told(self) -> list[tuple[float, str, str, str]]:
         with self._lock:
@@ -202,7 +208,7 @@ class Crew:
             self._lose(place, f"its process ended ({_short(error)})")
             return None
         except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
+            raise (error.cause or error) from error
 
     def _take(self, place: Place, made: Any, proofs: Proofs) -> None:
         unit, place.unit, place.result = place.unit, None, None
@@ -228,11 +234,11 @@ class Crew:
 
     def _judge(self, place: Place, now: float) -> None:
         """Give up an actor that is silent, or that does not end what it does."""
-        if place.where is None:
-            if now - place.began > START:
-                self._lose(place, f"it did not start within {START:g} s")
-            return
-        if now - place.heard > SILENCE:
+        if place.where is None and now - place.began > START:
+            self._lose(place, f"it did not start within {START:g} s")
+        elif place.where is None and place.heard == place.began:
+            return  # its process does not exist yet
+        elif now - place.heard > (SILENCE if place.where else START_SILENCE):
             self._lose(place, f"it gave no sign of life for {now - place.heard:.1f} s")
         elif place.result is not None and now - place.since > self.limits.call_timeout:
             self._lose(place, f"it lives, but had not ended after {now - place.since:.0f} s")

@@ -19,7 +19,7 @@ from burnish.placed.cluster import cluster
 from burnish.placed.crew import SILENCE, START, TICK, Limits
 from burnish.placed.desk import GRADER, SAMPLER
 from burnish.placed.stagehand import Spec
-from burnish.placed.trainer import News, Trainer
+from burnish.placed.trainer import Joining, News, Trainer
 from burnish.placed.units import split_score
 from burnish.report.control import order
 from burnish.report.schema import FILE, connect
@@ -155,15 +155,14 @@ class Driver:
                 self.actors.pop(actor.name, None)
                 return False
             except self.ray.exceptions.RayTaskError as error:
-                raise error.cause from error
+                raise (error.cause or error) from error
             self._write(time.time(), "placed", "info", f"{actor.name} is process {actor.where['pid']}, ready")
         return actor.where is not None
 
     def _follow(self, trainer: Actor, asked: list[int]) -> Result:
         """Until the run ends. Raises TrainerLost where its trainer is."""
         result = trainer.handle.train.remote(str(self.folder.path), self.limits)
-        crew = [(a.name, a.role, a.handle) for a in self.actors.values() if a.role != TRAINER]
-        news = _ask(trainer, crew)
+        news = _ask(trainer, [_joining(actor) for actor in self.actors.values() if actor.role != TRAINER])
         heard = looked = time.monotonic()
         doing = "starting"
         while True:
@@ -180,13 +179,16 @@ class Driver:
                     heard, doing = now, told.doing[0]
                     news = _ask(trainer, self._hear(told), after=4 * TICK)
                 if result in ended:
-                    self._hear(self.ray.get(_ask(trainer, []), timeout=SILENCE))
                     found: Result = self.ray.get(result)
+                    with suppress(
+                        self.ray.exceptions.RayError
+                    ):  # all is done: the last news would only be nice to have
+                        self._hear(self.ray.get(_ask(trainer, []), timeout=SILENCE))
                     self.observer.finished(found)
                     return found
             except self.ray.exceptions.RayTaskError as error:
-                raise error.cause from error
-            except (self.ray.exceptions.RayActorError, self.ray.exceptions.GetTimeoutError):
+                raise (error.cause or error) from error
+            except self.ray.exceptions.RayActorError:
                 raise TrainerLost(f"its process ended; it was {doing}") from None
             if now - heard > SILENCE:
                 raise TrainerLost(f"it gave no sign of life for {now - heard:.1f} s; it was {doing}")
@@ -211,7 +213,7 @@ class Driver:
 
     # -------------------------------------------------------------------------------------------------------------- news
 
-    def _hear(self, news: News) -> list[tuple[str, str, Any]]:
+    def _hear(self, news: News) -> list[Joining]:
         """Pass on what a trainer told. The actors that were started for it since."""
         for what, values in news.events:
             self._pass_on(what, values)
@@ -225,8 +227,10 @@ class Driver:
         trainers = sum(actor.role == TRAINER for actor in self.actors.values())
         if news.filled and trainers < 1 + self.limits.spares:
             self._make(TRAINER)
-        fresh = [self._make(role) for role, n in news.wanted.items() for _ in range(n)]
-        return [(actor.name, actor.role, actor.handle) for actor in fresh]
+        for name, where in news.where.items():
+            if name in self.actors:
+                self.actors[name].where = where
+        return [_joining(self._make(role)) for role, n in news.wanted.items() for _ in range(n)]
 
     def _pass_on(self, what: str, values: tuple[Any, ...]) -> None:
         if what == "started":
@@ -254,7 +258,7 @@ class Driver:
         self.made[role] = self.made.get(role, 0) + 1
         name = f"{role}-{self.made[role]}"
         kind = placed(Trainer if role == TRAINER else Hand)
-        handle = kind.options(name=f"{os.getpid()}-{name}").remote(name, role, self.spec)
+        handle = kind.remote(name, role, self.spec)
         actor = Actor(name, role, handle, handle.ready.remote() if role == TRAINER else None)
         self.actors[name] = actor
         return actor
@@ -272,7 +276,11 @@ class Driver:
             db.close()
 
 
-def _ask(trainer: Actor, joining: list[tuple[str, str, Any]], after: float = 0.0) -> Any:
+def _joining(actor: Actor) -> Joining:
+    return actor.name, actor.role, actor.handle, actor.where
+
+
+def _ask(trainer: Actor, joining: list[Joining], after: float = 0.0) -> Any:
     """Ask a trainer for news, a moment later."""
     if after:
         time.sleep(after)

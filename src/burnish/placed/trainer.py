@@ -53,16 +53,24 @@ class Relay(Observer):
         self.events.append((what, values))
 
 
+Joining = tuple[str, str, Any, dict[str, Any] | None]  # name, role, handle, and its process where it is ready
+
+
 @dataclass
 class News:
-    """What a trainer tells: calls of an observer, happenings for the run store, how many actors of a role it wants, and
-    whether every place was filled once, so that spares may be started."""
+    """What a trainer tells.
+
+    events    calls of an observer;  happened   rows for the run store
+    lost      actors by name, and why;  wanted   how many more of each role;  where   the processes of those that are ready
+    filled    whether every place was filled once, so that spares may be started
+    """
 
     events: list[tuple[str, Any]]
     happened: list[tuple[float, str, str, str]]
     lost: dict[str, str]
     wanted: dict[str, int]
     filled: bool
+    where: dict[str, dict[str, Any]]
     doing: tuple[str, float]
 
 
@@ -74,7 +82,7 @@ class Trainer:
         self.doing = Doing()
         self.relay = Relay(self.doing)
         self.placed: Placed | None = None
-        self.joining: list[tuple[str, str, Any]] = []
+        self.joining: list[Joining] = []
         self.lock = threading.Lock()
         tensors_as_bytes()
 
@@ -107,7 +115,7 @@ class Trainer:
         run = prepare(entry, self.spec.config, Folder(Path(folder)), self.spec.task, elsewhere)
         return execute(run, self.relay)
 
-    def news(self, joining: list[tuple[str, str, Any]]) -> News:
+    def news(self, joining: list[Joining]) -> News:
         """Take these actors in, and tell what happened since the last time."""
         with self.lock:
             if self.placed is None:
@@ -117,10 +125,10 @@ class Trainer:
                     self.placed.crew.join(*one)
         events = [self.relay.events.popleft() for _ in range(len(self.relay.events))]
         if self.placed is None:
-            return News(events, [], {}, {}, False, self.doing.told())
+            return News(events, [], {}, {}, False, {}, self.doing.told())
         crew = self.placed.crew
         lost, wanted = {loss.name: str(loss) for loss in list(crew.lost)}, crew.wanted()
-        return News(events, crew.told(), lost, wanted, crew.filled, self.doing.told())
+        return News(events, crew.told(), lost, wanted, crew.filled, crew.whereabouts(), self.doing.told())
 
     def ping(self) -> tuple[str, float]:
         return self.doing.told()
