@@ -13,6 +13,7 @@ Checked: the ledger of all samples, and that both runs are the same, bit for bit
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -175,6 +176,13 @@ class Clocked:
         return injector
 
 
+def own_pace(times: list[float]) -> float:
+    """The share of a run's time that its steps would have taken at the pace of its median step. Unlike the comparison of two runs,
+    it does not change with what else the machine did during each of them."""
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    return statistics.median(gaps) * len(gaps) / sum(gaps)
+
+
 def median_step(folder: Path) -> float:
     """Seconds of a step, as the trainer saw them."""
     from burnish.report.store import open_store
@@ -245,6 +253,7 @@ def main() -> int:
         "steps": asked.steps, "faults": len(found), "seed": asked.seed, "cores": os.cpu_count(), "settings": SETTINGS,
         "load_average": [round(x, 1) for x in loads],
         "undisturbed_s": times["straight"], "disturbed_s": times["faulted"], "useful": round(times["straight"] / times["faulted"], 3),
+        "useful_by_its_own_pace": {name: round(own_pace(values), 3) for name, values in clocks.items()},
         "median_step_s": round(median_step(straight), 2),
         "noticed_s": {"median": statistics.median(noticed), "most": max(noticed)},
         "recovered_s": {"median": statistics.median(recovered), "most": max(recovered)},
