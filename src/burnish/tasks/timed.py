@@ -186,7 +186,7 @@ class _Process:
             self.popen.send_signal(signal.SIGUSR1)
             for _ in range(20):
                 time.sleep(0.02)
-                found = Path(self.whereabouts).read_text()
+                found = Path(self.whereabouts).read_text().rpartition("\n")[0]  # whole lines: the rest is being written
                 if "\n" in found.strip():
                     break
         except OSError:
