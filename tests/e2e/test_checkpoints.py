@@ -125,7 +125,7 @@ def test_more_steps_and_another_place_are_the_same_run(again: Path) -> None:
 
 def test_what_was_chosen_by_the_machine_is_written_down(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token budget decides in which order gradients are added up: a resumed run takes the one it began with."""
-    monkeypatch.setattr("burnish.run.train.token_budget", lambda model, device: 64)
+    monkeypatch.setattr("burnish.run.planning.token_budget", lambda model, device: 64)
     heard = Hearing()
     burnish.resume(again, steps=4, observer=heard)
     assert heard.run.settings.token_budget == 8192
