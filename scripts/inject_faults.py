@@ -36,7 +36,7 @@ def right(completions, answer):
     return [float(str(a).strip() in text.split("\\n")[-1].split()) for text, a in zip(completions, answer)]
 """
 SETTINGS: dict[str, Any] = {
-    "task": "add", "on": "ray", "samplers": 2, "graders": 2, "spares": 1, "unit": 8, "lag": 1, "prompts": 32, "n": 8,
+    "task": "add", "on": "ray", "samplers": 2, "graders": 2, "spares": 1, "unit": 12, "lag": 1, "prompts": 48, "n": 8,
     "max_new_tokens": 48, "eval_tasks": 0, "save_every": 2, "record": 32, "lr": 3e-5, "reward_timeout": 2.0, "replacements": 1000,
 }  # fmt: skip
 
