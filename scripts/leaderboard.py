@@ -1,4 +1,4 @@
-"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md.
+"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md and its plot.
 
     python scripts/leaderboard.py --workers 16 --limit-seconds 560      run what is missing, for about nine minutes
     python scripts/leaderboard.py                                       the same again goes on where it stopped
@@ -26,7 +26,7 @@ from burnish.compare.display import Display
 from burnish.compare.helpers import helper_jobs, helper_model, needs, plain
 from burnish.compare.job import Found, Job, failed
 from burnish.compare.pool import Pool, workers_and_gpus
-from burnish.compare.standing import page
+from burnish.compare.standing import page, plot, ranks
 from burnish.compare.store import Store
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.tasks.table import source
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "leaderboard.json"
 CURVES = ROOT / "benchmarks" / "curves.json"  # how long methods take, measured before
 PAGE = ROOT / "docs" / "leaderboard.md"
+PICTURE = PAGE.with_suffix(".svg")
 TASKS = ("add", "sort", "countdown")
 BUDGET, SEEDS = "tokens=16k", 3
 HELD_OUT, REPLIES, POINTS = 200, 1, 2  # one reply each at the end: tasks and seeds are what the interval hangs on
@@ -65,9 +66,14 @@ def main() -> None:
     if not asked.page:
         run(store, budget, asked)
     store.save()
+    rows = store.of(budget)
     if asked.only is None:
-        PAGE.write_text(page(store.of(budget), budget, TASKS))
-    Console().print(f"{sum(row.done for row in store.rows.values())} runs in {asked.results}", highlight=False)
+        PAGE.write_text(page(rows, budget, TASKS, PICTURE.name))
+        if rows:
+            PICTURE.write_text(plot(ranks(rows, TASKS), budget))
+    left = sum(not store.done(job.key) for job in jobs(asked.only or list(METHODS), budget, asked, store))
+    more = f", {left} are missing or failed: the same command goes on" if left else ", all that were wanted"
+    Console().print(f"{sum(row.done for row in rows)} runs in {asked.results}{more}", highlight=False)
 
 
 def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
