@@ -113,6 +113,11 @@ DEFINITIONS: list[Definition] = [
         ("heldout/accuracy", "accuracy on held-out tasks, one sampled reply each, every eval_every steps", "up"),
         ("heldout/*", "the same number as in training, measured on held-out data; for tasks without a verifier"),
     ),
+    *_chapter(
+        "Time and memory",
+        ("seconds/*", "seconds of a room in the step: draw, rollout, score, select, credit, learn, publish; `seconds/step` is the whole, `seconds/saving` a checkpoint"),
+        ("memory_mb", "MiB that the process holds after the step"),
+    ),
 ]  # fmt: skip
 
 

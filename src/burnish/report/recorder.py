@@ -158,8 +158,10 @@ class Recorder:
         for worry in self._health.news(step.step, step.metrics):
             db.execute(_EVENT, (time.time(), step.step, worry.kind, "warning", worry.text))
         numbers = {name: value for name, value in step.metrics.items() if value is not None}
+        numbers |= {f"seconds/{room}": seconds for room, seconds in step.seconds.items()}
+        numbers |= {"memory_mb": step.memory} if step.memory else {}
         for sink in list(self.sinks):
-            self._tell(db, sink, step.step, {**numbers, **{f"seconds/{room}": s for room, s in step.seconds.items()}})
+            self._tell(db, sink, step.step, numbers)
 
     def _write_traces(self, db: sqlite3.Connection, groups: list[Kept]) -> None:
         group_id = db.execute("SELECT ifnull(max(id), 0) FROM groups").fetchone()[0]
