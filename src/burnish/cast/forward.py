@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.cast import attention
+from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.packing import pack, send
 
@@ -92,8 +93,8 @@ def _padded(
         inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
     else:
         inputs = {"input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True).to(device)}
-    hidden = _hidden(model, **inputs)
-    return hidden.reshape(-1, hidden.shape[-1]), lambda row, at: at + row * width
+    states = _hidden(model, **inputs)
+    return states.reshape(-1, states.shape[-1]), lambda row, at: at + row * width
 
 
 def _packed(
@@ -113,11 +114,21 @@ def _packed(
     if replayed is not None:
         return replayed[0], replayed[1].places
     rows = pack(tokens, firsts if shared else None, device)
-    inputs = {"input_ids": rows.tokens[None]} if embedded is None else {"inputs_embeds": torch.cat(embedded)[None]}
-    hidden = _hidden(
-        model, **inputs, position_ids=rows.positions[None], attention_mask=attention.no_mask(device), layout=rows
+    given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
+    return hidden(model, given, rows.positions[None], rows)[0], rows.places
+
+
+def hidden(model: nn.Module, given: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
+    """[1, N, H]: the last hidden states of tokens [1, N], or of their embeddings [1, N, H], that see each other as `layout` says."""
+    fused: Fused | None = getattr(model, "fused", None)
+    tokens = given.ndim == 2
+    if fused is not None and getattr(layout, "read_by_tiles", False):
+        x = nn.functional.embedding(given[0], fused.embedding) if tokens else given[0]
+        return fused.states(x, positions[0], layout)[None]
+    inputs = {"input_ids" if tokens else "inputs_embeds": given}
+    return _hidden(
+        model, **inputs, position_ids=positions, attention_mask=attention.no_mask(given.device), layout=layout
     )
-    return hidden[0], rows.places
 
 
 def _hidden(model: nn.Module, **inputs: Any) -> Tensor:

@@ -91,6 +91,11 @@ class Packed:
         start, length, rest = self.rows[row]
         return torch.where(tokens < length, tokens + start, tokens - length + rest)
 
+    @property
+    def read_by_tiles(self) -> bool:
+        """Whether a decoder in our own kernels can read it."""
+        return self.table is not None
+
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         """The layout's part in a layer: [1, heads, N, D] each, to [1, N, heads, D]."""
         from burnish.cast.varlen import attend  # it knows this file
@@ -101,7 +106,7 @@ class Packed:
 
 def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" and not x.is_cuda else x
 
 
 @dataclass(frozen=True)
