@@ -82,7 +82,7 @@ def _number(x: float | Tensor) -> float | Tensor:
 class Looks:
     """How unsure the policy was of each token that it learns from, as its first forward pass over it found.
 
-    Only kept where a term computes entropies anyway, and only put together where somebody asks: a reference each.
+    Only kept where a term computes entropies anyway, and only put together where somebody asks: a copy of a few numbers each.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,9 @@ class Looks:
         new = {id(trace.turns) for trace in traces} - self._seen
         if new and "entropy" in outputs:
             self._seen |= new
-            self._passes.append((traces, claimed, outputs["entropy"].detach()))
+            self._passes.append(
+                (traces, claimed, outputs["entropy"].detach().clone())
+            )  # a later pass may reuse its memory
 
     def entropies(self) -> dict[int, Tensor]:
         """By id(trace.turns), which copies of a trace share: [T] on the CPU, nan where a token was not claimed."""
