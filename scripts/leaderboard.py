@@ -65,7 +65,8 @@ def main() -> None:
     store.of(budget)
     if not asked.page:
         run(store, budget, asked)
-    store.save()
+    if store.rows:
+        store.save()
     rows = store.of(budget)
     if asked.only is None:
         PAGE.write_text(page(rows, budget, TASKS, PICTURE.name))

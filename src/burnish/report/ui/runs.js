@@ -32,7 +32,7 @@ export function runsView(page) {
     const mark = el("input", { type: "checkbox", checked: marked.has(run.name), "aria-label": `Mark ${run.name}`, onclick: (event) => { event.stopPropagation(); toggle(run.name); } });
     const part = run.steps ? run.step / run.steps : 0;
     return el("tr", { class: on ? "on" : "", onclick: () => (location.hash = target) },
-      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", {}, run.task),
+      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", { title: run.task }, run.task.split("/").at(-1)),
       el("td", {}, run.model.split("/").at(-1)), el("td", {}, String(run.seed)), el("td", { title: run.curve }, spark(run.spark)), el("td", { class: "result" }, run.result),
       el("td", { class: "steps" }, el("span", {}, `${run.step}/${run.steps}`), el("div", { class: "track" }, el("div", { style: { width: `${100 * part}%` } }))),
       el("td", {}, pill(run)), el("td", { class: "dim" }, age(run.updated)));
