@@ -190,9 +190,8 @@ class _Layer(torch.autograd.Function):
         d_seen = d_x2 @ out
         d_out = d_x2.t() @ seen.view(len(x1), -1)
         d_made = torch.empty_like(made)
-        tiled.backward(
-            d_seen.view_as(seen), *how.heads(made), seen, lse, how.table, how.scaling, how.window, how.heads(d_made)
-        )
+        q, k, v = how.heads(made)
+        tiled.backward(d_seen.view_as(seen), q, k, v, seen, lse, how.table, how.scaling, how.window, how.heads(d_made))
         how.rotate(d_made, back=True)
         d_x1, d_norm, h = kernels.norm_backward(x1, norm, how.eps, d_made @ heads, d_x2)
         d_bias = d_made.sum(0) if ctx.bias else None

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -86,10 +88,10 @@ class Packed:
     shared: bool = False
     table: Tensor | None = None
 
-    def places(self, row: int, tokens: Tensor) -> Tensor:
+    def places(self, row: int, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Where tokens number `tokens` of a row lie in the pack."""
         start, length, rest = self.rows[row]
-        return torch.where(tokens < length, tokens + start, tokens - length + rest)
+        return tokens + np.where(tokens < length, start, rest - length)
 
     @property
     def read_by_tiles(self) -> bool:
