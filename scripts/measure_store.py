@@ -190,6 +190,7 @@ def _trace(tokenizer: Any, rng: Any, step: int, index: int) -> Trace:
     right = float(rng.random() < 0.5)
     length = len(said) + 5
     streams = {"adv": torch.full((length,), right - 0.5), "old": torch.zeros(length), "member:pg": torch.ones(length)}
+    streams["entropy"] = torch.full((length,), rng.random())
     return Trace(
         (asked, reply),
         index,

@@ -12,7 +12,7 @@ export function runsView(page) {
   const count = el("span", { class: "dim" });
   const table = el("table", { class: "runs" }, el("thead", {}, el("tr", {}, ["", "Run", "Method", "Task", "Model", "Seed", "Curve", "Held out", "Steps", "State", "Age"].map((name) => el("th", {}, name)))), body);
   const empty = el("div", { class: "welcome", hidden: true }, el("h2", {}, "No runs here yet"), el("p", {}, "Start one, and it appears on this page while it trains:"), el("pre", {}, "burnish train"));
-  page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), table, empty);
+  page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), el("div", { class: "scroll" }, table), empty);
 
   const shown = () => runs.filter((run) => wanted.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.method} ${run.task} ${run.model} ${run.state} seed${run.seed}`.toLowerCase().includes(word)));
 
