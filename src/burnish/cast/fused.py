@@ -122,7 +122,7 @@ class Fused:
             )  # fmt: skip
             y = linear(seen.view(n, -1), layer.out)
             h = kernels.add_norm(x, y, layer.second_norm, self.eps, x)
-            y = linear(kernels.gate(linear(h, layer.gate_and_up)), layer.down)
+            y = linear(kernels.gated_product(h, layer.gate_and_up), layer.down)
         return kernels.add_norm(x, y, self.norm, self.eps, x)
 
 

@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
+FEW_ROWS, NARROW = 512, 1024  # up to which one kernel beats a product and another kernel
 
 
 @triton.jit
@@ -66,6 +67,30 @@ def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
     gate = tl.load(both + row * 2 * N + n, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(both + row * 2 * N + N + n, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gated_product_kernel(
+    x, weight, out, M, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """One block of silu(gate) * up, straight from x [M, K] and the weight [2 N, K] of gate and up."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    rows = tl.program_id(1) * BM + tl.arange(0, BM)
+    up_from = weight + N.to(tl.int64) * K
+    gate = tl.zeros([BM, BN], tl.float32)
+    up = tl.zeros([BM, BN], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        h = tl.load(x + rows[:, None] * K + k[None, :], mask=(rows < M)[:, None] & (k < K)[None, :], other=0.0)
+        place = n[None, :] * K + k[:, None]
+        seen = (n < N)[None, :] & (k < K)[:, None]
+        gate = tl.dot(h, tl.load(weight + place, mask=seen, other=0.0), gate)
+        up = tl.dot(h, tl.load(up_from + place, mask=seen, other=0.0), up)
+    kind = out.dtype.element_ty
+    gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
+    place = rows.to(tl.int64)[:, None] * N + n[None, :]
+    value = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
@@ -143,6 +168,19 @@ def gate(both: Tensor) -> Tensor:
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block = min(1024, triton.next_power_of_2(n))
     _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
+    return out
+
+
+def gated_product(x: Tensor, weight: Tensor) -> Tensor:
+    """[M, N]: silu(gate) * up of x [M, K], for a weight [2 N, K]: one small kernel where a few rows are decoded, else two."""
+    m, width = x.shape
+    if m > FEW_ROWS or width > NARROW:
+        return gate(torch.nn.functional.linear(x, weight))
+    n = len(weight) // 2
+    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+    bm = 16 if m <= 64 else 64
+    grid = triton.cdiv(n, 64), triton.cdiv(m, bm)
+    _gated_product_kernel[grid](x, weight, out, m, n, K=width, BM=bm, BN=64, BK=64, num_warps=4, num_stages=4)
     return out
 
 

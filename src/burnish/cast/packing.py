@@ -161,9 +161,9 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
 
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
     """All tokens and their positions."""
-    tokens = torch.cat([s.tokens for s in stretches])
-    positions = torch.cat([torch.arange(len(s.tokens)) + s.offset for s in stretches])
-    both = send(torch.stack([tokens, positions]), device)
+    parts = [s.tokens.numpy() for s in stretches]
+    positions = [np.arange(s.offset, s.offset + part.size) for s, part in zip(stretches, parts, strict=True)]
+    both = send(torch.from_numpy(np.stack([np.concatenate(parts), np.concatenate(positions)])), device)
     return both[0], both[1]
 
 
