@@ -294,7 +294,7 @@ def run_of(
     entry = find(name)
     _, method = compose(entry, config)
     cast = build_cast(method, base, settings)
-    spec = Spec(config, settings, base, 1, str(Path.cwd()))
+    spec = Spec(config, settings, base, str(Path.cwd()))
     pipeline: Any = (
         placed_for(method, cast, settings, base, size, free, seed, spec) if size else Pipeline(method, cast, settings)
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast import attention
 from burnish.cast.packing import Packed, TooShort, lines_for, pack
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ class Recorder:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, Recording] = OrderedDict()
         self.memory: Any = None
+        self.dropout = [m for m in model.modules() if isinstance(m, nn.Dropout)]
         self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
     def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
@@ -58,7 +58,7 @@ class Recorder:
         if not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
         recomputes = getattr(self.model, "is_gradient_checkpointing", False)
-        return not recomputes and not any(m.p for m in self.model.modules() if isinstance(m, nn.Dropout))
+        return not recomputes and not any(m.p for m in self.dropout)
 
     def _size(self, tokens: int) -> int | None:
         """The size to replay or to record; None where it was not asked for often enough."""
@@ -89,7 +89,6 @@ class Recording:
         self.model, self.working = model, working
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
         self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.mask = attention.no_mask(self.tokens.device)
         self.layout = Packed(self.tokens, self.positions, None, None, None, 0, 1 << 30, [], True, self.table)
         self.leaves = [leaf for leaf, _ in working.leaves]
         working.settle()
@@ -102,13 +101,9 @@ class Recording:
         self.states = states.detach()  # what the pass kept for its backward may serve the next recording, too
 
     def _pass(self) -> Tensor:
-        from burnish.cast.forward import decoder
+        from burnish.cast.forward import hidden  # it knows this file
 
-        states = decoder(self.model)(
-            input_ids=self.tokens[None], position_ids=self.positions[None], attention_mask=self.mask,
-            layout=self.layout, use_cache=False,
-        ).last_hidden_state  # fmt: skip
-        return states[0]  # type: ignore[no-any-return]
+        return hidden(self.model, self.tokens[None], self.positions[None], self.layout)[0]
 
     def _gradients(self, states: Tensor) -> None:
         found = torch.autograd.grad(states, self.leaves, self.grad, allow_unused=True)

@@ -112,7 +112,7 @@ def _d_query(q, grad, lse, delta, dq, k_ptr, v_ptr, end, begin, rows, window, k_
 @triton.jit
 def _d_query_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, grad_ptr, delta_ptr, dq_ptr, table, scale, factor, window,
-    q_token, q_head, k_token, k_head, v_token, v_head, HEADS, GROUP,
+    q_token, q_head, k_token, k_head, v_token, v_head, dq_token, dq_head, HEADS, GROUP,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     line, head = table + tl.program_id(0) * LINE, tl.program_id(1)
@@ -136,7 +136,7 @@ def _d_query_kernel(
         dq = _d_query(q, grad, lse, delta, dq, k_ptr, v_ptr, start + length, begin, rows, window,
                       k_token, shared * k_head, v_token, shared * v_head, scale, True, D, DP, BLOCK)  # fmt: skip
         d = tl.arange(0, DP)
-        place = at[:, None] * D + d[None, :]
+        place = rows.to(tl.int64)[:, None] * dq_token + head * dq_head + d[None, :]
         tl.store(dq_ptr + place, (dq * factor).to(dq_ptr.dtype.element_ty), mask=real[:, None] & (d < D)[None, :])
 
 
@@ -165,7 +165,7 @@ def _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, begin, end, at, h
 @triton.jit
 def _d_keys_kernel(
     q_ptr, k_ptr, v_ptr, lse_ptr, grad_ptr, delta_ptr, dk_ptr, dv_ptr, table, scale, factor, window,
-    q_token, q_head, k_token, k_head, v_token, v_head, HEADS, SHARED, GROUP: tl.constexpr,
+    q_token, q_head, k_token, k_head, v_token, v_head, dk_token, dk_head, dv_token, dv_head, HEADS, GROUP: tl.constexpr,
     D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     line, shared = table + tl.program_id(0) * LINE, tl.program_id(1)
@@ -186,10 +186,14 @@ def _d_keys_kernel(
             dk, dv = _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, kids, kids_end, at, head, window,
                              q_token, q_head, HEADS, scale, False, D, DP, BLOCK)  # fmt: skip
         d = tl.arange(0, DP)
-        place = (at.to(tl.int64) * SHARED + shared)[:, None] * D + d[None, :]
         seen = real[:, None] & (d < D)[None, :]
-        tl.store(dk_ptr + place, (dk * factor).to(dk_ptr.dtype.element_ty), mask=seen)
-        tl.store(dv_ptr + place, dv.to(dv_ptr.dtype.element_ty), mask=seen)
+        rows = at.to(tl.int64)[:, None]
+        d_keys, d_values = (
+            rows * dk_token + shared * dk_head + d[None, :],
+            rows * dv_token + shared * dv_head + d[None, :],
+        )
+        tl.store(dk_ptr + d_keys, (dk * factor).to(dk_ptr.dtype.element_ty), mask=seen)
+        tl.store(dv_ptr + d_values, dv.to(dv_ptr.dtype.element_ty), mask=seen)
 
 
 FAR = 1 << 30
@@ -224,23 +228,30 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window
 
 
 def backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor, scale: float, window: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, k, v."""
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor, scale: float, window: int,
+    into: tuple[Tensor, ...] | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Gradients of q, k, v; into: where they are to be written."""
     q, k, v = _straight(q, k, v)
     grad = grad.contiguous()
     heads, shared = q.shape[1], k.shape[1]
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    dq, dk, dv = into or (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     delta = torch.empty_like(lse)
     _d_query_kernel[(len(table), heads)](
-        q, k, v, out, lse, grad, delta, dq, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v), heads,
+        q, k, v, out, lse, grad, delta, dq, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v, dq), heads,
         **_sizes(q, k), BLOCK=TILE, **BACK,
     )  # fmt: skip
     _d_keys_kernel[(len(table), shared)](
-        q, k, v, lse, grad, delta, dk, dv, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v), heads, shared,
+        q, k, v, lse, grad, delta, dk, dv, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v, dk, dv), heads,
         **_sizes(q, k), BLOCK=TILE, **BACK,
     )  # fmt: skip
     return dq, dk, dv
+
+
+def _backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, table: Tensor, scale: float, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return backward(grad, q, k, v, out, lse, table, scale, window)  # type: ignore[return-value]
 
 
 # As operators, so that a compiler takes each as one piece.
@@ -261,7 +272,7 @@ def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 attend_backward = torch.library.custom_op(
     "burnish::attend_backward",
-    backward,
+    _backward,
     mutates_args=(),
     schema="(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor table, float scale, int window) "
     "-> (Tensor, Tensor, Tensor)",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast.forward import decoder
+from burnish.cast.fused import Fused
 from burnish.cast.joint import join_projections
 from burnish.cast.recorded import Recorder
 
@@ -39,7 +40,10 @@ class Working:
         if not frozen:
             self._find_leaves([leaf for joint in joints for leaf in joint.leaves()])
             self.copy.recorder = Recorder(self.copy, self)  # type: ignore[assignment]
-        if sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
+        fused = Fused.of(decoder(self.copy))
+        if fused is not None and fused.reads:
+            self.copy.fused = fused  # type: ignore[assignment]
+        elif sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)
 
     def _find_leaves(self, joint: list[tuple[nn.Parameter, list[nn.Parameter]]]) -> None:

@@ -76,8 +76,7 @@ def run_on_ray(entry: Entry, config: Config, observer: Observer, folder: Folder 
             "starting Ray" if options.ray_address is None else f"joining the Ray at {options.ray_address}"
         )
         with cluster(options.ray_address, 2 * actors) as ray:
-            threads = max(1, (os.cpu_count() or 1) // (sum(limits.wanted.values()) + 1))
-            spec = Spec(planned.config, planned.settings, planned.base, threads, os.getcwd(), own.entry, own.task)
+            spec = Spec(planned.config, planned.settings, planned.base, os.getcwd(), own.entry, own.task)
             driver = Driver(ray, planned, spec, limits, place, observer)
             try:
                 return driver.run()

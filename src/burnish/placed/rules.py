@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING
 
 from burnish.method import Method, Phase
@@ -24,6 +25,7 @@ RAY_ONLY = (
     "replacements",
     "recover_within",
     "call_timeout",
+    "threads",
 )
 
 
@@ -42,6 +44,8 @@ def check_placing(options: Options, method: Method) -> None:
     for name, least in (("samplers", 1), ("graders", 1), ("unit", 1), ("spares", 0), ("replacements", 0)):
         if getattr(options, name) < least:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least {least}")
+    if options.threads is not None and options.threads < 1:
+        raise ValueError(f"option 'threads' is {options.threads}; it must be at least 1")
     for name in ("recover_within", "call_timeout"):
         if getattr(options, name) <= 0:
             raise ValueError(f"option {name!r} is {getattr(options, name):g} seconds; it must be more than 0")
@@ -59,6 +63,11 @@ def check_placing(options: Options, method: Method) -> None:
     _check_memories(method, options.steps)
     if options.order == "free":
         _check_free(method, options.steps)
+
+
+def threads_for(options: Options) -> int:
+    """The threads of each actor, where nobody said: the cores of this machine, shared by those who work at once."""
+    return max(1, (os.cpu_count() or 1) // (options.samplers + options.graders + 1))
 
 
 def first_phases(method: Method, steps: int) -> list[Phase]:

@@ -46,10 +46,13 @@ class Spec:
     config: Config
     settings: Settings
     base: Path
-    threads: int
     folder: str
     entry: Entry | None = field(default=None, repr=False)
     task: Source | None = field(default=None, repr=False)
+
+    @property
+    def threads(self) -> int:
+        return self.config.options.threads or 1
 
     def enter(self) -> Entry:
         """Make this process one of the run's: its folder, its threads. The method's row of the table."""

@@ -36,7 +36,7 @@ class Relay(Observer):
         self._tell("evaluated", (when, outcome))
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
-        light = replace(report, groups={}, dropped={}, refusals=[], ledger=[], units=[])
+        light = replace(report, groups={}, dropped={}, refusals=[], looks={}, ledger=[], units=[])
         self._tell("stepped", (light, heldout, seconds))
         self.doing.now(f"after step {report.clock.step + 1}")
 

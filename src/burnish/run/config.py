@@ -79,6 +79,8 @@ class Options:
     """On Ray: seconds without anybody in a role, or without the trainer, after which the run stops and says what was lost."""
     call_timeout: float = 600.0
     """On Ray: seconds that one unit may take an actor that lives; it is then replaced."""
+    threads: int | None = None
+    """On Ray: threads that each actor computes with; by default the cores divided by those who work, as the run begins."""
     lora: int | None = None
     """Train LoRA adapters of this rank instead of all weights."""
     merge: bool = False

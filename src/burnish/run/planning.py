@@ -10,7 +10,7 @@ from burnish.cast.lora import Lora
 from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.method import Method
 from burnish.methods.table import Entry
-from burnish.placed.rules import check_placing
+from burnish.placed.rules import check_placing, threads_for
 from burnish.run.checks import check_engine, check_options
 from burnish.run.config import Config
 from burnish.run.pipeline import require_pipelined
@@ -74,6 +74,8 @@ def plan(entry: Entry, config: Config, task: Source | None = None) -> Plan:
         # written down in config.yaml: a resumed run must not choose anew, by the memory that is free then
         budget = token_budget(adapted_model(base), options.device)
         config = replace(config, options=replace(options, token_budget=budget))
+    if options.on == "ray" and options.threads is None:  # for the same reason: another number may change the last bits
+        config = replace(config, options=replace(config.options, threads=threads_for(options)))
     return Plan(config, source, method, base, lora, options.settings(lr, budget))
 
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from burnish.cast import attention
 from burnish.cast.engine import store
 from burnish.cast.engine.decoding import OnCpu, OnGpu, Reading, Roots
-from burnish.cast.engine.fused import Fused
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
-from burnish.cast.forward import decoder, logits_at
+from burnish.cast.forward import decoder, hidden, logits_at
+from burnish.cast.fused import Fused
 from burnish.cast.packing import Packed, TooShort, pack, send
 
 
@@ -26,7 +26,7 @@ class Reader:
         self.asked: dict[int, int] = {}
         self.recorded: dict[int, RecordedReading] = {}
         if store.on_gpu(self.device):
-            self.fused = Fused.of(model)
+            self.fused = Fused.of(decoder(model))
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
@@ -61,7 +61,7 @@ class Reader:
     def next(self, rows: Rows, at: slice, roots: Roots | None) -> Tensor:
         """[n, V]: the logits after the newest tokens of the rows of a slice."""
         if self.fused is not None:
-            return logits_at(self.model, self.fused.states(rows, at))
+            return logits_at(self.model, self.fused.step(rows, at))
         count, root, length = rows.count[at], rows.root[at], rows.root_length[at]
         own = rows.base[at] + count - 1
         if store.on_gpu(self.device):
@@ -72,10 +72,7 @@ class Reader:
         return logits_at(self.model, states[:, 0])
 
     def _states(self, tokens: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
-        out = decoder(self.model)(
-            input_ids=tokens, position_ids=positions, attention_mask=self.mask, layout=layout, use_cache=False
-        )
-        return out.last_hidden_state  # type: ignore[no-any-return]
+        return hidden(self.model, tokens, positions, layout)
 
 
 class RecordedReading:

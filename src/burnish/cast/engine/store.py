@@ -40,7 +40,7 @@ class Store:
         self.modules: list[nn.Module] = []
 
     def layer(self, module: nn.Module, k: Tensor, v: Tensor) -> LayerKV:
-        """The layer of this attention module; k, v: [1, heads, N, D], something that it wants to keep."""
+        """The layer of this attention module; k, v: [N, heads, D], something that it wants to keep."""
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
             own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
@@ -52,10 +52,10 @@ class Store:
         return found
 
     def write(self, module: nn.Module, places: Tensor, k: Tensor, v: Tensor) -> None:
-        """Keep prompts' keys and values [1, heads, N, D] at these places of the pool."""
+        """Keep prompts' keys and values [N, heads, D] at these places of the pool."""
         layer = self.layer(module, k, v)
-        layer.pool_k.index_copy_(0, places, k[0].transpose(0, 1))
-        layer.pool_v.index_copy_(0, places, v[0].transpose(0, 1))
+        layer.pool_k.index_copy_(0, places, k)
+        layer.pool_v.index_copy_(0, places, v)
 
     def move(self, source: Tensor, to: Tensor) -> None:
         """What slots `source` hold goes to slots `to`."""
