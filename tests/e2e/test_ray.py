@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,7 +18,7 @@ import pytest
 import burnish
 from burnish.loop import Report
 from burnish.placed.audit import audit
-from burnish.placed.cluster import cluster
+from burnish.placed.cluster import cluster, local_environment
 from burnish.placed.crew import SILENCE
 from burnish.report.store import open_store
 from burnish.run.sameness import differences
@@ -169,6 +171,41 @@ def test_what_a_grader_raises_is_the_runs_own_error(ray: Any, small_model: Path,
     with pytest.raises(ValueError, match="no such column"):
         train(tmp_path / "run", small_model, reward=f"{tmp_path / 'bad.py'}:f", eval_tasks=0)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_ray_that_runs_is_joined_with_its_token_and_left_running(ray: Any, small_model: Path, tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "burnish.cli",
+        "train",
+        "grpo",
+        "--on",
+        "ray",
+        "--quiet",
+        "--steps",
+        "2",
+        "--prompts",
+        "2",
+    ]
+    words += [
+        "--model",
+        str(small_model),
+        "--task",
+        "sort",
+        "--max-new-tokens",
+        "6",
+        "--eval-tasks",
+        "0",
+        "--spares",
+        "0",
+    ]
+    words += ["--ray-address", ray.get_runtime_context().gcs_address, "--out", str(tmp_path / "run")]
+    secret = {name: value for name, value in local_environment().items() if name.startswith("RAY_AUTH")}
+    joined = subprocess.run(words, env={**os.environ, **secret}, capture_output=True, text=True, timeout=300)
+    assert joined.returncode == 0, joined.stderr[-2000:]
+    assert not audit(tmp_path / "run").wrong and "step 2/2" in joined.stdout
+    assert ray.cluster_resources()["CPU"] == 24, "it is still there"
 
 
 def test_ray_listens_on_this_machine_alone(ray: Any) -> None:
