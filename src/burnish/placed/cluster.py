@@ -36,7 +36,7 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
     A Ray that this process is connected to already is used as it is, and left running.
     """
     before = dict(os.environ)
-    changed = local_environment() if address is None else _NEAR if address.startswith((LOOPBACK, "localhost")) else {}
+    changed = local_environment() if address is None else _joining(address)
     os.environ.update(changed)
     import ray
 
@@ -51,6 +51,12 @@ def cluster(address: str | None, cpus: int) -> Iterator[Any]:
         for name in changed:
             os.environ.pop(name, None)
             os.environ.update({name: before[name]} if name in before else {})
+
+
+def _joining(address: str) -> dict[str, str]:
+    """What must stand in the environment of a process that joins: one try, of some 40 s, instead of twenty."""
+    near = _NEAR if address.startswith((LOOPBACK, "localhost")) else {}
+    return {"RAY_gcs_server_port_wait_time_s": "1", **near}
 
 
 def _start(cpus: int) -> None:
