@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from burnish.cast import attention
 from burnish.cast.logprob import logits_of, logp_entropy
+from burnish.cast.native.llama import Matrix
 from burnish.cast.packing import pack, send
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
@@ -158,7 +159,11 @@ def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
     """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
     inner = _bare(model)
     matrix, config = inner.get_output_embeddings(), inner.config  # type: ignore[operator, union-attr]
-    if type(matrix) is not nn.Linear or matrix.bias is not None or getattr(config, "final_logit_softcapping", None):
+    if (
+        type(matrix) not in (nn.Linear, Matrix)
+        or matrix.bias is not None
+        or getattr(config, "final_logit_softcapping", None)
+    ):
         return None
     return matrix.weight, (getattr(config, "logit_scale", None) or 1.0) / (
         getattr(config, "logits_scaling", None) or 1.0

@@ -11,6 +11,7 @@ from burnish.cast.engine.decoding import OnCpu, OnGpu, Reading, Roots
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, logits_at
+from burnish.cast.native.llama import Llama
 from burnish.cast.packing import pack, send
 
 
@@ -42,6 +43,8 @@ class Reader:
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[:n])
         else:
             layout = OnCpu(own, length, roots)
+        if isinstance(self.model, Llama):
+            return self.model.next_logits(rows.last[:n], own + length, layout)
         states = self._states(rows.last[:n, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 
