@@ -21,7 +21,7 @@ class Optimiser:
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.settings, self.multiplier = settings, multiplier
         self.schedule = warmup_then(settings.lr_schedule, settings.lr_warmup)
-        self.moments: dict[nn.Parameter, dict[str, Tensor]] = {}  # of each parameter, from its first step on
+        self.moments: dict[Tensor, dict[str, Tensor]] = {}  # of each parameter, from its first step on
 
     def zero(self) -> None:
         for p in self.named.values():
@@ -47,7 +47,7 @@ class Optimiser:
     @torch.no_grad()
     def step(self, clock: Clock) -> None:
         """Move the weights by the gradient. Matrices decay, vectors do not."""
-        moving = [p for p in self.named.values() if p.grad is not None]
+        moving: list[Tensor] = [p for p in self.named.values() if p.grad is not None]
         for decay, some in (
             (self.settings.weight_decay, [p for p in moving if p.ndim >= 2]),
             (0.0, [p for p in moving if p.ndim < 2]),
@@ -56,17 +56,17 @@ class Optimiser:
                 self._adamw(some, decay, self.lr(clock))
         torch.autograd.graph.increment_version(moving)  # the operator does not say by itself that it changed them
 
-    def _adamw(self, some: list[nn.Parameter], decay: float, lr: float) -> None:
+    def _adamw(self, some: list[Tensor], decay: float, lr: float) -> None:
         """One call of the operator that torch.optim.AdamW calls too; to import torch.optim's own takes a second."""
         kept = [self.moments.setdefault(p, {}) or self._fresh(p) for p in some]
         torch._foreach_add_([m["step"] for m in kept], 1)
         torch._fused_adamw_(
-            some, [p.grad for p in some], [m["exp_avg"] for m in kept], [m["exp_avg_sq"] for m in kept], [],
+            some, [p.grad for p in some if p.grad is not None], [m["exp_avg"] for m in kept], [m["exp_avg_sq"] for m in kept], [],
             [m["step"] for m in kept], amsgrad=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=decay, eps=1e-8,
             maximize=False, grad_scale=None, found_inf=None,
         )  # fmt: skip
 
-    def _fresh(self, p: nn.Parameter) -> dict[str, Tensor]:
+    def _fresh(self, p: Tensor) -> dict[str, Tensor]:
         self.moments[p] |= {
             "step": torch.zeros((), device=p.device),
             "exp_avg": torch.zeros_like(p),

@@ -82,11 +82,9 @@ class OnCpu:
         own_mask, root_mask = self._mask(FAR if window is None else window, q.dtype)
         q = q.reshape(n, shared, heads // shared, d)
         own_k, own_v = kv.own_k[:n, :, : self.used], kv.own_v[:n, :, : self.used]
-        if self.roots is None:
-            out = _look_at_own(q, own_k, own_v, own_mask, scale)
-        else:
+        out, lse = _look_at_own(q, own_k, own_v, own_mask, scale, self.roots is not None)
+        if lse is not None:
             assert kv.roots_k is not None and kv.roots_v is not None
-            out, lse = _look(q, own_k, own_v, own_mask, scale)
             out = self._join(q, kv.roots_k, kv.roots_v, out, lse, root_mask, scale)
         return out.reshape(n, 1, heads, d)
 
@@ -135,9 +133,13 @@ def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) ->
     )
 
 
-def _look_at_own(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The same without the log-sum-exp, as two batched products: for one token a row they beat the kernel by far."""
+def _look_at_own(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, with_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The same as two batched products, which for one token a row beat the kernel by far; keys lie transposed in memory."""
     n, heads, t, d = q.shape
     scores = torch.bmm(q.reshape(n * heads, t, d), k.flatten(0, 1).transpose(1, 2)).view(n, heads, t, -1)
-    chances = torch.softmax(scores.mul_(scale).add_(mask), -1)
-    return torch.bmm(chances.view(n * heads, t, -1), v.flatten(0, 1)).view(n, heads, t, d)
+    scores.mul_(scale).add_(mask)
+    lse = torch.logsumexp(scores, -1) if with_lse else None
+    chances = torch.softmax(scores, -1) if lse is None else scores.sub_(lse[..., None]).exp_()
+    return torch.bmm(chances.view(n * heads, t, -1), v.flatten(0, 1)).view(n, heads, t, d), lse

@@ -43,8 +43,8 @@ class Reader:
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[:n])
         else:
             layout = OnCpu(own, length, roots)
-        if isinstance(self.model, Llama):
-            return self.model.next_logits(rows.last[:n], own + length, layout)
+            if isinstance(self.model, Llama):
+                return self.model.next_logits(rows.last[:n], own + length, layout)
         states = self._states(rows.last[:n, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 

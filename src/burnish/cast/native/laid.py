@@ -8,7 +8,7 @@ made when the model first samples, and is renewed when a weight has moved.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -101,7 +101,7 @@ class Laid:
 
     def _make(self, model: Llama) -> None:
         self.layers = []
-        for layer in model.model.layers:
+        for layer in cast("list[Layer]", model.model.layers):
             a, m = layer.self_attn, layer.mlp
             read = Blocks(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, norm=layer.input_layernorm.weight)
             inner = Blocks(m.gate_proj.weight, m.up_proj.weight, norm=layer.post_attention_layernorm.weight)
@@ -110,9 +110,9 @@ class Laid:
 
     def states(self, model: Llama, x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
         """[n, H]: the hidden states after all layers; x [n, H] is overwritten."""
-        for layer, blocks in zip(model.model.layers, self.layers, strict=True):
+        for layer, blocks in zip(cast("list[Layer]", model.model.layers), self.layers, strict=True):
             self._layer(layer, blocks, x, angles, layout)
-        return (x * scale_of(x, layer.eps)).mul_(model.model.norm.weight)
+        return (x * scale_of(x, model.config.rms_norm_eps)).mul_(model.model.norm.weight)
 
     def _layer(
         self, layer: Layer, blocks: tuple[Blocks, ...], x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
@@ -93,7 +93,9 @@ class Decoder(nn.Module):
         super().__init__()
         self.config, self.checkpointing = shape, False
         table = torch.empty(shape.vocab_size, shape.hidden_size, device="meta")
-        self.embed_tokens = nn.Embedding(*table.shape, getattr(shape, "pad_token_id", None), _weight=table)
+        self.embed_tokens = nn.Embedding(
+            shape.vocab_size, shape.hidden_size, getattr(shape, "pad_token_id", None), _weight=table
+        )
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
         self.norm = Weight(shape.hidden_size)
 
@@ -112,7 +114,7 @@ class Decoder(nn.Module):
         x = x.reshape(-1, size)
         for layer in self.layers:
             if self.checkpointing and self.training and torch.is_grad_enabled():
-                x = checkpoint(layer, x, rows, angles, layout, use_reentrant=False)  # type: ignore[assignment]
+                x = checkpoint(layer, x, rows, angles, layout, use_reentrant=False)
             else:
                 x = layer(x, rows, angles, layout)
         x = norm(x, self.norm.weight, self.config.rms_norm_eps)
@@ -194,7 +196,7 @@ def load(path: Path, shape: Shape) -> tuple[Llama, set[str]]:
             found["lm_head.weight"] = found["model.embed_tokens.weight"]
         model.load_state_dict(found, assign=True)
         if shape.tie_word_embeddings:
-            model.lm_head.weight = model.model.embed_tokens.weight
+            model.lm_head.weight = cast(nn.Parameter, model.model.embed_tokens.weight)
         model.requires_grad_(True)
     return model, set(missing)
 
