@@ -124,10 +124,10 @@ def test_a_weight_of_another_shape_is_refused_in_a_sentence(directory: Path, tmp
 
 def test_blocks_are_the_product_and_follow_the_weights() -> None:
     one, two, scale = torch.randn(BLOCK + 5, 24), torch.randn(BLOCK - 9, 24), torch.rand(24)
-    laid = Blocks(one, two, norm=scale)
+    laid = Blocks()
     x, whole = torch.randn(6, 24), torch.cat([one, two])
     for _ in range(2):
-        laid.renew()
+        laid.of(one, two, norm=scale)
         assert torch.allclose(laid.times(x), (x * scale) @ whole.t(), atol=1e-4)
         y = torch.ones(6, len(whole))
         laid.add_to(y, x)

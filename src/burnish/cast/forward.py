@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
-from burnish.cast.native.llama import Matrix
+from burnish.cast.native.llama import Llama, Matrix
 from burnish.cast.packing import pack, send
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
@@ -169,6 +169,8 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
 
 def logits_at(model: nn.Module, states: Tensor) -> Tensor:
     """[N, V] logits from hidden states, without gradient, in at least fp32."""
+    if isinstance(model, Llama):
+        return model.logits(states)
     found = plain_head(model)
     return logits_of(states, *found) if found is not None else head(model, states)
 

@@ -12,7 +12,6 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
-from burnish.cast.native.llama import Llama
 from burnish.cast.packing import Packed, TooShort, pack, send
 
 
@@ -69,8 +68,6 @@ class Reader:
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[at])
         else:
             layout = OnCpu(own, length, roots)
-            if isinstance(self.model, Llama):
-                return self.model.next_logits(rows.last[at], own + length, layout)
         states = self._states(rows.last[at, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.cast.attention import Layout
-from burnish.cast.native.blocks import inner_layer, norm, queries_keys_values
+from burnish.cast.native.blocks import inner_layer, norm, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
-from burnish.cast.native.laid import Laid
+from burnish.cast.native.laid import Blocks
 
 
 class Weight(nn.Module):
@@ -69,6 +69,7 @@ class Layer(nn.Module):
         self.eps = shape.rms_norm_eps
         self.self_attn, self.mlp = Attention(shape), Inner(shape)
         self.input_layernorm, self.post_attention_layernorm = Weight(shape.hidden_size), Weight(shape.hidden_size)
+        self.laid = Blocks(), Blocks(), Blocks(), Blocks()
 
     def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
         """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
@@ -84,6 +85,20 @@ class Layer(nn.Module):
         return inner_layer(
             x, self.post_attention_layernorm.weight, self.eps, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight
         )
+
+    def add_one(self, x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout) -> None:
+        """The same without gradient for rows of one token each: x [n, H] is overwritten."""
+        a, m = self.self_attn, self.mlp
+        read, out, inner, down = self.laid
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, norm=self.input_layernorm.weight)
+        found = read.times(x * scale_of(x, self.eps)).unflatten(-1, (-1, a.width))
+        rotate_(found[:, : a.heads + a.kv_heads], *angles)
+        q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
+        seen = layout.attend(a, q, k, v, a.width**-0.5, None)
+        out.of(a.o_proj.weight).add_to(x, seen.reshape(len(x), -1))
+        inner.of(m.gate_proj.weight, m.up_proj.weight, norm=self.post_attention_layernorm.weight)
+        gate, up = inner.times(x * scale_of(x, self.eps)).chunk(2, -1)
+        down.of(m.down_proj.weight).add_to(x, nn.functional.silu(gate).mul_(up))
 
 
 class Decoder(nn.Module):
@@ -111,9 +126,12 @@ class Decoder(nn.Module):
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         rows, length, size = x.shape
         angles = self.angles(position_ids, rows, length, x.dtype)
-        x = x.reshape(-1, size)
-        for layer in self.layers:
-            if self.checkpointing and self.training and torch.is_grad_enabled():
+        one = length == 1 and layout is not None and not torch.is_grad_enabled()
+        x = x.reshape(-1, size).clone() if one else x.reshape(-1, size)
+        for layer in cast("list[Layer]", self.layers):
+            if one:
+                layer.add_one(x, angles, cast(Layout, layout))
+            elif self.checkpointing and self.training and torch.is_grad_enabled():
                 x = checkpoint(layer, x, rows, angles, layout, use_reentrant=False)
             else:
                 x = layer(x, rows, angles, layout)
@@ -138,7 +156,7 @@ class Llama(nn.Module):
         self.config, self.generation = shape, generation
         self.model = Decoder(shape)
         self.lm_head = Matrix(shape.vocab_size, shape.hidden_size)
-        self.laid = Laid()
+        self.laid = Blocks()
 
     @property
     def base_model(self) -> Decoder:
@@ -158,13 +176,9 @@ class Llama(nn.Module):
         self.model.checkpointing = True
 
     @torch.no_grad()
-    def next_logits(self, tokens: Tensor, positions: Tensor, layout: Layout) -> Tensor:
-        """[n, V] after one more token [n] of each row, from weights that are laid out for it."""
-        laid = self.laid.up_to_date(self)
-        x = self.model.embed_tokens(tokens)
-        states = laid.states(self, x, self.model.angles(positions[:, None], len(x), 1, x.dtype), layout)
-        assert laid.head is not None
-        return laid.head.times(states)
+    def logits(self, states: Tensor) -> Tensor:
+        """[n, V] from hidden states of few tokens, without gradient."""
+        return self.laid.of(self.lm_head.weight).times(states)
 
     def save_pretrained(self, path: Path, state_dict: dict[str, Tensor] | None = None) -> None:
         """Weights and config as transformers writes them; state_dict: other weights than the present ones."""
