@@ -38,6 +38,7 @@ class Recorder:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, Recording] = OrderedDict()
         self.memory: Any = None
+        self.dropout = [m for m in model.modules() if isinstance(m, nn.Dropout)]
         self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
     def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
@@ -57,7 +58,7 @@ class Recorder:
         if not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
         recomputes = getattr(self.model, "is_gradient_checkpointing", False)
-        return not recomputes and not any(m.p for m in self.model.modules() if isinstance(m, nn.Dropout))
+        return not recomputes and not any(m.p for m in self.dropout)
 
     def _size(self, tokens: int) -> int | None:
         """The size to replay or to record; None where it was not asked for often enough."""
