@@ -132,9 +132,13 @@ def context_length(model: nn.Module) -> int:
 
 def stored_context(path: Path) -> int:
     """The context length of a model that is not loaded."""
+    place = adapted_model(path)
+    shape = shape_of(place)
+    if shape is not None:
+        return _context(shape)
     from transformers import AutoConfig
 
-    return _context(AutoConfig.from_pretrained(adapted_model(path)))
+    return _context(AutoConfig.from_pretrained(place))
 
 
 def _context(config: Any) -> int:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from burnish.cast.load import load_chat, load_model
 from burnish.loop import Report
 from burnish.placed.actors import tensors_as_bytes, whereabouts
 from burnish.placed.crew import Limits
@@ -87,10 +90,10 @@ class Trainer:
         tensors_as_bytes()
 
     def ready(self) -> dict[str, Any]:
-        """Import what a run needs, and wait."""
-        import transformers.models.llama.modeling_llama  # noqa: F401 - the import that takes longest
-
+        """Import what a run needs, by loading its model once for nothing, and wait."""
         self.spec.enter()
+        load_chat(self.spec.base)
+        load_model(self.spec.base, 0, torch.device("cpu"))
         self.doing.now("waiting to be needed")
         return whereabouts()
 
