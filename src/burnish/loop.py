@@ -10,6 +10,7 @@ from burnish.cast.stage import Cast
 from burnish.method import Method, Phase
 from burnish.nouns import Clock, Group
 from burnish.refusal import Refusal
+from burnish.rollout.chunked import UNFINISHED, chunked
 from burnish.run.pipeline import Ahead, Pipeline
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
@@ -45,7 +46,10 @@ def loop(
     """Steps start, start + 1, ..., steps - 1 of a run, one report each. Stop asking and it stops.
 
     pipeline: with settings.lag, what samples ahead; one that a checkpoint was read into goes on where that run was.
+    With settings.chunk the method's rollouts write in chunks; a method that is `chunked` already keeps what waits in it.
     """
+    if settings.chunk:
+        method = chunked(method)
     if pipeline is None and settings.lag:
         pipeline = Pipeline(method, cast, settings)
     empty = 0
@@ -61,10 +65,12 @@ def loop(
                     sampled = now.walks.pop(0) if phase.name == now.phase and now.walks else None
                     ended[phase.name] = walk(phase, step, now.seconds, now.trail, sampled)
                     dropped[phase.name] = step.dropped
-            empty = empty + 1 if now.trail and not any(n for _, n in now.trail[-1:]) and not now.refusals else 0
+            metrics = {"step": number, **now.notes.values()}
+            nothing = now.trail and not any(n for _, n in now.trail[-1:])
+            empty = empty + 1 if nothing and not now.refusals and not metrics.get(UNFINISHED) else 0
             if empty >= PATIENCE:
                 raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(now.trail)}")
-            yield Report(clock, {"step": number, **now.notes.values()}, now.seconds, ended, dropped, now.refusals)
+            yield Report(clock, metrics, now.seconds, ended, dropped, now.refusals)
 
 
 def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: Sampled | None = None) -> list[Group]:

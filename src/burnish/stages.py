@@ -49,7 +49,7 @@ def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, 
     for room in ("select", "credit"):
         groups = _through(phase, room, groups, step, seconds, trail)
     step.notes.count("traces", sum(len(group.traces) for group in groups))
-    if step.settings.lag:
+    if step.settings.lag or step.settings.chunk:
         _note_staleness(groups, step)
     with timed(seconds, "learn"):
         learn(groups, phase.learn, step)
@@ -101,8 +101,8 @@ def _note_staleness(groups: list[Group], step: Step) -> None:
     now = step.cast["policy"].version
     for trace in (trace for group in groups for trace in group.traces):
         for turn in trace.turns:
-            if turn.author == "policy" and turn.logp is not None:
-                step.notes.add("staleness", len(turn) * (now - turn.version), len(turn))
+            if turn.author == "policy" and turn.versions is not None:
+                step.notes.add("staleness", float((now - turn.versions).sum()), len(turn))
 
 
 class timed:  # noqa: N801 - reads as a word in a with statement

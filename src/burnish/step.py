@@ -22,6 +22,7 @@ class Settings:
 
     prompts: int = 16  # tasks per step
     max_new_tokens: int = 64  # longest sampled reply, in tokens
+    chunk: int | None = None  # tokens of a reply that one step writes; None: all of them
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows laid end to end, shared beginnings once; off: padded
     kv_gib: float | None = None  # memory for keys and values while sampling

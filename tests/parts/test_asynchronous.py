@@ -148,7 +148,7 @@ def test_recalled_replies_are_as_they_were_and_streams_are_not() -> None:
 
 def _group(key: str, reward: float) -> Group:
     prompt = Turn(tensor([1, 2]), "task")
-    reply = Turn(tensor([3]), "policy", torch.zeros(1), 0, prompt)
+    reply = Turn(tensor([3]), "policy", torch.zeros(1), tensor([0]), prompt)
     return Group(Task("question", key, {}, key), [Trace((prompt, reply), scores={"reward": reward})])
 
 

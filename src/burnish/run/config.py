@@ -58,6 +58,9 @@ class Options:
     lag: int = 0
     """Sample and score this many steps ahead, beside learning: replies of step t come from the weights after step t - 1 - lag.
     0: one after the other. Exactly repeatable either way (docs/async.md)."""
+    chunk: int | None = None
+    """Write at most this many tokens of a reply in one step; what is not finished goes on in the next step, by the newer weights,
+    and a group is learned from when its last reply has ended (docs/async.md)."""
     lora: int | None = None
     """Train LoRA adapters of this rank instead of all weights."""
     merge: bool = False

@@ -27,6 +27,7 @@ from burnish.parts import Stateful
 from burnish.report.health import Limits
 from burnish.report.sinks import named, open_sinks
 from burnish.report.store import Store, open_store
+from burnish.rollout.chunked import chunked
 from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
@@ -169,6 +170,8 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
     method = entry.build(source, **config.arguments)
     if options.swap:
         method = swapped(method, options.swap)
+    if options.chunk is not None:
+        method = chunked(replace(method, name=config.method))
     _check_engine(config, method)
     require_pipelined(replace(method, name=config.method), options.lag, options.steps)
     if options.lora is not None and any(
@@ -200,8 +203,9 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
 
 
 def memories(method: Method, pipeline: Pipeline | None) -> dict[str, Stateful]:
-    """The memories of the method's parts, and of what samples ahead of them."""
-    return {**method.stateful(), **({pipeline.name: pipeline} if pipeline else {})}
+    """The memory of what samples ahead, and those of the method's parts: in this order, for the first is written down when all
+    that was ordered has been sampled, and only then do memories of rollout and score stand still."""
+    return {**({pipeline.name: pipeline} if pipeline else {}), **method.stateful()}
 
 
 def default_lr(base: Path, lora: Lora | None) -> float:
@@ -278,7 +282,7 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
                 save()
             if stopped:
                 break
-        watch.wait_for_saving()
+        watch.over(stopped)
     if stopped:
         record.ended = "stopped"
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
@@ -326,7 +330,7 @@ def _check(config: Config) -> None:
     named(options.log)
     if options.record < 0:
         raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
-    for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
+    for name in ("steps", "prompts", "max_new_tokens", "chunk", "token_budget", "keep"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
     if options.on_nan not in POLICIES:

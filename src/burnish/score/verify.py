@@ -57,6 +57,8 @@ def require_verifier(source: Source, split: str = "train") -> None:
 
 def judge(source: Source, tasks: list[Task], replies: list[str]) -> list[Verdict]:
     """A verdict for each reply. A reward function judges a whole batch at once; a verifier one reply at a time."""
+    if not replies:
+        return []
     with _ONE_AT_A_TIME:
         if isinstance(source, Rewarded):
             return source.verdicts(tasks, replies)

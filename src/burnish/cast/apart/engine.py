@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish import randomness
 from burnish.cast.apart.probe import TOLERANCE, Difference, WrongWeights, difference, probe_rows
 from burnish.cast.apart.process import Failed, Lost, Process
 from burnish.cast.apart.python import vllm_python
@@ -224,12 +225,16 @@ class ApartEngine:
 
 
 def _written(number: int, request: Request) -> dict[str, Any]:
-    """A request as the worker reads it. vLLM takes seeds of 63 bits."""
+    """A request as the worker reads it.
+
+    vLLM takes seeds of 63 bits, and counts its noise from the request's first token: a reply that goes on needs another seed.
+    """
+    key = randomness.key_of(request.key, request.said) if request.said else request.key
     how = {name: getattr(request, name) for name in ("key", "max_new", "temperature", "top_k", "top_p", "min_p")}
     return {
         "id": number,
         "prompt": request.prompt.tolist(),
-        "seed": request.key % 2**63,
+        "seed": key % 2**63,
         "stop": list(request.stop),
         **how,
     }
