@@ -27,7 +27,7 @@ from burnish.run.pipeline import Pipeline, require_pipelined
 from burnish.run.records import group_from_record, group_to_record
 from burnish.run.sameness import differences, log_rows
 from burnish.run.train import resume
-from burnish.step import Step
+from burnish.step import Notes, Step
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
@@ -297,7 +297,7 @@ def test_the_sampling_side_shares_weights_that_rest_and_nothing_else(small_model
     method = build_method("gkd", other_model)
     cast = build_cast(method, small_model)
     behind = Behind(cast, {"cast:policy.generate", "cast:teacher.logits"})
-    other = behind.cast_of(behind.take())
+    other = behind.cast_of(behind.take(), Notes())
     for name, shared in (("policy", False), ("teacher", True)):
         ours, theirs = cast[name].model, other[name].model
         assert not {id(m) for m in ours.modules()} & {id(m) for m in theirs.modules()}

@@ -74,9 +74,15 @@ class Member:
         self.working.weights()
         return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
 
-    def send(self) -> Difference | None:
-        """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer."""
-        return self.engine.publish() if self.apart is not None else None  # type: ignore[union-attr]
+    def send(self, *, start: bool = False) -> Difference | None:
+        """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer.
+
+        start: whether an engine that does not run yet is started now. By default it is not sent anything.
+        """
+        if self.apart is None:
+            return None
+        assert isinstance(self.engine, ApartEngine)
+        return (self.engine.start() if start else None) or self.engine.publish()
 
     def end(self) -> None:
         """End the engine's process, where it has one; sampling again would start another."""

@@ -102,7 +102,8 @@ class _CountedEngine:
         sampled = sum(len(sample.tokens) for sample in found)
         prompts = {tuple(request.prompt.tolist()) for request in requests}
         weights = sum(_weights(model) for model in (self.engine.model, *others))
-        self.meter.add(sampled=sampled, samples=len(found), flops=2.0 * weights * (sampled + sum(map(len, prompts))))
+        begun = sum(not request.said for request in requests)  # not those that go on
+        self.meter.add(sampled=sampled, samples=begun, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
         return found
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from burnish.cast.apart.engine import KINDS
 from burnish.cast.budget import token_budget
 from burnish.cast.lora import Lora
 from burnish.cast.models import adapted_model, is_adapter, resolve
@@ -25,16 +24,16 @@ from burnish.method import Method
 from burnish.methods.table import Entry, entry_of, find
 from burnish.parts import Stateful
 from burnish.report.health import Limits
-from burnish.report.sinks import named, open_sinks
+from burnish.report.sinks import open_sinks
 from burnish.report.store import Store, open_store
 from burnish.rollout.chunked import chunked
 from burnish.run import checkpoint
+from burnish.run.checks import check_engine, check_options
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome, held_out, held_out_once
 from burnish.run.pipeline import Pipeline, require_pipelined
 from burnish.run.recording import Recording
-from burnish.run.refused import POLICIES
 from burnish.run.saving import Saver
 from burnish.run.watch import Watch
 from burnish.step import Settings
@@ -153,7 +152,7 @@ def _task_object(given: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
 def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: Source | None = None) -> Run:
     """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind."""
     options = config.options
-    _check(config)
+    check_options(config)
     base = resolve(options.model)
     if options.lora is not None and is_adapter(base):
         raise ValueError(
@@ -172,7 +171,7 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
         method = swapped(method, options.swap)
     if options.chunk is not None:
         method = chunked(replace(method, name=config.method))
-    _check_engine(config, method)
+    check_engine(config, method)
     require_pipelined(replace(method, name=config.method), options.lag, options.steps)
     if options.lora is not None and any(
         role.liveness in ("ema", "snapshot") and role.follows == "policy" for role in method.cast.values()
@@ -323,52 +322,6 @@ def _during(run: Run, at: int) -> dict[str, float]:
     if not options.eval_tasks or not options.eval_every or at % options.eval_every or at == options.steps:
         return {}
     return held_out_once(run.method, run.cast, run.source, run.settings, max(1, options.eval_tasks // 2))
-
-
-def _check(config: Config) -> None:
-    options = config.options
-    named(options.log)
-    if options.record < 0:
-        raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
-    for name in ("steps", "prompts", "max_new_tokens", "chunk", "token_budget", "keep"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
-    if options.on_nan not in POLICIES:
-        raise ValueError(f"option 'on_nan' is {options.on_nan!r}; it is {' or '.join(POLICIES)}")
-    if options.on_reward_failure not in ("zero", "drop"):
-        raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
-    if options.reward_timeout is not None and options.reward is None:
-        raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
-    for name in ("keep_every", "lag"):
-        if getattr(options, name) < 0:
-            raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")
-    if options.merge and options.lora is None:
-        raise ValueError("--merge adds LoRA adapters into the weights, but no --lora is asked for; leave it out")
-    if options.device not in ("auto", "cpu") and not torch.cuda.is_available():
-        raise ValueError(
-            f"device {options.device!r} was asked for, but torch sees no GPU; use --device cpu or install a CUDA build of torch"
-        )
-
-
-def _check_engine(config: Config, method: Method) -> None:
-    """What the engine cannot do is refused before anything is loaded."""
-    options = config.options
-    if options.on_mismatch not in ("stop", "warn"):
-        raise ValueError(f"option 'on_mismatch' is {options.on_mismatch!r}; it is stop or warn")
-    if options.engine not in ("local", *KINDS):
-        raise ValueError(f"option 'engine' is {options.engine!r}; it is local, {' or '.join(KINDS)}")
-    if options.vllm_python is not None and options.engine != "vllm":
-        raise ValueError("--vllm-python is for --engine vllm, which is not asked for; leave it out or add it")
-    if options.engine != "local" and options.lag:
-        raise ValueError(
-            f"--lag {options.lag} samples ahead inside this process, which the engine {options.engine!r} does not do yet; "
-            "use --engine local, or leave out --lag"
-        )
-    mixes = any(name.endswith(".mix") for phase in method.phases for name in phase.rollout.reads)
-    if options.engine != "local" and mixes:
-        raise ValueError(
-            f"{config.method} samples from a mixture of models, which the engine {options.engine!r} cannot do; use --engine local"
-        )
 
 
 def _timed(reports: Iterator[Report]) -> Iterator[Report]:

@@ -48,9 +48,9 @@ class Watch:
         if report.metrics.get("reward_failures"):
             self._warn(step, "reward", _unrewarded(report))
         for member in self.run.cast:
-            for said in member.said:
+            while member.said:  # one by one: the thread that samples may be adding to them
+                said = member.said.pop(0)
                 self._warn(step, f"sampler {said}", said)
-            member.said.clear()
         if report.refusals:
             kept = keep_batches(self.run.folder.path, report, self.run.cast[self.run.method.product].chat)
             said = sentence(report, kept)

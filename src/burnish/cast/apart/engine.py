@@ -106,14 +106,15 @@ class ApartEngine:
             raise RuntimeError(f"the sampler answered {len(found)} of {len(requests)} requests; please report this")
         return [found[i] for i in range(len(requests))]
 
-    def start(self) -> None:
-        """Write the present weights, start a worker on them, and have it prove that it runs them. Once."""
-        if self.process is None:
-            self.place = _private_folder(self.model)
-            self.close = weakref.finalize(self, shutil.rmtree, self.place, ignore_errors=True)
-            self._write()
-            self._launch()
-            self.prove()
+    def start(self) -> Difference | None:
+        """Write the present weights, start a worker on them, and have it prove that it runs them. None where one runs already."""
+        if self.process is not None:
+            return None
+        self.place = _private_folder(self.model)
+        self.close = weakref.finalize(self, shutil.rmtree, self.place, ignore_errors=True)
+        self._write()
+        self._launch()
+        return self.prove()
 
     def publish(self) -> Difference | None:
         """Send the weights as they are now, and have the proof; None where no worker has been started yet."""
@@ -147,9 +148,9 @@ class ApartEngine:
 
     def end(self) -> None:
         """Stop the worker and remove its copy of the weights. A later call starts another."""
-        if self.process is not None:
-            self.process.end()
-            self.process = None
+        process, self.process = self.process, None
+        if process is not None:
+            process.end()
             self.close()
 
     def _ask(
@@ -158,14 +159,17 @@ class ApartEngine:
         """Have something done, by as many workers as it takes. The message is made anew for each."""
         lost = 0
         while True:
-            assert self.process is not None
+            process = self.process
+            assert process is not None
             try:
-                for line in self.process.ask(what, **message()):
+                for line in process.ask(what, **message()):
                     take(line)
                 return line["done"]
             except Failed as failure:
                 raise ValueError(f"the sampler ({self.about}) failed at {what}: {failure}") from None
             except Lost as why:
+                if self.process is None:
+                    raise  # the run has ended it, in another thread: nobody waits for an answer any more
                 lost += 1
                 if lost > RESTARTS:
                     raise ValueError(
