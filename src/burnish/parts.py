@@ -69,9 +69,14 @@ class Rollout(Wired):
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Wired):
-    """A part of score, select or credit: groups in, groups out."""
+    """A part of score, select or credit: groups in, groups out.
+
+    begin: for a part of score that waits for somebody: what it can set going for a group as soon as the group is written, while
+    others are not. `call` comes later, for all groups, and finds what was begun.
+    """
 
     call: Callable[[list[Group], Step], list[Group]]
+    begin: Callable[[Group, Step], None] | None = None
     parts: tuple[Part, ...] = ()
 
     def __iter__(self) -> Iterator[Part]:

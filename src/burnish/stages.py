@@ -36,9 +36,21 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 
 
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
-    """The second stage: rollout -> score."""
+    """The second stage: rollout -> score. Scores that have to be waited for are begun as groups are written."""
+    if phase.rollout.asks is not None:  # what it writes is what is scored, as it is
+        step.eager = tuple(atom.begin for atom in phase.score if atom.begin is not None)
+    groups = roll_out(phase, tasks, step, seconds)
+    return score_groups(phase, groups, step, seconds, trail)
+
+
+def roll_out(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
+    """The first half of the second stage: rollout."""
     with timed(seconds, "rollout"):
-        groups = _finite(phase.rollout, tasks, step) if tasks else []
+        return _finite(phase.rollout, tasks, step) if tasks or phase.rollout.state else []
+
+
+def score_groups(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
+    """The second half: score."""
     groups = _through(phase, "score", groups, step, seconds, trail)
     _note_samples(groups, step.notes)
     return groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,8 @@ class Step:
     phase: str = "main"
     refusals: list[Refusal] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    eager: tuple[Callable[[Group, Step], None], ...] = ()  # what may be begun on a group when its last reply has ended
+    begun: dict[int, Any] = field(default_factory=dict)  # for those who begin: what they have set going
 
     def refuse(self, why: str, groups: list[Group]) -> None:
         """Note that nothing is learned of these groups, and why."""

@@ -14,7 +14,7 @@ from burnish.cast.apart.engine import Apart, ApartEngine
 from burnish.cast.apart.probe import Difference
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.local import Enough, LocalEngine, Request, Sample
+from burnish.cast.local import Enough, Heard, LocalEngine, Request, Sample
 from burnish.cast.roles import Role
 from burnish.cast.working import Working
 from burnish.nouns import Trace
@@ -69,10 +69,11 @@ class Member:
         others: Sequence[Member] = (),
         mix: Mix | None = None,
         enough: Enough | None = None,
+        heard: Heard | None = None,
     ) -> list[Sample]:
-        """A sample for each request, from this model or from a mixture with others."""
+        """A sample for each request, from this model or from a mixture with others. heard: told of each as it is finished."""
         self.working.weights()
-        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
+        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough, heard)
 
     def send(self, *, start: bool = False) -> Difference | None:
         """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer.

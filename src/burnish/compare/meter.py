@@ -92,11 +92,13 @@ class _CountedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def generate(self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any) -> list[Sample]:
+    def generate(
+        self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any, **named: Any
+    ) -> list[Sample]:
         """The same; prompts that requests share are read once, and each of the models reads everything."""
         self.meter.sampling = True
         try:
-            found = self.engine.generate(requests, others, *more)
+            found = self.engine.generate(requests, others, *more, **named)
         finally:
             self.meter.sampling = False
         sampled = sum(len(sample.tokens) for sample in found)

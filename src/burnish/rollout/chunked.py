@@ -11,48 +11,18 @@ is ours.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from burnish.method import Method, Phase
 from burnish.nouns import Group, Task
 from burnish.parts import Asks, Rollout
-from burnish.rollout.starts import Reply, Start, write_on
+from burnish.rollout.starts import Open, Reply, Start, asked_for, beginning, write_on
 from burnish.run.records import group_from_record, group_to_record
 from burnish.step import Step
 
 UNFINISHED = "unfinished"  # the metric: replies that are still being written when a step ends
 _HOW = ("key", "who", "author", "tag", "temperature", "top_k", "top_p")
-
-
-@dataclass(eq=False)
-class Open:
-    """A group whose replies are being written."""
-
-    task: Task
-    replies: list[Reply]
-
-    def finished(self) -> bool:
-        return all(reply.stopped for reply in self.replies)
-
-    def group(self) -> Group:
-        return Group(self.task, [reply.trace() for reply in self.replies])
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
-        how = [{name: getattr(reply.start, name) for name in _HOW} for reply in self.replies]
-        return {"group": group_to_record(self.group()), "how": how}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Open:
-        """What `to_record` wrote down."""
-        group = group_from_record(record["group"])
-        replies = []
-        for trace, how in zip(group.traces, record["how"], strict=True):
-            *before, said = trace.turns
-            start = Start(group.task, tuple(before), trace.index, **how)
-            replies.append(Reply(start, said, trace.note.get("stopped", "")))
-        return cls(group.task, replies)
 
 
 class Unfinished:
@@ -67,10 +37,10 @@ class Unfinished:
         return sum(not reply.stopped for group in self.groups for reply in group.replies)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"groups": [group.to_record() for group in self.groups]}
+        return {"groups": [_open_to_record(group) for group in self.groups]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.groups = [Open.from_record(record) for record in state["groups"]]
+        self.groups = [_open_from_record(record) for record in state["groups"]]
 
 
 def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
@@ -80,17 +50,33 @@ def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
         chunk, clock = step.settings.chunk, step.clock
         if chunk is None:
             return rollout.call(tasks, step)
-        asked = zip(tasks, asks(tasks, step), strict=True)
-        groups = unfinished.groups + [Open(task, [Reply(start) for start in starts]) for task, starts in asked]
+        groups = unfinished.groups + asked_for(asks, tasks, step)
+        ended = beginning(groups, step)
         writing = [reply for group in groups for reply in group.replies if not reply.stopped]
         for who_and_tag in dict.fromkeys((reply.start.who, reply.start.tag) for reply in writing):
             some = [reply for reply in writing if (reply.start.who, reply.start.tag) == who_and_tag]
-            write_on(some, step, most=None if clock.step == clock.of - 1 else chunk)
+            write_on(some, step, most=None if clock.step == clock.of - 1 else chunk, ended=ended)
         unfinished.groups = [group for group in groups if not group.finished()]
         step.notes.count(UNFINISHED, unfinished.replies())
         return [group.group() for group in groups if group.finished()]
 
     return replace(rollout, name=f"{rollout.name} in chunks", call=call, state=(*rollout.state, unfinished))
+
+
+def _open_to_record(opened: Open) -> dict[str, Any]:
+    """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
+    how = [{name: getattr(reply.start, name) for name in _HOW} for reply in opened.replies]
+    return {"group": group_to_record(opened.group()), "how": how}
+
+
+def _open_from_record(record: dict[str, Any]) -> Open:
+    group = group_from_record(record["group"])
+    replies = []
+    for trace, how in zip(group.traces, record["how"], strict=True):
+        *before, said = trace.turns
+        start = Start(group.task, tuple(before), trace.index, **how)
+        replies.append(Reply(start, said, trace.note.get("stopped", "")))
+    return Open(group.task, replies)
 
 
 def chunked(method: Method) -> Method:

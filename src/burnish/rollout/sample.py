@@ -10,7 +10,7 @@ from burnish import randomness
 from burnish.cast.blend import Blend
 from burnish.nouns import Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.starts import Start, sample_key, to_the_end, written
+from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_on
 from burnish.schedules import Schedule, at
 from burnish.step import Step
 
@@ -147,8 +147,9 @@ def continue_from(
     blend: Blend | None = None,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
-    asked = [
-        Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, temperature)
+    replies = [
+        Reply(Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, temperature))
         for task, turns, index in starts
     ]
-    return written(asked, step, blend)
+    write_on(replies, step, blend=blend)
+    return [reply.trace() for reply in replies]

@@ -26,6 +26,10 @@ def check_options(config: Config) -> None:
         raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
     if options.reward_timeout is not None and options.reward is None:
         raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
+    if options.reward_workers < 0:
+        raise ValueError(f"option 'reward_workers' is {options.reward_workers}; it must be 0 or more")
+    if options.reward_workers and options.reward is None:
+        raise ValueError("--reward-workers is for a reward function, but there is no --reward; leave it out")
     for name in ("keep_every", "lag"):
         if getattr(options, name) < 0:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")

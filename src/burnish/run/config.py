@@ -69,6 +69,9 @@ class Options:
     """A reward function path/to/file.py:function, f(completions, **columns) -> list[float], in place of the verifier."""
     reward_timeout: float | None = None
     """Seconds that the reward function may take: it then runs in a process of its own, which is killed when they are over."""
+    reward_workers: int = 0
+    """Judge each group as soon as it is written, while others still are, in this many calls of the reward function at once; for
+    functions that wait for something and judge every reply for itself. 0: one call a step, after all is written."""
     on_reward_failure: str = "zero"
     """A reply whose reward failed or took too long: zero scores it 0, drop takes it out of the batch."""
     swap: str | None = None
@@ -109,7 +112,7 @@ class Options:
 
 RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
     "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
-    "on_nan", "reward_timeout", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch",
+    "on_nan", "reward_timeout", "reward_workers", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch",
 )  # fmt: skip
 
 

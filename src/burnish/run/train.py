@@ -160,7 +160,9 @@ def prepare(entry: Entry, config: Config, folder: Folder | None = None, task: So
             "run by --resume"
         )
     dropped = options.on_reward_failure == "drop"
-    source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
+    source = resolve_task(
+        task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped, workers=options.reward_workers
+    )  # fmt: skip
     if options.eval_tasks and source.size("heldout") == 0:
         raise ValueError(
             f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or leave evaluation out "

@@ -24,7 +24,7 @@ from burnish.cast.apart.process import Failed, Lost, Process
 from burnish.cast.apart.python import vllm_python
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.save import save_directory
 
 KINDS = ("process", "vllm")
@@ -72,8 +72,9 @@ class ApartEngine:
         others: Sequence[nn.Module] = (),
         mix: Mix | None = None,
         enough: Enough | None = None,
+        heard: Heard | None = None,
     ) -> list[Sample]:
-        """A sample for each request, in order."""
+        """A sample for each request, in order. heard: told of each as it arrives."""
         if others or mix is not None or enough is not None:
             raise ValueError(
                 f"the engine {self.how.kind!r} samples from one model and to the end: it can neither mix models nor stop "
@@ -93,6 +94,8 @@ class ApartEngine:
                 raise RuntimeError(f"the sampler answered request {number} twice or unasked; please report this")
             tokens, logp = torch.tensor(sample["tokens"], dtype=torch.long), torch.tensor(sample["logp"])
             found[number] = Sample(tokens, logp, sample["stopped"])
+            if heard is not None:
+                heard(number, found[number])
 
         def missing() -> list[dict[str, Any]]:
             return [_written(i, request) for i, request in enumerate(requests) if i not in found]

@@ -41,4 +41,5 @@ class Sample:
     stopped: str
 
 
+Heard = Callable[[int, Sample], None]  # the number of a request, and its sample
 Enough = Callable[[list[Sample]], bool]  # the finished samples of one prompt -> whether the rest may go

@@ -14,7 +14,7 @@ from burnish.cast.blend import Mix
 from burnish.cast.engine import store
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader
-from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool
 from burnish.cast.packing import send
@@ -47,8 +47,9 @@ class Schedule:
         models: Sequence[nn.Module],
         mix: Mix | None,
         enough: Enough | None,
+        heard: Heard | None = None,
     ) -> None:
-        self.engine, self.requests, self.mix, self.enough = engine, requests, mix, enough
+        self.engine, self.requests, self.mix, self.enough, self.heard = engine, requests, mix, enough, heard
         self.device = next(engine.model.parameters()).device
         self.gpu = store.on_gpu(self.device)
         self.prompts: dict[bytes, Prompt] = {}
@@ -287,6 +288,8 @@ class Schedule:
             for prompt in self._look_at_finished():
                 if self.enough(prompt.finished):
                     self._end_others(prompt)
+        elif self.heard is not None:
+            self._look_at_finished()
 
     def _look_at_finished(self) -> list[Prompt]:
         """What was put aside becomes samples; the prompts that got new ones."""
@@ -298,6 +301,8 @@ class Schedule:
                 why = stopped or ("stop" if end is not None or by_token else "length")
                 n = n if end is None else end
                 self.found[i] = Sample(said[:n].clone(), chances[:n].clone(), why)
+                if self.heard is not None:
+                    self.heard(i, self.found[i])
                 if not stopped:
                     self.of[i].finished.append(self.found[i])
                     touched[self.of[i]] = None
