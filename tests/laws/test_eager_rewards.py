@@ -20,65 +20,62 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.tasks.timed import TimedReward
 
-SLEEP = 0.03  # seconds for each reply
-
 
 class Slow:
-    """A reward that takes its time over every reply, and notes when it was asked for which."""
+    """A reward that takes its time, and notes what it was asked for."""
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[float, float, list[str]]] = []
+    def __init__(self, seconds: float = 0.01) -> None:
+        self.seconds, self.calls = seconds, []
 
     def __call__(self, completions: list[str]) -> list[float]:
-        began = time.monotonic()
-        time.sleep(SLEEP * len(completions))
-        self.calls.append((began, time.monotonic(), list(completions)))
+        time.sleep(self.seconds)
+        self.calls.append(list(completions))
         return coin(completions)
 
 
-def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple[list[Any], Any, Slow, list[float]]:
-    """Metrics and groups of two steps, the last weights, the reward, and when each call of the sampler ended."""
+def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple[list[Any], Any, Slow, list[str]]:
+    """Metrics and groups of two steps, the last weights, the reward, and what happened when: replies end, calls begin."""
     told = replace(SMALL, **{"max_new_tokens": 90, "prompts": 4, **settings})
-    slow = Slow()
-    method = METHODS[name].build(Rewarded(source("sort"), slow, workers=workers), n=4)
+    slow, events = Slow(), []
+    rewarded = Rewarded(source("sort"), slow, workers=workers)
+    method = METHODS[name].build(rewarded, n=4)
     cast = build_cast(method, model, told)
-    sampled: list[float] = []
-    generate = cast["policy"].engine.generate
+    generate, begin = cast["policy"].engine.generate, rewarded.begin
 
-    def watched(*asked: Any, **how: Any) -> Any:
-        found = generate(*asked, **how)
-        sampled.append(time.monotonic())
-        return found
+    def watched(*asked: Any) -> Any:
+        *others, heard = asked
+        return generate(*others, heard and (lambda *sample: (events.append("reply"), heard(*sample))))
 
     cast["policy"].engine.generate = watched  # type: ignore[method-assign]
-    reports = list(loop(method, cast, told, steps=2))
-    told_of = [({**r.metrics}, [group_to_record(group) for group in r.groups["main"]]) for r in reports]
-    return told_of, [p.detach().clone() for p in cast["policy"].model.parameters()], slow, sampled
+    rewarded.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]
+    reports = []
+    for report in loop(method, cast, told, steps=2):
+        reports.append((report.metrics, [group_to_record(group) for group in report.groups["main"]]))
+        events.append("step")
+    return reports, [p.detach().clone() for p in cast["policy"].model.parameters()], slow, events
 
 
 @pytest.mark.parametrize("more", ({}, {"chunk": 50}), ids=["whole", "in chunks"])
 def test_groups_are_judged_while_others_are_written_with_the_same_result(small_model: Path, more: dict) -> None:
     plain, weights, _, _ = run(small_model, 0, **more)
-    eager, others, slow, sampled = run(small_model, 3, **more)
+    eager, others, slow, events = run(small_model, 3, **more)
     assert plain == eager
     assert all(torch.equal(a, b) for a, b in zip(weights, others, strict=True))
-    assert all(len(texts) == 4 for *_, texts in slow.calls) and len(slow.calls) == 2 * 4  # group by group
-    calls = iter(sorted(slow.calls))
-    for (_, groups), end in zip(eager, sampled, strict=True):  # a step's calls all lie before the next step samples
-        begun = [next(calls)[0] for _ in groups]
-        assert not begun or begun[0] < end  # before the sampler was done
-    waited = sum(ended - began for began, ended, _ in slow.calls)
-    took = _union([(began, ended) for began, ended, _ in slow.calls])
-    assert took < 0.75 * waited  # several at once
+    assert [len(texts) for texts in slow.calls] == [4] * 8  # group by group
+    assert events.count("judge") == 8
+    assert "reply" in events[events.index("judge") : events.index("step", events.index("judge"))]
 
 
-def _union(spans: list[tuple[float, float]]) -> float:
-    """The seconds in which anything happened."""
-    total, until = 0.0, 0.0
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
+def test_calls_run_at_once_and_answer_in_order() -> None:
+    """Four workers: the wait is a quarter of the sum of the waits, and each answer is that of its own question."""
+    slow = Slow(0.15)
+    rewarded = Rewarded(source("sort"), slow, workers=4)
+    task = source("sort").task("train", 0)
+    began = time.monotonic()
+    calls = [rewarded.begin([task] * 2, [f"{k}", f"{k} again"]) for k in range(8)]
+    found = rewarded.heard([one for call in calls for one in call.result()])
+    assert time.monotonic() - began < 0.75 * 8 * slow.seconds
+    assert [v.score for v in found] == coin([text for k in range(8) for text in (f"{k}", f"{k} again")])
 
 
 def test_with_a_lag_too(small_model: Path) -> None:
@@ -93,7 +90,7 @@ def test_a_join_of_rollouts_is_judged_reply_by_reply_once(small_model: Path) -> 
     plain, _, _, _ = run(small_model, 0, "remax", max_new_tokens=20)
     eager, _, slow, _ = run(small_model, 2, "remax", max_new_tokens=20)
     assert plain == eager
-    assert sum(len(texts) for *_, texts in slow.calls) == 2 * 4 * 5  # four samples and the greedy one, each once
+    assert sum(map(len, slow.calls)) == 2 * 4 * 5  # four samples and the greedy one, each once
 
 
 TIMED = """
