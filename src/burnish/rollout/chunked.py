@@ -99,7 +99,7 @@ def _chunked(method: Method, phase: Phase) -> Phase:
         return phase
     if rollout.asks is None:
         raise ValueError(
-            f"{method.name} cannot write replies in chunks (--chunk): its rollout {rollout.name!r} goes on from replies that have "
-            "ended, or mixes models; leave out --chunk"
+            f"{method.name} cannot write replies in chunks (--chunk): its rollout {rollout.name!r} does more than ask for replies "
+            "(it goes on from how they end, mixes models, or chooses); leave out --chunk"
         )
     return replace(phase, rollout=in_chunks(rollout, rollout.asks, Unfinished(f"unfinished-{phase.name}")))
