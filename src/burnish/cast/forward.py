@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.cast import attention
+from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.packing import pack, send
 
@@ -34,16 +35,21 @@ def outputs(
     temperature: float = 1.0,
     packed: bool = True,
     embedded: list[Tensor] | None = None,
+    recorded: bool = False,
 ) -> dict[str, Tensor]:
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
     tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
     packed  rows laid end to end, attention kept inside each, instead of padded to one width
     embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
+    recorded  on a GPU the pass may be replayed (cast/recorded.py): one backward follows, straight into the weights' gradients
     """
     device = next(model.parameters()).device
     asked = [_asked(mask) for mask in masks]
-    states, places = (_packed if packed and packable(model) else _padded)(model, tokens, asked, device, embedded)
+    if packed and packable(model):
+        states, places = _packed(model, tokens, asked, device, embedded, recorded)
+    else:
+        states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
         before = states[send(torch.cat([places(i, at - 1) for i, at in enumerate(asked)]), device)]
@@ -87,23 +93,42 @@ def _padded(
         inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
     else:
         inputs = {"input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True).to(device)}
-    hidden = _hidden(model, **inputs)
-    return hidden.reshape(-1, hidden.shape[-1]), lambda row, at: at + row * width
+    states = _hidden(model, **inputs)
+    return states.reshape(-1, states.shape[-1]), lambda row, at: at + row * width
 
 
 def _packed(
-    model: nn.Module, tokens: list[Tensor], asked: list[Tensor], device: torch.device, embedded: Embedded
+    model: nn.Module,
+    tokens: list[Tensor],
+    asked: list[Tensor],
+    device: torch.device,
+    embedded: Embedded,
+    recorded: bool = False,
 ) -> tuple[Tensor, Places]:
     """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
     window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
     shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
     firsts = [int(at[0]) if len(at) else len(row) for at, row in zip(asked, tokens, strict=True)]
+    recorder = getattr(model, "recorder", None) if recorded and embedded is None else None
+    replayed = recorder.states(tokens, firsts if shared else None) if recorder is not None else None
+    if replayed is not None:
+        return replayed[0], replayed[1].places
     rows = pack(tokens, firsts if shared else None, device)
-    inputs = {"input_ids": rows.tokens[None]} if embedded is None else {"inputs_embeds": torch.cat(embedded)[None]}
-    hidden = _hidden(
-        model, **inputs, position_ids=rows.positions[None], attention_mask=attention.no_mask(device), layout=rows
+    given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
+    return hidden(model, given, rows.positions[None], rows)[0], rows.places
+
+
+def hidden(model: nn.Module, given: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
+    """[1, N, H]: the last hidden states of tokens [1, N], or of their embeddings [1, N, H], that see each other as `layout` says."""
+    fused: Fused | None = getattr(model, "fused", None)
+    tokens = given.ndim == 2
+    if fused is not None and getattr(layout, "read_by_tiles", False):
+        x = nn.functional.embedding(given[0], fused.embedding) if tokens else given[0]
+        return fused.states(x, positions[0], layout)[None]
+    inputs = {"input_ids" if tokens else "inputs_embeds": given}
+    return _hidden(
+        model, **inputs, position_ids=positions, attention_mask=attention.no_mask(given.device), layout=layout
     )
-    return hidden[0], rows.places
 
 
 def _hidden(model: nn.Module, **inputs: Any) -> Tensor:

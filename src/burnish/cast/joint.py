@@ -5,6 +5,8 @@ Small products cost a kernel's launch more than their arithmetic. The weights st
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -12,25 +14,22 @@ TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # in the 
 
 
 class Joint:
-    """What the projections of one module share: their weights side by side, and the outputs not yet asked for."""
+    """What the projections of one module share: their weights side by side, and the outputs not yet asked for.
+
+    Gradients are taken of the whole; the parts' own parameters are views of it.
+    """
 
     def __init__(self, parts: list[nn.Linear]) -> None:
         self.parts = parts
         self.sizes = [part.out_features for part in parts]
         self.outputs: tuple[Tensor, ...] = ()
-        self.weight = torch.cat([part.weight.data for part in parts])
-        self.bias = torch.cat([part.bias.data for part in parts]) if parts[0].bias is not None else None
-        for part, weight in zip(parts, self.weight.split(self.sizes), strict=True):
-            part.weight.data = weight  # a view: what refreshes the parameter refreshes the whole
-        for part, bias in zip(parts, self.bias.split(self.sizes), strict=True) if self.bias is not None else ():
-            part.bias.data = bias
+        self.weight = _side_by_side([cast(nn.Parameter, part.weight) for part in parts])
+        biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
+        self.bias = _side_by_side(biases) if biases else None
 
     def project(self, x: Tensor) -> Tensor:
         """The first part's output; the others wait until they are asked for."""
-        if torch.is_grad_enabled():  # with gradients the joining of theirs would cost more than it saves
-            self.outputs = tuple(nn.functional.linear(x, part.weight, part.bias) for part in self.parts)
-        else:
-            self.outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
+        self.outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
         return self.outputs[0]
 
     def give(self, i: int) -> Tensor:
@@ -39,6 +38,23 @@ class Joint:
         if i == len(self.sizes) - 1:
             self.outputs = ()
         return found
+
+    def leaves(self) -> list[tuple[nn.Parameter, list[nn.Parameter]]]:
+        """What gradients are taken of, each with the parameters that are its views."""
+        found: list[tuple[nn.Parameter, list[nn.Parameter]]] = [
+            (self.weight, [cast(nn.Parameter, part.weight) for part in self.parts])
+        ]
+        if self.bias is not None:
+            found.append((self.bias, [cast(nn.Parameter, part.bias) for part in self.parts]))
+        return found
+
+
+def _side_by_side(parts: list[nn.Parameter]) -> nn.Parameter:
+    """One parameter of all; what refreshes a part refreshes the whole."""
+    whole = nn.Parameter(torch.cat([part.data for part in parts]), requires_grad=parts[0].requires_grad)
+    for part, view in zip(parts, whole.data.split([len(part) for part in parts]), strict=True):
+        part.data = view
+    return whole
 
 
 class First(nn.Module):
@@ -63,14 +79,17 @@ class Later(nn.Module):
         return self.joint.give(self.i)
 
 
-def join_projections(model: nn.Module) -> None:
-    """Join what can be joined: plain linear maps of one input, all with or all without a bias."""
+def join_projections(model: nn.Module) -> list[Joint]:
+    """Join what can be joined: plain linear maps of one input, all with or all without a bias, all trained or none."""
+    found = []
     for module in list(model.modules()):
         for names in TOGETHER:
             parts = [getattr(module, name, None) for name in names]
             plain = all(type(part) is nn.Linear for part in parts)
-            if not plain or len({(p.in_features, p.bias is None) for p in parts}) != 1:  # type: ignore[union-attr]
+            if not plain or len({(p.in_features, p.bias is None, p.weight.requires_grad) for p in parts}) != 1:  # type: ignore[union-attr]
                 continue
             joint = Joint(parts)  # type: ignore[arg-type]
+            found.append(joint)
             for i, (name, part) in enumerate(zip(names, parts, strict=True)):
                 setattr(module, name, Later(joint, part, i) if i else First(joint, part))  # type: ignore[arg-type]
+    return found

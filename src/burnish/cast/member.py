@@ -103,9 +103,11 @@ class Member:
         want: set[str],
         temperature: float = 1.0,
         embedded: list[Tensor] | None = None,
+        recorded: bool = False,
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see cast/forward.py."""
-        return forward.outputs(self.working.weights(), tokens, masks, want, temperature, self.packed, embedded)
+        model = self.working.weights()
+        return forward.outputs(model, tokens, masks, want, temperature, self.packed, embedded, recorded)
 
     @torch.no_grad()
     def streams(

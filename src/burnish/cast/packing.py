@@ -18,6 +18,13 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+TILE = 64  # tokens of one stretch that a GPU works on together
+
+
+def on_gpu(device: torch.device) -> bool:
+    """Whether packs are laid out for the GPU's attention (tests run it in Triton's interpreter)."""
+    return device.type == "cuda"
+
 
 @dataclass(frozen=True)
 class Cuts:
@@ -60,28 +67,34 @@ class Packed:
     """The rows as the model reads them.
 
     tokens, positions  [N], roots first
-    roots, children    stretches of each kind that look at themselves; in_roots: what children's tokens see of roots
+    roots, children    on a CPU: stretches of each kind that look at themselves; in_roots: what children's tokens see of roots
     n_roots            how many of the N tokens belong to roots
     longest            the length of the longest row
     rows               for each row: where its beginning lies, how long that is, where the rest lies
-    everything, sizes  on a GPU: roots and children as stretches of one call, and the four sizes that it needs
+    shared             whether any beginning is
+    table              on a GPU: what each tile of the pack looks at (cast/tiled.py)
     """
 
     tokens: Tensor
     positions: Tensor
-    roots: Cuts
+    roots: Cuts | None
     children: Cuts | None
     in_roots: Cuts | None
     n_roots: int
     longest: int
     rows: list[tuple[int, int, int]]
-    everything: Cuts | None = None
-    sizes: Tensor | None = None
+    shared: bool = False
+    table: Tensor | None = None
 
     def places(self, row: int, tokens: Tensor) -> Tensor:
         """Where tokens number `tokens` of a row lie in the pack."""
         start, length, rest = self.rows[row]
         return torch.where(tokens < length, tokens + start, tokens - length + rest)
+
+    @property
+    def read_by_tiles(self) -> bool:
+        """Whether a decoder in our own kernels can read it."""
+        return self.table is not None
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         """The layout's part in a layer: [1, heads, N, D] each, to [1, N, heads, D]."""
@@ -90,70 +103,98 @@ class Packed:
         q, k, v = (x.squeeze(0).transpose(0, 1) for x in (q, k, v))
         return attend(q, k, v, self, scale, window).unsqueeze(0)
 
-    @property
-    def borders(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All that attention on a GPU needs to know, as tensors: see from_borders."""
-        assert self.sizes is not None and self.everything is not None
-        none = self.roots.q[:0]
-        return self.everything.q, self.roots.q, self.in_roots.q if self.in_roots else none, self.sizes
-
-    @classmethod
-    def from_borders(cls, everything: Tensor, roots: Tensor, of_root: Tensor, sizes: Tensor) -> Packed:
-        """A pack without its tokens: borders of all stretches, of roots, of children by root; sizes is [4] on the CPU."""
-        n_roots, longest, longest_root, longest_of_root = sizes.tolist()
-        root_cuts = Cuts(roots, roots, longest_root, longest_root)
-        in_roots = Cuts(of_root, roots, longest_of_root, longest_root) if len(of_root) else None
-        both = Cuts(everything, everything, longest, longest)
-        return cls(everything, everything, root_cuts, None, in_roots, n_roots, longest, [], both, sizes)
-
 
 def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" and not x.is_cuda else x
 
 
-def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.device) -> Packed:
-    """Lay rows end to end. asked[i]: the first token of row i that is asked about; None: nothing is shared."""
+@dataclass(frozen=True)
+class _Stretch:
+    """Consecutive tokens of the pack: a beginning, or what goes on from one (root: its number; kids: their tokens)."""
+
+    tokens: Tensor
+    offset: int = 0  # the position of its first token
+    root: int | None = None
+    kids: tuple[int, int] = (0, 0)
+
+
+def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.device, size: int | None = None) -> Packed:
+    """Lay rows end to end. asked[i]: the first token of row i that is asked about; None: nothing is shared.
+
+    size: on a GPU, fill the pack up to this many tokens that nobody asks about, with a table as long as `lines_for` says.
+    """
     families = _families(rows, asked)
-    roots: list[Tensor] = []
-    children: list[Tensor] = []
-    offsets: list[int] = []  # the position of each child's first token
-    of_root: list[int] = []  # how many tokens of children each root has
+    lengths = [len(rows[family[0]]) if len(family) == 1 else asked[family[0]] for family in families]  # type: ignore[index]
+    n_roots = sum(lengths)
+    roots: list[_Stretch] = []
+    children: list[_Stretch] = []
     where: list[tuple[int, int, int]] = [(0, 0, 0)] * len(rows)
-    n_roots = n_children = 0
-    for family in families:
-        shared = len(rows[family[0]]) if len(family) == 1 else asked[family[0]]  # type: ignore[index]
-        start, before = n_roots, n_children
-        roots.append(rows[family[0]][:shared])
-        n_roots += shared
-        for i in family if len(family) > 1 else ():
-            where[i] = (start, shared, n_children)
-            children.append(rows[i][shared:])
-            offsets.append(shared)
-            n_children += len(children[-1])
-        if len(family) == 1:
-            where[family[0]] = (start, shared, 0)
-        of_root.append(n_children - before)
-    where = [(start, length, rest + n_roots) for start, length, rest in where]
-    stretches = [*roots, *children]
-    first = [0] * len(roots) + offsets
-    positions = torch.cat([torch.arange(len(s)) + at for s, at in zip(stretches, first, strict=True)])
-    root_cuts = _cuts([len(s) for s in roots], device)
-    child_cuts = _cuts([len(s) for s in children], device) if children else None
+    start, rest = 0, n_roots
+    for family, shared in zip(families, lengths, strict=True):
+        before = rest
+        for i in family:
+            where[i] = (start, shared, rest)
+            if len(family) > 1:
+                children.append(_Stretch(rows[i][shared:], shared, len(roots)))
+                rest += len(rows[i]) - shared
+        roots.append(_Stretch(rows[family[0]][:shared], kids=(before, rest)))
+        start += shared
+    longest = max(map(len, rows))
+    if on_gpu(device):
+        stretches = [*roots, *children, *_filling(size - rest if size else 0)]
+        table = send(tile_table(stretches, lines_for(size) if size else None), device)
+        return Packed(*_joined(stretches, device), None, None, None, n_roots, longest, where, bool(children), table)
+    root_cuts, child_cuts = (
+        _cuts([len(s.tokens) for s in part], device) if part else None for part in (roots, children)
+    )
+    assert root_cuts is not None
     in_roots = None
     if children:
-        borders = _borders(of_root, device)
-        in_roots = Cuts(borders, root_cuts.k, max(of_root), root_cuts.longest_k)
-    longest = max(map(len, rows))
-    both, sizes = None, None
-    if device.type == "cuda":
-        both = _cuts([len(s) for s in stretches], device)
-        of = in_roots.longest_q if in_roots else 0
-        sizes = torch.tensor([n_roots, max(both.longest_q, 1), root_cuts.longest_q, of])
-    tokens, positions = send(torch.cat(stretches), device), send(positions, device)
-    return Packed(
-        tokens, positions, root_cuts, child_cuts, in_roots, n_roots, longest, where, both, sizes
-    )  # fmt: skip
+        of_root = [root.kids[1] - root.kids[0] for root in roots]
+        in_roots = Cuts(_borders(of_root, device), root_cuts.k, max(of_root), root_cuts.longest_k)
+    tokens, positions = _joined([*roots, *children], device)
+    return Packed(tokens, positions, root_cuts, child_cuts, in_roots, n_roots, longest, where, bool(children))
+
+
+def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
+    """All tokens and their positions."""
+    tokens = torch.cat([s.tokens for s in stretches])
+    positions = torch.cat([torch.arange(len(s.tokens)) + s.offset for s in stretches])
+    both = send(torch.stack([tokens, positions]), device)
+    return both[0], both[1]
+
+
+def _filling(missing: int) -> list[_Stretch]:
+    """Tokens that nobody asks about, in stretches of a tile: they cost what they must and disturb nobody."""
+    lengths = [min(TILE, missing - at) for at in range(0, missing, TILE)]
+    return [_Stretch(torch.zeros(n, dtype=torch.long)) for n in lengths]
+
+
+def lines_for(size: int) -> int:
+    """How many lines the table of a pack of fixed size has: enough unless its stretches are very short."""
+    return 4 * size // TILE + 64
+
+
+def tile_table(stretches: list[_Stretch], lines: int | None = None) -> Tensor:
+    """[tiles, 8] int32, as cast/tiled.py reads it; with `lines`, filled up with tiles of no tokens."""
+    starts = [0]
+    for s in stretches:
+        starts.append(starts[-1] + len(s.tokens))
+    found = []
+    for i, s in enumerate(stretches):
+        root = (starts[s.root], len(stretches[s.root].tokens)) if s.root is not None else (0, 0)
+        for at in range(starts[i], starts[i + 1], TILE):
+            found.append((at, min(TILE, starts[i + 1] - at), starts[i], starts[i + 1], *root, *s.kids))
+    if lines is not None and len(found) > lines:
+        raise TooShort(f"{len(stretches)} stretches make {len(found)} tiles, more than {lines}")
+    table = torch.zeros(lines or len(found), 8, dtype=torch.int32)
+    table[: len(found)] = torch.tensor(found, dtype=torch.int32)
+    return table
+
+
+class TooShort(ValueError):
+    """The stretches of a pack are too short for a table of fixed length."""
 
 
 def _borders(lengths: list[int], device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention over packed rows, with beginnings that several rows share read once, forward and backward.
+"""Attention over packed rows on a CPU (cast/tiled.py has the GPU's), with beginnings that several rows share read once, forward and backward.
 
 A child's token attends to two stretches: its root (all of it) and itself (causally). Each is an attention of its own,
 with its output o and its log-sum-exp l; the attention over both together is
@@ -24,10 +24,12 @@ from burnish.cast.packing import Cuts, Packed
 def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
     """[N, heads, D]: attention over the pack. window: how many tokens back a token sees, itself included."""
     window = window if window is not None and window < packed.longest else None
-    if window is not None and packed.children is not None:
+    if window is not None and packed.shared:
         raise ValueError("rows that share a beginning are longer than the model's window; pack them unshared")
-    if q.is_cuda:
-        return torch.ops.burnish.attend(q, k, v, *packed.borders, scale, window or 0)[0]  # type: ignore[no-any-return]
+    if packed.table is not None:
+        from burnish.cast import tiled
+
+        return tiled.attend(q, k, v, packed.table, scale, window or 0)[0]  # type: ignore[no-any-return]
     return _Attend.apply(q, k, v, packed, scale, window)  # type: ignore[no-any-return]
 
 
@@ -51,13 +53,8 @@ def _whole(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
     out, lse = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
     if packed.in_roots is not None:
         seen, weight = _forward(q[n:], k[:n], v[:n], packed.in_roots, False, scale, None)
-        if q.is_cuda:
-            from burnish.cast import gpu
-
-            gpu.join(out[n:], lse[n:], seen, weight)
-        else:
-            out[n:] = torch.lerp(out[n:], seen, torch.sigmoid(weight - lse[n:])[..., None])
-            lse[n:] = torch.logaddexp(lse[n:], weight)
+        out[n:] = torch.lerp(out[n:], seen, torch.sigmoid(weight - lse[n:])[..., None])
+        lse[n:] = torch.logaddexp(lse[n:], weight)
     return out, lse
 
 
@@ -81,9 +78,8 @@ def _whole_backward(
 
 
 def _own(packed: Packed) -> list[tuple[slice, Cuts]]:
-    """Every stretch looking at itself: in one call where lengths may differ for free, else roots and children apart."""
-    if packed.everything is not None:
-        return [(slice(None), packed.everything)]
+    """Every stretch looking at itself: roots and children apart, because they are padded to the longest of them."""
+    assert packed.roots is not None
     if packed.children is None:
         return [(slice(None), packed.roots)]
     return [(slice(0, packed.n_roots), packed.roots), (slice(packed.n_roots, None), packed.children)]
@@ -93,12 +89,6 @@ def _forward(
     q: Tensor, k: Tensor, v: Tensor, cuts: Cuts, causal: bool, scale: float, window: int | None
 ) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of queries that look at the keys of their stretch."""
-    if q.is_cuda:
-        out, lse, *_ = torch.ops.aten._flash_attention_forward(
-            q, k, v, cuts.q, cuts.k, cuts.longest_q, cuts.longest_k, 0.0, causal, False,
-            scale=scale, **_window(window),
-        )  # fmt: skip
-        return out, lse.t()
     wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
     mask = _mask(cuts, causal, window, q.dtype)
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -113,12 +103,6 @@ def _backward(
     cuts: Cuts, causal: bool, scale: float, window: int | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of q, k, v, for the probabilities that `lse` normalises."""
-    if q.is_cuda:
-        nothing = torch.empty(2, dtype=torch.uint64, device=q.device)
-        return torch.ops.aten._flash_attention_backward(  # type: ignore[no-any-return]
-            grad, q, k, v, out, lse.t().contiguous(), cuts.q, cuts.k, cuts.longest_q, cuts.longest_k, 0.0, causal,
-            nothing, nothing[:0], scale=scale, **_window(window),
-        )  # fmt: skip
     wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
     mask, places = _mask(cuts, causal, window, q.dtype), cuts.padded_q[0]
     dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -129,10 +113,6 @@ def _backward(
     shared = k.shape[1], q.shape[1] // k.shape[1]
     dk, dv = (x.unflatten(1, shared).sum(2).transpose(1, 2)[real_k] for x in (dk, dv))
     return dq.transpose(1, 2)[real_q], dk, dv
-
-
-def _window(window: int | None) -> dict[str, int]:
-    return {} if window is None else {"window_size_left": window - 1, "window_size_right": 0}
 
 
 def _wide(q: Tensor, k: Tensor, v: Tensor, cuts: Cuts) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,57 +140,3 @@ def _mask(cuts: Cuts, causal: bool, window: int | None, dtype: torch.dtype) -> T
     t = torch.arange(cuts.longest_q, device=cuts.q.device)
     back = t[:, None] - t[None]
     return torch.zeros(back.shape, dtype=dtype).masked_fill((back < 0) | (back >= window), -torch.inf)[None, None]
-
-
-# On a GPU the same attention is an operator of its own, so that a compiler takes it as one piece: everything it needs
-# to know about the pack travels as tensors, the sizes as one on the CPU.
-
-_BORDERS = "Tensor everything, Tensor roots, Tensor of_root, Tensor sizes, float scale, int window"
-
-
-@torch.library.custom_op(
-    "burnish::attend", mutates_args=(), schema=f"(Tensor q, Tensor k, Tensor v, {_BORDERS}) -> (Tensor, Tensor)"
-)
-def _attend_gpu(
-    q: Tensor, k: Tensor, v: Tensor, everything: Tensor, roots: Tensor, of_root: Tensor, sizes: Tensor,
-    scale: float, window: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return _whole(q, k, v, Packed.from_borders(everything, roots, of_root, sizes), scale, window or None)
-
-
-@_attend_gpu.register_fake
-def _(q: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    n, heads, d = q.shape
-    return q.new_empty(n, heads, d), q.new_empty(heads, n, dtype=torch.float32).t()
-
-
-@torch.library.custom_op(
-    "burnish::attend_backward",
-    mutates_args=(),
-    schema=f"(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, {_BORDERS}) -> (Tensor, Tensor, Tensor)",
-)
-def _attend_gpu_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    everything: Tensor, roots: Tensor, of_root: Tensor, sizes: Tensor, scale: float, window: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    packed = Packed.from_borders(everything, roots, of_root, sizes)
-    return _whole_backward(grad, q, k, v, out, lse, packed, scale, window or None)
-
-
-@_attend_gpu_backward.register_fake
-def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))  # type: ignore[return-value]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, everything, roots, of_root, sizes, scale, window = inputs
-    ctx.save_for_backward(q, k, v, *output, everything, roots, of_root, sizes)
-    ctx.how = scale, window
-
-
-def _go_back(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    found = torch.ops.burnish.attend_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.how)
-    return *found, None, None, None, None, None, None
-
-
-_attend_gpu.register_autograd(_go_back, setup_context=_keep)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from burnish.cast.forward import decoder
+from burnish.cast.fused import Fused
 from burnish.cast.joint import join_projections
+from burnish.cast.recorded import Recorder
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
 
@@ -24,6 +26,8 @@ class Working:
         self.model = self.copy = model
         self.stamp = -1
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
+        self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []  # of the copy, and whose gradients theirs are
+        self.sums: dict[nn.Parameter, Tensor] = {}  # fp32 gradients that stay where they are, for recorded passes
         if next(model.parameters()).device.type != "cuda":
             return
         if not frozen:
@@ -32,9 +36,23 @@ class Working:
             parameter.data = parameter.data.to(torch.bfloat16)
         if not frozen:
             self.pairs = list(zip(model.parameters(), self.copy.parameters(), strict=True))
-        join_projections(self.copy)
-        if sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
+        joints = join_projections(self.copy)
+        if not frozen:
+            self._find_leaves([leaf for joint in joints for leaf in joint.leaves()])
+            self.copy.recorder = Recorder(self.copy, self)  # type: ignore[assignment]
+        fused = Fused.of(decoder(self.copy))
+        if fused is not None and fused.reads:
+            self.copy.fused = fused  # type: ignore[assignment]
+        elif sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)
+
+    def _find_leaves(self, joint: list[tuple[nn.Parameter, list[nn.Parameter]]]) -> None:
+        """What gradients are taken of: joined weights, and every other parameter that is trained."""
+        master = {ours: theirs for theirs, ours in self.pairs}
+        views = {part for _, parts in joint for part in parts}
+        alone = [(ours, [theirs]) for theirs, ours in self.pairs if ours not in views]
+        together = [(whole, [master[part] for part in parts]) for whole, parts in joint]
+        self.leaves = [(leaf, masters) for leaf, masters in (*alone, *together) if leaf.requires_grad]
 
     def weights(self) -> nn.Module:
         """The model to compute with, up to date."""
@@ -49,19 +67,44 @@ class Working:
     @torch.no_grad()
     def collect(self) -> None:
         """Add the working copy's gradients to the model's, in fp32."""
-        moved = [(master, ours) for master, ours in self.pairs if ours.grad is not None]
-        if not moved:
-            return
-        fresh = [master.grad is None for master, _ in moved]
-        grads = [torch.empty_like(master) for master, _ in moved]
-        torch._foreach_copy_(grads, [ours.grad for _, ours in moved])  # type: ignore[misc]
-        for (master, ours), grad, new in zip(moved, grads, fresh, strict=True):
-            if new:
-                master.grad = grad
-            ours.grad = None
-        if not all(fresh):
-            old = [i for i, new in enumerate(fresh) if not new]
-            torch._foreach_add_([moved[i][0].grad for i in old], [grads[i] for i in old])  # type: ignore[misc]
+        moved = [(leaf, masters) for leaf, masters in self.leaves if leaf.grad is not None]
+        if moved:
+            self.add([leaf.grad for leaf, _ in moved], [masters for _, masters in moved])  # type: ignore[misc]
+        for leaf, _ in moved:
+            leaf.grad = None
+
+    @torch.no_grad()
+    def add(self, grads: list[Tensor], of: list[list[nn.Parameter]]) -> None:
+        """Add bf16 gradients to those of the model's parameters that each is of, side by side."""
+        masters = [master for some in of for master in some]
+        parts = [part for grad, some in zip(grads, of, strict=True) for part in grad.split([len(m) for m in some])]
+        fresh = [i for i, master in enumerate(masters) if master.grad is None]
+        old = [i for i, master in enumerate(masters) if master.grad is not None]
+        for i in fresh:
+            masters[i].grad = torch.empty_like(masters[i])
+        if fresh:
+            torch._foreach_copy_([masters[i].grad for i in fresh], [parts[i] for i in fresh])  # type: ignore[misc]
+        if old:
+            torch._foreach_add_([masters[i].grad for i in old], [parts[i] for i in old])  # type: ignore[misc]
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Gradients where recorded passes add to them: always the same memory, zeros before the first."""
+        fresh = []
+        for _, masters in self.leaves:
+            for master in masters:
+                if master not in self.sums:
+                    self.sums[master] = torch.empty_like(master)
+                held = self.sums[master]
+                if master.grad is held:
+                    continue
+                if master.grad is None:
+                    fresh.append(held)
+                else:
+                    held.copy_(master.grad)
+                master.grad = held
+        if fresh:
+            torch._foreach_zero_(fresh)
 
 
 def layers(model: nn.Module) -> nn.ModuleList | None:

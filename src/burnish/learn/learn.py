@@ -254,7 +254,8 @@ def _outputs(
     embed: Embed | None = None,
 ) -> dict[str, Tensor]:
     if embed is None:
-        return member.outputs([row.trace.tokens for row in rows], masks, want, temperature)
+        tokens = [row.trace.tokens for row in rows]
+        return member.outputs(tokens, masks, want, temperature, recorded=torch.is_grad_enabled())
     table = member.working.weights().get_input_embeddings()  # type: ignore[operator]
     device = member.device
     embedded = [embed.call(table(row.trace.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]

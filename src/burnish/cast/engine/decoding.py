@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast.engine.store import LayerKV, Store
+from burnish.cast.fused import FAR
 from burnish.cast.packing import Packed
-
-FAR = 1 << 30  # the window of a layer that has none
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,16 @@ class Reading:
     store: Store
     places: Tensor
 
-    def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+    @property
+    def read_by_tiles(self) -> bool:
+        return self.packed.read_by_tiles
+
+    def keep(self, module: nn.Module, k: Tensor, v: Tensor) -> None:
+        """Keys and values [N, heads, D] of the prompts in one layer."""
         self.store.write(module, self.places, k, v)
+
+    def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
+        self.keep(module, k[0].transpose(0, 1), v[0].transpose(0, 1))
         return self.packed.attend(module, q, k, v, scale, window)
 
 

@@ -6,6 +6,7 @@ depend on its neighbours.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,19 +41,51 @@ def _look(q, m, total, acc, keys, values, at, token_stride, first, end, scale, D
 
 
 @triton.jit
+def _turned(
+    ptr, stride, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr
+):  # fmt: skip
+    """[heads, D] from a projection: normalised if asked, and rotated. Each number needs its partner, half a head away."""
+    d = tl.arange(0, D)
+    partner = (d + D // 2) % D
+    kind = ptr.dtype.element_ty
+    x = tl.load(ptr + stride[:, None] + d[None, :], mask=real, other=0.0).to(tl.float32)
+    y = tl.load(ptr + stride[:, None] + partner[None, :], mask=real, other=0.0).to(tl.float32)
+    if HEAD_NORM:
+        scale = (1.0 / tl.sqrt(tl.sum(x * x, 1) / D + eps))[:, None]
+        x = ((x * scale).to(kind).to(tl.float32) * tl.load(norm + d).to(tl.float32)[None, :]).to(kind).to(tl.float32)
+        y = (
+            ((y * scale).to(kind).to(tl.float32) * tl.load(norm + partner).to(tl.float32)[None, :])
+            .to(kind)
+            .to(tl.float32)
+        )
+    y = tl.where(d[None, :] < D // 2, -y, y)
+    return (x * c[None, :] + y * s[None, :]).to(kind)
+
+
+@triton.jit
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
+    cos_ptr, sin_ptr, q_norm, k_norm, eps,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
-    q = tl.load(q_ptr + row * q_row + (head * G + g)[:, None] * q_head + d[None, :], mask=real, other=0.0)
-    k = tl.load(k_ptr + row * k_row + head * k_head + d)
-    v = tl.load(v_ptr + row * v_row + head * v_head + d)
     own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
     length = tl.load(root_length_ptr + row)
+    queries = row * q_row + (head * G + g) * q_head
+    if TURN:
+        turn = (own + length) * (D // 2) + d % (D // 2)
+        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
+        q = _turned(q_ptr, queries, q_norm, c, s, eps, real, D, HEAD_NORM)
+        first = tl.zeros([1], tl.int64) + row * k_row + head * k_head
+        k = tl.sum(_turned(k_ptr, first, k_norm, c, s, eps, True, D, HEAD_NORM), 0)  # of one head: it is that head
+    else:
+        q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
+        k = tl.load(k_ptr + row * k_row + head * k_head + d)
+    v = tl.load(v_ptr + row * v_row + head * v_head + d)
     at = tl.load(slot_ptr + row) * own_row + head * own_head
     tl.store(own_k + at + own * D + d, k)
     tl.store(own_v + at + own * D + d, v)
@@ -68,21 +101,45 @@ def _decode_kernel(
     tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
 
-def _decode(
+@dataclass(frozen=True)
+class Turn:
+    """What the kernel does to queries and keys first: rotate them by [positions, D / 2] cosines and sines, after norms."""
+
+    cos: Tensor
+    sin: Tensor
+    norms: tuple[Tensor, Tensor] | None = None
+    eps: float = 0.0
+
+
+def attend_one(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
+    turn: Turn | None = None,
 ) -> Tensor:  # fmt: skip
+    """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before."""
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
     out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
     group = heads // shared
+    cos, sin = (turn.cos, turn.sin) if turn else (q, q)
+    norms = (turn.norms if turn else None) or (q, q)
     _decode_kernel[(rows, shared)](
-        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window,
-        q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
+        cos, sin, *norms, turn.eps if turn else 0.0,
+        scale, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, **(NARROW if d <= 64 else WIDE),
+        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
+        TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
+        **(NARROW if d <= 64 else WIDE),
     )  # fmt: skip
     return out
+
+
+def _decode(
+    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
+    count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
+) -> Tensor:  # fmt: skip
+    return attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window)
 
 
 decode = torch.library.custom_op(

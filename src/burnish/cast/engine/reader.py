@@ -10,8 +10,9 @@ from burnish.cast.engine import store
 from burnish.cast.engine.decoding import OnCpu, OnGpu, Reading, Roots
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
-from burnish.cast.forward import decoder, logits_at
-from burnish.cast.packing import pack, send
+from burnish.cast.forward import decoder, hidden, logits_at
+from burnish.cast.fused import Fused
+from burnish.cast.packing import Packed, TooShort, pack, send
 
 
 class Reader:
@@ -21,7 +22,11 @@ class Reader:
         self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool)
         self.device = next(model.parameters()).device
         self.mask = attention.no_mask(self.device)
+        self.fused: Fused | None = None
+        self.asked: dict[int, int] = {}
+        self.recorded: dict[int, RecordedReading] = {}
         if store.on_gpu(self.device):
+            self.fused = Fused.of(decoder(model))
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
@@ -29,24 +34,70 @@ class Reader:
 
     def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
-        rows = pack(prompts, None, self.device)
-        layout = Reading(rows, self.store, send(places, self.device))
-        states = self._states(rows.tokens[None], rows.positions[None], layout)[0]
-        return logits_at(self.model, states[rows.roots.q[1:].long() - 1])
+        states, rows = self._replayed(prompts, places) or self._read(pack(prompts, None, self.device), places)
+        last = send(torch.tensor([start + length - 1 for start, length, _ in rows.rows]), self.device)
+        return logits_at(self.model, states[last])
 
-    def next(self, rows: Rows, n: int, roots: Roots | None) -> Tensor:
-        """[n, V]: the logits after the newest token of the first n rows."""
-        count, root, length = rows.count[:n], rows.root[:n], rows.root_length[:n]
-        own = rows.base[:n] + count - 1
+    def _read(self, rows: Packed, places: Tensor) -> tuple[Tensor, Packed]:
+        layout = Reading(rows, self.store, send(places, self.device))
+        return self._states(rows.tokens[None], rows.positions[None], layout)[0], rows
+
+    def _replayed(self, prompts: list[Tensor], places: Tensor) -> tuple[Tensor, Packed] | None:
+        """The same by a recording, on a GPU, once packs of about this size have been read before."""
+        size = max(1024, 1 << (len(places) - 1).bit_length())
+        self.asked[size] = self.asked.get(size, 0) + 1
+        if self.device.type != "cuda" or self.asked[size] < 2 or not self.store.layers:
+            return None
+        try:
+            rows = pack(prompts, None, self.device, size)
+        except TooShort:
+            return None
+        filled = torch.full((size,), self.store.pool)  # what nobody asked for goes where nobody looks
+        filled[: len(places)] = places
+        if size not in self.recorded:
+            self.recorded[size] = RecordedReading(self, rows)
+        return self.recorded[size].replay(rows, send(filled, self.device)), rows
+
+    def next(self, rows: Rows, at: slice, roots: Roots | None) -> Tensor:
+        """[n, V]: the logits after the newest tokens of the rows of a slice."""
+        if self.fused is not None:
+            return logits_at(self.model, self.fused.step(rows, at))
+        count, root, length = rows.count[at], rows.root[at], rows.root_length[at]
+        own = rows.base[at] + count - 1
         if store.on_gpu(self.device):
-            layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[:n])
+            layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[at])
         else:
             layout = OnCpu(own, length, roots)
-        states = self._states(rows.last[:n, None], (own + length)[:, None], layout)
+        states = self._states(rows.last[at, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 
     def _states(self, tokens: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:
-        out = decoder(self.model)(
-            input_ids=tokens, position_ids=positions, attention_mask=self.mask, layout=layout, use_cache=False
-        )
-        return out.last_hidden_state  # type: ignore[no-any-return]
+        return hidden(self.model, tokens, positions, layout)
+
+
+class RecordedReading:
+    """Packs of one size read by replaying a CUDA graph: launching the kernels would take longer than running them."""
+
+    def __init__(self, reader: Reader, rows: Packed) -> None:
+        assert rows.table is not None
+        self.inputs = tuple(x.clone() for x in (rows.tokens, rows.positions, rows.table))
+        self.places = torch.full_like(rows.tokens, reader.store.pool)
+        tokens, positions, table = self.inputs
+        layout = Packed(tokens, positions, None, None, None, 0, 1 << 30, [], False, table)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                reader._read(layout, self.places)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.states, _ = reader._read(layout, self.places)
+
+    def replay(self, rows: Packed, places: Tensor) -> Tensor:
+        """The hidden states of a pack, whose keys and values go to `places` of the pool."""
+        for mine, given in zip(self.inputs, (rows.tokens, rows.positions, rows.table), strict=True):
+            mine.copy_(given)  # type: ignore[arg-type]
+        self.places.copy_(places)
+        self.graph.replay()
+        return self.states

@@ -135,7 +135,7 @@ class Schedule:
         if self.engine.kept is not None and self.mix is None and not self.filtered:
             self.engine.kept.step(n)
             return
-        logits = [reader.next(self.rows, n, self.roots) for reader in self.readers]
+        logits = [reader.next(self.rows, slice(0, n), self.roots) for reader in self.readers]
         self.rows.sample(self.mix(logits) if self.mix else logits[0], slice(0, n), self.filtered)
 
     def _admit(self) -> None:

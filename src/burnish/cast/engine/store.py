@@ -19,7 +19,7 @@ class LayerKV:
     """One attention layer's keys and values.
 
     own_k, own_v    [slots + 1, heads, capacity, D]: what each row has read by itself; the last slot is nobody's
-    pool_k, pool_v  [T, heads, D]: prompts, each a run of tokens
+    pool_k, pool_v  [T + 1, heads, D]: prompts, each a run of tokens; the last place is nobody's
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
     """
 
@@ -40,11 +40,11 @@ class Store:
         self.modules: list[nn.Module] = []
 
     def layer(self, module: nn.Module, k: Tensor, v: Tensor) -> LayerKV:
-        """The layer of this attention module; k, v: [1, heads, N, D], something that it wants to keep."""
+        """The layer of this attention module; k, v: [N, heads, D], something that it wants to keep."""
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
             own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
-            pool = [x.new_zeros(self.pool, x.shape[1], x.shape[-1]) for x in (k, v)]
+            pool = [x.new_zeros(self.pool + 1, x.shape[1], x.shape[-1]) for x in (k, v)]
             found = LayerKV(*own, *pool)
             module.kv = found  # type: ignore[assignment]
             self.layers.append(found)
@@ -52,10 +52,10 @@ class Store:
         return found
 
     def write(self, module: nn.Module, places: Tensor, k: Tensor, v: Tensor) -> None:
-        """Keep prompts' keys and values [1, heads, N, D] at these places of the pool."""
+        """Keep prompts' keys and values [N, heads, D] at these places of the pool."""
         layer = self.layer(module, k, v)
-        layer.pool_k.index_copy_(0, places, k[0].transpose(0, 1))
-        layer.pool_v.index_copy_(0, places, v[0].transpose(0, 1))
+        layer.pool_k.index_copy_(0, places, k)
+        layer.pool_v.index_copy_(0, places, v)
 
     def move(self, source: Tensor, to: Tensor) -> None:
         """What slots `source` hold goes to slots `to`."""

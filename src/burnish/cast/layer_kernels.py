@@ -1,0 +1,161 @@
+"""The GPU kernels (Triton) of a decoder layer like Llama's: what lies between its matrix products, forward and backward.
+
+Numbers are rounded where they are stored and nowhere else; sums over tokens are taken in fp32, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+PROGRAMS = 264  # that share the rows of a backward norm: two for each multiprocessor of an H200
+
+
+@triton.jit
+def _add_norm_kernel(x, y, norm, out, total_ptr, eps, K: tl.constexpr, BK: tl.constexpr, ADD: tl.constexpr):
+    """One row: total = x + y, and out = total / rms(total) * norm."""
+    k = tl.arange(0, BK)
+    inside = k < K
+    place = tl.program_id(0).to(tl.int64) * K + k
+    kind = x.dtype.element_ty
+    total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        total += tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(total_ptr + place, total.to(kind), mask=inside)
+        total = total.to(kind).to(tl.float32)  # what the backward will see
+    unit = total * (1.0 / tl.sqrt(tl.sum(total * total, 0) / K + eps))
+    tl.store(out + place, (unit * tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)).to(kind), mask=inside)
+
+
+@triton.jit
+def _norm_backward_kernel(
+    x, norm, grad, more, d_x, out, d_norm, eps, M, PER, K: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """Rows of one program: d x + more, the normalised rows again, and the sum of what is d norm."""
+    k = tl.arange(0, BK)
+    inside = k < K
+    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
+    kind = x.dtype.element_ty
+    total = tl.zeros([BK], tl.float32)
+    first = tl.program_id(0) * PER
+    for i in range(PER):
+        row = first + i
+        seen = k < tl.where(row < M, K, 0)
+        place = row.to(tl.int64) * K + k
+        value = tl.load(x + place, mask=seen, other=0.0).to(tl.float32)
+        g = tl.load(grad + place, mask=seen, other=0.0).to(tl.float32)
+        scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / K + eps)
+        unit = value * scale
+        total += g * unit
+        slope = g * weight
+        d = (slope - unit * (tl.sum(slope * unit, 0) / K)) * scale
+        d += tl.load(more + place, mask=seen, other=0.0).to(tl.float32)
+        tl.store(d_x + place, d.to(kind), mask=seen)
+        tl.store(out + place, (unit * weight).to(kind), mask=seen)
+    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=inside)
+
+
+@triton.jit
+def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
+    """out [M, N] = silu(gate) * up, from [M, 2 N]."""
+    row = tl.program_id(0).to(tl.int64)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = n < N
+    gate = tl.load(both + row * 2 * N + n, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(both + row * 2 * N + N + n, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gate_backward_kernel(both, grad, d_both, out, N, BLOCK: tl.constexpr):
+    """d gate and d up side by side, and silu(gate) * up again."""
+    row = tl.program_id(0).to(tl.int64)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = n < N
+    place = row * 2 * N + n
+    gate = tl.load(both + place, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(both + place + N, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(grad + row * N + n, mask=inside, other=0.0).to(tl.float32)
+    share = 1.0 / (1.0 + tl.exp(-gate))
+    silu = gate * share
+    kind = out.dtype.element_ty
+    tl.store(d_both + place, (g * up * share * (1.0 + gate - silu)).to(kind), mask=inside)
+    tl.store(d_both + place + N, (g * silu).to(kind), mask=inside)
+    tl.store(out + row * N + n, (silu * up).to(kind), mask=inside)
+
+
+@triton.jit
+def _rotate_kernel(
+    x, positions, cos, sin, N, W, HEADS, D: tl.constexpr, ROWS: tl.constexpr, BACK: tl.constexpr
+):  # fmt: skip
+    """Rotate one head of some tokens in place, or rotate it back."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = (rows < N)[:, None]
+    half = tl.arange(0, D // 2)
+    turn = tl.load(positions + rows, mask=rows < N, other=0)[:, None] * (D // 2) + half[None, :]
+    c = tl.load(cos + turn, mask=real, other=0.0).to(tl.float32)
+    s = tl.load(sin + turn, mask=real, other=0.0).to(tl.float32)
+    if BACK:
+        s = -s
+    for head in range(HEADS):
+        place = x + rows.to(tl.int64)[:, None] * W + head * D + half[None, :]
+        a = tl.load(place, mask=real, other=0.0).to(tl.float32)
+        b = tl.load(place + D // 2, mask=real, other=0.0).to(tl.float32)
+        tl.store(place, (a * c - b * s).to(x.dtype.element_ty), mask=real)
+        tl.store(place + D // 2, (b * c + a * s).to(x.dtype.element_ty), mask=real)
+
+
+def _warps(block: int) -> int:
+    return 4 if block <= 2048 else 8
+
+
+def add_norm(x: Tensor, y: Tensor | None, norm: Tensor, eps: float, total: Tensor | None = None) -> Tensor:
+    """[M, K]: x + y (kept in `total`, which may be x), normalised and weighted."""
+    m, width = x.shape
+    out = torch.empty_like(x)
+    block = triton.next_power_of_2(width)
+    _add_norm_kernel[(m,)](
+        x, x if y is None else y, norm, out, x if total is None else total, eps,
+        K=width, BK=block, ADD=y is not None, num_warps=_warps(block),
+    )  # fmt: skip
+    return out
+
+
+def norm_backward(x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a norm of x [M, K]: d x + more, d norm, and its output again."""
+    m, width = x.shape
+    block = triton.next_power_of_2(width)
+    programs = min(m, PROGRAMS)
+    d_x, out = torch.empty_like(x), torch.empty_like(x)
+    d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
+    _norm_backward_kernel[(programs,)](
+        x, norm, grad, more, d_x, out, d_norm, eps, m, triton.cdiv(m, programs),
+        K=width, BK=block, num_warps=_warps(block),
+    )  # fmt: skip
+    return d_x, d_norm.sum(0).to(norm.dtype), out
+
+
+def gate(both: Tensor) -> Tensor:
+    """[M, N]: silu(gate) * up, from gate and up side by side [M, 2 N]."""
+    m, n = len(both), both.shape[1] // 2
+    out = torch.empty(m, n, dtype=both.dtype, device=both.device)
+    block = min(1024, triton.next_power_of_2(n))
+    _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
+    return out
+
+
+def gate_backward(both: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `gate`: d both, and its output again."""
+    m, n = grad.shape
+    d_both, out = torch.empty_like(both), torch.empty_like(grad)
+    block = min(1024, triton.next_power_of_2(n))
+    _gate_backward_kernel[(m, triton.cdiv(n, block))](both, grad, d_both, out, n, BLOCK=block, num_warps=4)
+    return d_both, out
+
+
+def rotate(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, heads: int, d: int, back: bool = False) -> None:
+    """Rotate the first heads of each token of x [N, W] in place, by [positions, D / 2] cosines and sines; or back again."""
+    n, width = x.shape
+    _rotate_kernel[(triton.cdiv(n, 16),)](x, positions, cos, sin, n, width, heads, D=d, ROWS=16, BACK=back, num_warps=4)
