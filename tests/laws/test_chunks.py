@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +17,7 @@ from test_lag import CURRICULUM, halted_after, options_of
 import burnish
 from burnish.loop import Report, loop
 from burnish.method import Method
-from burnish.nouns import Clock, Group, Trace
+from burnish.nouns import Group, Trace
 from burnish.parts import Part, chain
 from burnish.rollout.chunked import Unfinished, chunked, memories_of
 from burnish.run.pipeline import Pipeline
@@ -256,7 +257,7 @@ def test_a_method_that_never_corrects_is_told_of(small_model: Path, other_model:
 
 
 def test_replies_that_nobody_writes_on_are_counted(small_model: Path, other_model: Path, tmp_path: Path) -> None:
-    """A phase that the last step does not walk leaves its replies; the run says how many, and a longer run goes on with them."""
+    """A phase that the last step does not walk leaves its replies; the run says how many, and its last checkpoint holds them."""
 
     def early_only(task: Any, *, n: int = 4) -> Method:
         grpo = build_method("grpo", other_model)
@@ -268,4 +269,6 @@ def test_replies_that_nobody_writes_on_are_counted(small_model: Path, other_mode
     del told["reward"]
     burnish.train(early_only, observer=heard, **told)
     (said,) = [warning for warning in heard.warnings if "still being written" in warning]
-    assert int(said.split()[0]) > 0 and Clock(4, 5).fraction == 1.0
+    held = json.loads((tmp_path / "run" / "checkpoints" / "step-000005" / "state" / "unfinished-main.json").read_text())
+    traces = [trace for one in held["groups"] for trace in one["group"]["traces"]]
+    assert int(said.split()[0]) == sum("stopped" not in trace["note"] for trace in traces) > 0

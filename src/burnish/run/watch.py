@@ -74,7 +74,7 @@ class Watch:
         self.wait_for_saving()
         left = sum(waiting.replies() for phase in self.run.method.phases for waiting in memories_of(phase))
         if left and not stopped:
-            said = f"{left} replies were still being written when the run ended, and are not learned from; --steps N with --resume goes on with them"
+            said = f"{left} replies were still being written when the run ended, and are not learned from; its last checkpoint holds them"
             self._warn(self.run.config.options.steps - 1, "unfinished", said)
 
     def _tell_saved(self) -> None:
