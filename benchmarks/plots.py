@@ -18,8 +18,10 @@ from typing import Any
 
 from harness import OURS, RESULTS, ROOT, unit
 from records import quartiles, times_better, values
-from svg import CEILING, OTHERS, Canvas, Log, short
+from svg import CEILING, OTHERS, Canvas, Log
 from svg import OURS as TEAL
+
+from burnish.report.charts import short
 
 OUT = ROOT / "docs" / "performance"
 WIDTH, NAMES, ENDS, BAR = 820, 120, 230, 18  # pixels: the picture, the names before the bars, the numbers after them

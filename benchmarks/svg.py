@@ -53,14 +53,6 @@ class Canvas:
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n' + "\n".join(self._marks) + "\n</svg>\n"
 
 
-def short(value: float) -> str:
-    """1,234,567 as 1.23M: for axes and ends of bars."""
-    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{sign}"
-    return f"{value:.3g}"
-
-
 class Log:
     """A logarithmic axis from `low` to `high`, laid from pixel `start` to pixel `end`."""
 

@@ -1,6 +1,6 @@
-"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md.
+"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md and its plot.
 
-    python scripts/leaderboard.py --workers 16 --limit-seconds 520      run what is missing, for about nine minutes
+    python scripts/leaderboard.py --workers 16 --limit-seconds 560      run what is missing, for about nine minutes
     python scripts/leaderboard.py                                       the same again goes on where it stopped
     python scripts/leaderboard.py --page                                only write the page anew
     python scripts/leaderboard.py --merge other.json                    take over results from elsewhere first
@@ -26,17 +26,19 @@ from burnish.compare.display import Display
 from burnish.compare.helpers import helper_jobs, helper_model, needs, plain
 from burnish.compare.job import Found, Job, failed
 from burnish.compare.pool import Pool, workers_and_gpus
-from burnish.compare.standing import page
+from burnish.compare.standing import page, plot, ranks
 from burnish.compare.store import Store
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.tasks.table import source
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "leaderboard.json"
-LEARNING = ROOT / "benchmarks" / "learning.json"  # how long methods take, measured before
+CURVES = ROOT / "benchmarks" / "curves.json"  # how long methods take, measured before
 PAGE = ROOT / "docs" / "leaderboard.md"
+PICTURE = PAGE.with_suffix(".svg")
 TASKS = ("add", "sort", "countdown")
-BUDGET, SEEDS = "tokens=32k", 3
+BUDGET, SEEDS = "tokens=16k", 3
+HELD_OUT, REPLIES, POINTS = 200, 1, 2  # one reply each at the end: tasks and seeds are what the interval hangs on
 
 
 def main() -> None:
@@ -45,7 +47,7 @@ def main() -> None:
     flags.add_argument("--device", default="cpu", help="cpu, or cuda: the workers then share the GPUs")
     flags.add_argument("--limit-seconds", type=float, help="begin no more and stop politely after so many seconds")
     flags.add_argument("--seeds", type=int, default=SEEDS)
-    flags.add_argument("--budget", default=BUDGET, help="tokens=32k, samples=..., seconds=..., flops=..., steps=...")
+    flags.add_argument("--budget", default=BUDGET, help="tokens=16k, samples=..., seconds=..., flops=..., steps=...")
     flags.add_argument("--only", nargs="*", help="these methods alone")
     flags.add_argument("--results", type=Path, default=RESULTS)
     flags.add_argument("--merge", type=Path, nargs="*", default=[], help="files of results to take over first")
@@ -63,10 +65,16 @@ def main() -> None:
     store.of(budget)
     if not asked.page:
         run(store, budget, asked)
-    store.save()
+    if store.rows:
+        store.save()
+    rows = store.of(budget)
     if asked.only is None:
-        PAGE.write_text(page(store.of(budget), budget, TASKS))
-    Console().print(f"{sum(row.done for row in store.rows.values())} runs in {asked.results}", highlight=False)
+        PAGE.write_text(page(rows, budget, TASKS, PICTURE.name))
+        if rows:
+            PICTURE.write_text(plot(ranks(rows, TASKS), budget))
+    left = sum(not store.done(job.key) for job in jobs(asked.only or list(METHODS), budget, asked, store))
+    more = f", {left} are missing or failed: the same command goes on" if left else ", all that were wanted"
+    Console().print(f"{sum(row.done for row in rows)} runs in {asked.results}{more}", highlight=False)
 
 
 def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
@@ -113,7 +121,8 @@ def jobs(names: list[str], budget: Budget, asked: argparse.Namespace, store: Sto
                     store.add(failed(job, reasons[task]))
                 else:
                     found.append(job)
-    seconds = {name: row["seconds"] for name, row in json.loads(LEARNING.read_text())["methods"].items()}
+    curves = json.loads(CURVES.read_text())["methods"]
+    seconds = {name: row["runs"][0]["seconds"] / row["steps"] for name, row in curves.items()}
     return sorted(
         found, key=lambda job: (job.seed, -seconds.get(job.method, 0))
     )  # every method once, the slow ones first
@@ -138,7 +147,16 @@ def _job(entry: Entry, task: str, seed: int, budget: Budget, asked: argparse.Nam
     out = asked.work / f"{entry.name}-{plain(task)}-{seed}"
     shared = {"save_every": 0, **_shared(asked)}
     return Job(
-        entry.name, entry.name, {**shared, **helpers}, task, seed, budget, str(out), tasks=150, replies=4, points=6
+        entry.name,
+        entry.name,
+        {**shared, **helpers},
+        task,
+        seed,
+        budget,
+        str(out),
+        tasks=HELD_OUT,
+        replies=REPLIES,
+        points=POINTS,
     )
 
 

@@ -14,7 +14,7 @@ from burnish.rollout.chunked import UNFINISHED, chunked
 from burnish.run.pipeline import Ahead, Pipeline
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
-from burnish.step import Dropped, Settings, Step
+from burnish.step import Dropped, Looks, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
 
@@ -30,6 +30,7 @@ class Report:
     groups: dict[str, list[Group]] = field(default_factory=dict)
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    looks: dict[str, Looks] = field(default_factory=dict)  # what learning saw on its way, by phase
     memory: float = 0.0  # MiB that the process holds after the step
 
 
@@ -59,18 +60,19 @@ def loop(
             now = pipeline.take(clock) if pipeline else Ahead(number)
             ended: dict[str, list[Group]] = {}
             dropped: dict[str, list[Dropped]] = {}
+            looks: dict[str, Looks] = {}
             for phase in method.phases:
                 for tick in range(round(at(phase.times, clock))):
                     step = Step(clock.at(tick=tick), cast, settings, now.notes, phase.name, now.refusals)
                     sampled = now.walks.pop(0) if phase.name == now.phase and now.walks else None
                     ended[phase.name] = walk(phase, step, now.seconds, now.trail, sampled)
-                    dropped[phase.name] = step.dropped
+                    dropped[phase.name], looks[phase.name] = step.dropped, step.looks
             metrics = {"step": number, **now.notes.values()}
             nothing = now.trail and not any(n for _, n in now.trail[-1:])
             empty = empty + 1 if nothing and not now.refusals and not metrics.get(UNFINISHED) else 0
             if empty >= PATIENCE:
                 raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(now.trail)}")
-            yield Report(clock, metrics, now.seconds, ended, dropped, now.refusals)
+            yield Report(clock, metrics, now.seconds, ended, dropped, now.refusals, looks)
 
 
 def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: Sampled | None = None) -> list[Group]:

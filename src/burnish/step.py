@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from burnish.nouns import Clock, Group, Task, Trace
@@ -80,6 +81,37 @@ def _number(x: float | Tensor) -> float | Tensor:
     return x.double() if isinstance(x, Tensor) and x.is_cuda else float(x)
 
 
+class Looks:
+    """How unsure the policy was of each token that it learns from, as its first forward pass over it found.
+
+    Only kept where a term computes entropies anyway, and only put together where somebody asks: a copy of a few numbers each.
+    """
+
+    def __init__(self) -> None:
+        self._passes: list[tuple[list[Trace], list[Tensor], Tensor]] = []
+        self._seen: set[int] = set()
+
+    def note(self, traces: list[Trace], claimed: list[Tensor], outputs: dict[str, Tensor]) -> None:
+        """A pass: the entropies [N] of all the claimed tokens, trace after trace."""
+        new = {id(trace.turns) for trace in traces} - self._seen
+        if new and "entropy" in outputs:
+            self._seen |= new
+            self._passes.append(
+                (traces, claimed, outputs["entropy"].detach().clone())
+            )  # a later pass may reuse its memory
+
+    def entropies(self) -> dict[int, Tensor]:
+        """By id(trace.turns), which copies of a trace share: [T] on the CPU, nan where a token was not claimed."""
+        found: dict[int, Tensor] = {}
+        for traces, claimed, flat in self._passes:
+            mask = torch.cat(claimed).cpu()
+            whole = torch.full((len(mask),), torch.nan)
+            whole[mask] = flat.to("cpu", torch.float32)
+            for trace, values in zip(traces, whole.split([len(own) for own in claimed]), strict=True):
+                found.setdefault(id(trace.turns), values)
+        return found
+
+
 @dataclass(frozen=True)
 class Dropped:
     """A trace that a part took out of what is learnt from, and the part's name."""
@@ -102,6 +134,7 @@ class Step:
     dropped: list[Dropped] = field(default_factory=list)
     eager: tuple[Callable[[Group, Step], None], ...] = ()  # what may be begun on a group when its last reply has ended
     begun: dict[int, Any] = field(default_factory=dict)  # for those who begin: what they have set going
+    looks: Looks = field(default_factory=Looks)
 
     def refuse(self, why: str, groups: list[Group]) -> None:
         """Note that nothing is learned of these groups, and why."""

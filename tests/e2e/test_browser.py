@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import COIN, function, go
+from runs import COIN, function, go, rows
 
 from burnish.report.api import Api
 from burnish.report.control import order
@@ -56,6 +57,17 @@ def root(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     go("dapo", small_model, place / "runs" / "dapo", reward=reward, n=2, prompts=4, steps=3)
     return place / "runs"
+
+
+@pytest.fixture(scope="module")
+def few(small_model: Path, root: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two runs of the same three questions, again and again, and a run's address."""
+    place = tmp_path_factory.mktemp("few")
+    reward = function(place / "r.py", COIN, "coin")
+    data = rows(place / "d.jsonl", *({"prompt": f"{i} and {i}?", "answer": str(2 * i)} for i in range(3)))
+    for seed in (0, 1):
+        go("grpo", small_model, root / f"few-{seed}", task=data, reward=reward, seed=seed, n=2, steps=3, prompts=3)
+    return "few-0"
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +179,17 @@ def test_traces_are_browsed_filtered_and_coloured(page: Any, url: str, root: Pat
     shot(page, "trace-advantage")
     page.keyboard.press("3")
     assert page.locator(".modes button.on").inner_text() == "probability"
+    page.keyboard.press("5")
+    assert (
+        page.locator(".modes button.on").inner_text() == "entropy" and "less sure" in page.locator(".key").inner_text()
+    )
+    painted = page.locator(".turn .token[style*=background]")
+    assert (
+        painted.count() == page.locator(".turn").nth(1).locator(".token").count()
+    )  # all of the reply, none of the prompt
+    page.locator(".turn").nth(1).locator(".token").first.hover()
+    assert "entropy" in page.locator("#tip").inner_text()
+    page.keyboard.press("3")
     page.locator(".turn").nth(1).locator(".token").first.hover()
     assert "log-prob" in page.locator("#tip").inner_text()
     before = page.locator(".detail h1").inner_text()
@@ -203,6 +226,76 @@ def test_words_are_found_and_groups_are_browsed(page: Any, url: str, root: Path)
     page.locator("select[name=show]").select_option("groups")
     page.wait_for_selector(".entry .strip")
     shot(page, "groups")
+
+
+def test_a_prompt_is_compared_across_steps_and_runs(page: Any, url: str, few: str, root: Path) -> None:
+    page.goto(f"{url}#/traces/{few}")
+    page.wait_for_selector(".turn .token")
+    page.keyboard.press("s")
+    page.wait_for_selector("#elsewhere table")
+    cells = [row.locator("td").all_inner_texts()[:2] for row in page.locator("#elsewhere tr").all()[1:]]
+    met = {(name, step) for name, step in map(tuple, cells)}
+    assert {name for name, _ in met} == {"few-0", "few-1"} and len({step for _, step in met}) > 1
+    with open_store(root / few) as store:
+        task = store.groups(limit=1, order="newest")[0]["task"]
+        steps = {group["step"] for group in store.groups(limit=None) if group["task"] == task}
+    assert len([1 for name, _ in met if name == few]) == len(steps)
+    shot(page, "elsewhere")
+    other = page.locator("#elsewhere tr", has_text="few-1").first.locator("a.reply").first
+    number = int(re.search(r"id=(\d+)", other.get_attribute("href"))[1])  # type: ignore[index]
+    other.click()  # a reply of the other run opens there
+    until(page, lambda: "few-1" in page.locator("#where").inner_text())
+    until(page, lambda: page.locator(".detail h1").inner_text() == f"Trace {number}")
+
+
+def test_every_score_component_has_a_number_and_a_curve(page: Any, url: str, root: Path) -> None:
+    with open_store(root / "dapo") as store:
+        trace, metrics = store.traces(limit=1, order="newest")[0], store.metrics()
+    components = set(trace["scores"]) - {"reward", "correct"}
+    assert components
+    page.goto(f"{url}#/traces/dapo")
+    page.wait_for_selector(".turn .token")
+    assert components <= set(page.locator(".detail dt").all_inner_texts())
+    page.goto(f"{url}#/run/dapo")
+    page.wait_for_selector("figure.chart svg")
+    drawn = set(page.locator("figcaption .name").all_inner_texts())
+    assert {name for name in metrics[0] if name.startswith("score/")} <= drawn
+
+
+def test_everything_is_reached_by_keyboard(page: Any, url: str, root: Path) -> None:
+    page.goto(url)
+    page.wait_for_selector("table.runs tbody tr")
+    for key in "xjx":
+        page.keyboard.press(key)
+    assert page.locator("table.runs input:checked").count() == 2
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=2 runs together")
+    page.goto(f"{url}#/run/grpo-1")
+    page.wait_for_selector("figure.chart svg")
+    page.keyboard.press("v")
+    page.wait_for_selector(".turn .token")
+    page.keyboard.press("[")  # from any step to the one before the last, or to the last
+    until(page, lambda: page.locator("input[name=step]").input_value() != "")
+    at = page.locator("input[name=step]").input_value()
+    until(page, lambda: all(f"step {at}" in text for text in page.locator(".entry .line1").all_inner_texts()))
+    page.keyboard.press("c")
+    page.wait_for_selector("figure.chart svg")
+    page.keyboard.press("g")
+    page.wait_for_selector("table.runs tbody tr")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits_a_phone(theme: str, chromium: Any, url: str) -> None:
+    """Nothing is wider than the screen: tables and charts move inside their own frames."""
+    context = chromium.new_context(viewport={"width": 400, "height": 800}, color_scheme=theme)
+    page = context.new_page()
+    for name, place in (("runs", "#/"), ("run", "#/run/grpo-0"), ("traces", "#/traces/grpo-0")):
+        page.goto(f"{url}{place}")
+        page.wait_for_selector("table.runs tbody tr, figure.chart svg, .turn .token")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        shot(page, f"phone-{theme}-{name}")
+    context.close()
 
 
 def test_light_dark_and_help_by_keyboard(page: Any, url: str) -> None:
@@ -244,7 +337,12 @@ def test_a_live_run_grows_on_the_page_and_takes_orders(page: Any, url: str, root
             assert len(store.metrics()) == held
         page.get_by_role("button", name="Go on").click()
         page.wait_for_selector(".pill.running")
+        page.keyboard.press("p")
+        page.wait_for_selector(".pill.paused")
+        page.keyboard.press("p")
+        page.wait_for_selector(".pill.running")
         page.get_by_role("button", name="Save checkpoint").click()
+        until(page, lambda: bool(list((folder / "checkpoints").glob("step-*"))))
         page.get_by_role("button", name="Stop").click()
         page.wait_for_selector(".pill.stopped")
     finally:

@@ -330,3 +330,30 @@ def test_facts_about_a_run_are_recorded(small_model: Path, tmp_path: Path) -> No
     assert info["state"] == "finished" and time.time() - info["created"] < 600
     assert info["git"] is None or len(info["git"]["commit"]) == 40
     json.dumps(info)
+
+
+@pytest.mark.parametrize("token_budget", [8192, 24])
+def test_how_unsure_the_policy_was_is_recorded_token_by_token(
+    token_budget: int, small_model: Path, tmp_path: Path
+) -> None:
+    """The entropies that the update computed anyway: those of the weights that sampled, on reply tokens alone.
+
+    Checked against a forward pass of the untrained model, however the batch is cut into passes.
+    """
+    from transformers import AutoModelForCausalLM
+
+    reward = function(tmp_path / "r.py", COIN, "coin")
+    go("grpo", small_model, tmp_path / "run", reward=reward, n=4, steps=1, token_budget=token_budget)
+    model = AutoModelForCausalLM.from_pretrained(str(small_model), dtype=torch.float32)
+    with open_store(tmp_path / "run") as store:
+        traces = [store.trace(row["id"]) for row in store.traces(limit=None)]
+        mean = store.metrics()[0]["pg/entropy"]
+    means = []
+    for found in traces:
+        entropy, prompt = found["tokens"]["streams"]["entropy"], found["turns"][0]["tokens"]
+        logs = model(torch.tensor([found["tokens"]["ids"]])).logits[0].log_softmax(-1)
+        by_hand = (-(logs.exp() * logs).sum(-1))[prompt - 1 : -1].tolist()
+        assert entropy[:prompt] == [None] * prompt
+        assert entropy[prompt:] == pytest.approx(by_hand, abs=1e-4)
+        means.append(sum(by_hand) / len(by_hand))
+    assert sum(means) / len(means) == pytest.approx(mean, abs=1e-4)

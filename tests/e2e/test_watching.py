@@ -18,6 +18,7 @@ from burnish.cli import main
 from burnish.commands.report import write
 from burnish.report.catalogue import pick, spoken_age, summaries
 from burnish.report.control import order
+from burnish.report.definitions import definition
 from burnish.report.sinks import SINKS, named
 from burnish.report.store import open_store
 from burnish.run.train import Observer, Result
@@ -229,7 +230,8 @@ def test_tensorboard_hears_the_same_numbers(small_model: Path, tmp_path: Path) -
     assert [(e.step, e.value) for e in events.Scalars("sft/loss")] == [
         (m["step"], pytest.approx(m["sft/loss"])) for m in metrics
     ]
-    assert len(events.Scalars("seconds/learn")) == 3
+    assert len(events.Scalars("seconds/learn")) == len(events.Scalars("memory_mb")) == 3
+    assert all(definition(name) for name in events.Tags()["scalars"])
 
 
 def test_mlflow_hears_the_same_numbers(small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

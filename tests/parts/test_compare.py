@@ -27,6 +27,7 @@ from burnish.compare.page import page
 from burnish.compare.plan import Candidate, Plan, candidate
 from burnish.compare.single import run_job
 from burnish.compare.standing import page as standing_page
+from burnish.compare.standing import plot, ranks
 from burnish.compare.store import Store
 from burnish.compare.words import against, cautions, verdict
 from burnish.methods.table import METHODS
@@ -43,6 +44,7 @@ TOKENS = Budget("tokens", 1000.0)
 def test_budgets_are_read_as_people_write_them() -> None:
     assert parse("tokens=2M") == Budget("tokens", 2e6)
     assert parse("flops=3e15").limit == 3e15
+    assert parse("time=90") == parse("seconds=90") and parse("FLOPs=3P") == Budget("flops", 3e15)
     assert parse("samples=1_500").limit == 1500
     assert [written(x) for x in (64_000, 2e6, 90, 3e15)] == ["64k", "2M", "90", "3P"]
 
@@ -264,6 +266,12 @@ def test_the_standing_page_lists_everyone_somewhere() -> None:
     text = standing_page(rows, TOKENS, ("sort", "add"))
     table, rest = text.split("## Measured otherwise")
     assert "[good](methods/good.md)" in table and "[bad]" not in table and "[bad]" in rest and "1k tokens" in text
+    found = ranks(rows, ("sort", "add"))
+    assert set(found.order) == {"good", "alike"} and "bad" in found.cells
+    means = [found.mean(name) for name in found.order]
+    assert means[0].mean >= means[1].mean and all(one.low < one.mean < one.high for one in means)
+    picture = plot(found, TOKENS)
+    assert picture.startswith("<svg") and picture.count("<circle") == 2 and "prefers-color-scheme" in picture
 
 
 # --------------------------------------------------------------------------------------------------------------- sweep

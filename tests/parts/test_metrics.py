@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import SMALL, build_cast, build_method
 
+import burnish
+from burnish.cast.apart import probe
+from burnish.learn import mismatch
 from burnish.loop import Report, loop
 from burnish.methods.table import METHODS
 from burnish.nouns import Clock
@@ -39,6 +43,34 @@ def test_what_any_method_measures_is_defined(small_model: Path, other_model: Pat
     assert not {name: names for name, names in found.items() if names}
 
 
+def test_whatever_a_part_may_note_is_defined() -> None:
+    """Every name that stands in the code, also where no test's run comes by: in f-strings, any word for what is put in."""
+    names = {mismatch.NAME, probe.NAME, "seconds/learn", "memory_mb", "heldout/accuracy"}
+    for file in sorted(Path(burnish.__file__).parent.rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
+                names |= noted(call.func, call.args[0])
+    assert len(names) > 60
+    assert not {name for name in names if definition(name) is None}
+
+
+def noted(called: ast.Attribute, first: ast.expr) -> set[str]:
+    """The names that a call such as step.notes.add("kl", ...) or live.note("nll", ...) writes."""
+    owner = ast.unparse(called.value)
+    if not (owner.endswith("notes") and called.attr in ("add", "count")) and not (
+        owner == "live" and called.attr == "note"
+    ):
+        return set()
+    options = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+    found = set()
+    for one in options:
+        if isinstance(one, ast.JoinedStr):
+            found.add("".join(str(x.value) if isinstance(x, ast.Constant) else "loss" for x in one.values))
+        elif isinstance(one, ast.Constant):
+            found.add(str(one.value))
+    return {f"pg/{name}" for name in found} if owner == "live" else found
+
+
 def test_definitions_are_looked_up_the_specific_first() -> None:
     assert "KL to the reference" in definition("kl/loss").what  # type: ignore[union-attr]
     assert "term" in definition("pg/loss").what  # type: ignore[union-attr]
@@ -51,6 +83,7 @@ def test_definitions_are_looked_up_the_specific_first() -> None:
 def test_the_docs_hold_the_table() -> None:
     """Regenerate with: python -c 'from burnish.report.definitions import markdown; print(markdown())'."""
     assert markdown() in DOCS.read_text()
+    assert not [one.name for one in DEFINITIONS if "|" in one.what]  # it would end the cell of a table
 
 
 @pytest.mark.parametrize("name", ["grpo", "dapo", "dpo", "ppo"])

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -23,6 +25,7 @@ from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.packing import pack, send
 
+Numbers = npt.NDArray[np.int64]
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
@@ -52,24 +55,28 @@ def outputs(
         states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
-        before = states[send(torch.cat([places(i, at - 1) for i, at in enumerate(asked)]), device)]
+        before = states[_numbers([places(i, at - 1) for i, at in enumerate(asked)], device)]
     if want & FROM_LOGITS:
         chosen = send(torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]), device)
         found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, before)
     if "score" in want:
-        found["score"] = _head(model, states[send(torch.cat([places(i, at) for i, at in enumerate(asked)]), device)])
+        found["score"] = _head(model, states[_numbers([places(i, at) for i, at in enumerate(asked)], device)])
     return found
 
 
-def _asked(mask: Tensor) -> Tensor:
+def _numbers(parts: list[Numbers], device: torch.device) -> Tensor:
+    return send(torch.from_numpy(np.concatenate(parts)), device)
+
+
+def _asked(mask: Tensor) -> Numbers:
     """The numbers of the tokens that are asked about."""
     if bool(mask[0]):
         raise ValueError(
             "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
         )
-    return mask.nonzero()[:, 0]
+    return np.flatnonzero(mask.numpy())
 
 
 def packable(model: nn.Module) -> bool:
@@ -81,11 +88,11 @@ def packable(model: nn.Module) -> bool:
 
 
 Embedded = list[Tensor] | None
-Places = Callable[[int, Tensor], Tensor]  # (row, numbers of its tokens) -> where their states are
+Places = Callable[[int, Numbers], Numbers]  # (row, numbers of its tokens) -> where their states are
 
 
 def _padded(
-    model: nn.Module, tokens: list[Tensor], asked: list[Tensor], device: torch.device, embedded: Embedded
+    model: nn.Module, tokens: list[Tensor], asked: list[Numbers], device: torch.device, embedded: Embedded
 ) -> tuple[Tensor, Places]:
     """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
@@ -100,7 +107,7 @@ def _padded(
 def _packed(
     model: nn.Module,
     tokens: list[Tensor],
-    asked: list[Tensor],
+    asked: list[Numbers],
     device: torch.device,
     embedded: Embedded,
     recorded: bool = False,

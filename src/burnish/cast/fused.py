@@ -122,7 +122,7 @@ class Fused:
             )  # fmt: skip
             y = linear(seen.view(n, -1), layer.out)
             h = kernels.add_norm(x, y, layer.second_norm, self.eps, x)
-            y = linear(kernels.gate(linear(h, layer.gate_and_up)), layer.down)
+            y = linear(kernels.gated_product(h, layer.gate_and_up), layer.down)
         return kernels.add_norm(x, y, self.norm, self.eps, x)
 
 
@@ -190,9 +190,8 @@ class _Layer(torch.autograd.Function):
         d_seen = d_x2 @ out
         d_out = d_x2.t() @ seen.view(len(x1), -1)
         d_made = torch.empty_like(made)
-        tiled.backward(
-            d_seen.view_as(seen), *how.heads(made), seen, lse, how.table, how.scaling, how.window, how.heads(d_made)
-        )
+        q, k, v = how.heads(made)
+        tiled.backward(d_seen.view_as(seen), q, k, v, seen, lse, how.table, how.scaling, how.window, how.heads(d_made))
         how.rotate(d_made, back=True)
         d_x1, d_norm, h = kernels.norm_backward(x1, norm, how.eps, d_made @ heads, d_x2)
         d_bias = d_made.sum(0) if ctx.bias else None

@@ -10,7 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PROGRAMS = 264  # that share the rows of a backward norm: two for each multiprocessor of an H200
+PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
+FEW_ROWS, NARROW = 512, 1024  # up to which one kernel beats a product and another kernel
 
 
 @triton.jit
@@ -31,30 +32,30 @@ def _add_norm_kernel(x, y, norm, out, total_ptr, eps, K: tl.constexpr, BK: tl.co
 
 @triton.jit
 def _norm_backward_kernel(
-    x, norm, grad, more, d_x, out, d_norm, eps, M, PER, K: tl.constexpr, BK: tl.constexpr
+    x, norm, grad, more, d_x, out, d_norm, eps, M, PER, K: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr
 ):  # fmt: skip
     """Rows of one program: d x + more, the normalised rows again, and the sum of what is d norm."""
     k = tl.arange(0, BK)
-    inside = k < K
-    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
+    inside = (k < K)[None, :]
+    weight = tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
     kind = x.dtype.element_ty
     total = tl.zeros([BK], tl.float32)
     first = tl.program_id(0) * PER
-    for i in range(PER):
-        row = first + i
-        seen = k < tl.where(row < M, K, 0)
-        place = row.to(tl.int64) * K + k
+    for start in range(0, PER, ROWS):
+        rows = start + tl.arange(0, ROWS)
+        seen = inside & ((rows < PER) & (first + rows < M))[:, None]
+        place = (first + rows).to(tl.int64)[:, None] * K + k[None, :]
         value = tl.load(x + place, mask=seen, other=0.0).to(tl.float32)
         g = tl.load(grad + place, mask=seen, other=0.0).to(tl.float32)
-        scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / K + eps)
+        scale = (1.0 / tl.sqrt(tl.sum(value * value, 1) / K + eps))[:, None]
         unit = value * scale
-        total += g * unit
+        total += tl.sum(g * unit, 0)
         slope = g * weight
-        d = (slope - unit * (tl.sum(slope * unit, 0) / K)) * scale
+        d = (slope - unit * (tl.sum(slope * unit, 1) / K)[:, None]) * scale
         d += tl.load(more + place, mask=seen, other=0.0).to(tl.float32)
         tl.store(d_x + place, d.to(kind), mask=seen)
         tl.store(out + place, (unit * weight).to(kind), mask=seen)
-    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=inside)
+    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=k < K)
 
 
 @triton.jit
@@ -66,6 +67,30 @@ def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
     gate = tl.load(both + row * 2 * N + n, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(both + row * 2 * N + N + n, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gated_product_kernel(
+    x, weight, out, M, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):  # fmt: skip
+    """One block of silu(gate) * up, straight from x [M, K] and the weight [2 N, K] of gate and up."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    rows = tl.program_id(1) * BM + tl.arange(0, BM)
+    up_from = weight + N.to(tl.int64) * K
+    gate = tl.zeros([BM, BN], tl.float32)
+    up = tl.zeros([BM, BN], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        h = tl.load(x + rows[:, None] * K + k[None, :], mask=(rows < M)[:, None] & (k < K)[None, :], other=0.0)
+        place = n[None, :] * K + k[:, None]
+        seen = (n < N)[None, :] & (k < K)[:, None]
+        gate = tl.dot(h, tl.load(weight + place, mask=seen, other=0.0), gate)
+        up = tl.dot(h, tl.load(up_from + place, mask=seen, other=0.0), up)
+    kind = out.dtype.element_ty
+    gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
+    place = rows.to(tl.int64)[:, None] * N + n[None, :]
+    value = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
@@ -132,7 +157,7 @@ def norm_backward(x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tenso
     d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
     _norm_backward_kernel[(programs,)](
         x, norm, grad, more, d_x, out, d_norm, eps, m, triton.cdiv(m, programs),
-        K=width, BK=block, num_warps=_warps(block),
+        K=width, BK=block, ROWS=max(1, min(4, 4096 // block)), num_warps=_warps(block),
     )  # fmt: skip
     return d_x, d_norm.sum(0).to(norm.dtype), out
 
@@ -143,6 +168,19 @@ def gate(both: Tensor) -> Tensor:
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block = min(1024, triton.next_power_of_2(n))
     _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
+    return out
+
+
+def gated_product(x: Tensor, weight: Tensor) -> Tensor:
+    """[M, N]: silu(gate) * up of x [M, K], for a weight [2 N, K]: one small kernel where a few rows are decoded, else two."""
+    m, width = x.shape
+    if m > FEW_ROWS or width > NARROW:
+        return gate(torch.nn.functional.linear(x, weight))
+    n = len(weight) // 2
+    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+    bm = 16 if m <= 64 else 64
+    grid = triton.cdiv(n, 64), triton.cdiv(m, bm)
+    _gated_product_kernel[grid](x, weight, out, m, n, K=width, BM=bm, BN=64, BK=64, num_warps=4, num_stages=4)
     return out
 
 

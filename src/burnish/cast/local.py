@@ -62,17 +62,17 @@ class LocalEngine:
                     f"the engine cannot sample from {name}: its attention does more than the engine knows; "
                     "choose a model with plain or sliding-window attention"
                 )
-        training = [model.training for model in models]
-        for model in models:
+        training = [model for model in models if model.training]  # telling every module takes milliseconds
+        for model in training:
             model.eval()
         try:
             return Schedule(self, requests, models, mix, enough, heard).run()
         finally:
-            for model, was in zip(models, training, strict=True):
-                model.train(was)
+            for model in training:
+                model.train()
 
     def _check(self, request: Request) -> None:
-        if len(request.prompt) >= self.context:
+        if request.prompt.shape[0] >= self.context:
             raise ValueError(
                 f"a prompt has {len(request.prompt)} tokens, but the model's context holds {self.context}: "
                 "shorten the prompt or drop such rows from the dataset"

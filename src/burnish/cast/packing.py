@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -86,10 +88,10 @@ class Packed:
     shared: bool = False
     table: Tensor | None = None
 
-    def places(self, row: int, tokens: Tensor) -> Tensor:
+    def places(self, row: int, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Where tokens number `tokens` of a row lie in the pack."""
         start, length, rest = self.rows[row]
-        return torch.where(tokens < length, tokens + start, tokens - length + rest)
+        return tokens + np.where(tokens < length, start, rest - length)
 
     @property
     def read_by_tiles(self) -> bool:
@@ -159,9 +161,9 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
 
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
     """All tokens and their positions."""
-    tokens = torch.cat([s.tokens for s in stretches])
-    positions = torch.cat([torch.arange(len(s.tokens)) + s.offset for s in stretches])
-    both = send(torch.stack([tokens, positions]), device)
+    parts = [s.tokens.numpy() for s in stretches]
+    positions = [np.arange(s.offset, s.offset + part.size) for s, part in zip(stretches, parts, strict=True)]
+    both = send(torch.from_numpy(np.stack([np.concatenate(parts), np.concatenate(positions)])), device)
     return both[0], both[1]
 
 

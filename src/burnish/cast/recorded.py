@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from burnish.cast.working import Working
 
 SIZES = 4  # recordings that are kept
-LARGEST = 65536  # tokens; longer packs keep the device busy without it
+LARGEST = 1 << 17  # tokens; longer packs keep the device busy without it
 AFTER = 1  # how often a size is asked for in vain before it is recorded
 PATIENCE = 8  # how often a much larger recording serves before one of the right size is made
 
 
 def size_for(tokens: int) -> int:
-    """The recorded size that serves so many tokens: an eighth too large at most, so that a few sizes serve all packs."""
-    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 4)
+    """The recorded size that serves so many tokens: a sixteenth too large at most, so that a few sizes serve all packs."""
+    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 5)
     return -(-tokens // step) * step
 
 
@@ -38,6 +38,7 @@ class Recorder:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, Recording] = OrderedDict()
         self.memory: Any = None
+        self.dropout = [m for m in model.modules() if isinstance(m, nn.Dropout)]
         self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
     def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
@@ -57,7 +58,7 @@ class Recorder:
         if not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
         recomputes = getattr(self.model, "is_gradient_checkpointing", False)
-        return not recomputes and not any(m.p for m in self.model.modules() if isinstance(m, nn.Dropout))
+        return not recomputes and not any(m.p for m in self.dropout)
 
     def _size(self, tokens: int) -> int | None:
         """The size to replay or to record; None where it was not asked for often enough."""

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 UNITS = ("tokens", "samples", "seconds", "flops", "steps")
+_ALSO = {"time": "seconds"}  # other words for a unit
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 
 
@@ -74,6 +75,7 @@ class Budget:
 def parse(words: str) -> Budget:
     """A budget from words such as tokens=2M, samples=5000, seconds=90, flops=3e15, steps=40."""
     unit, equals, amount = words.replace(" ", "").partition("=")
+    unit = _ALSO.get(unit.lower(), unit.lower())
     if unit not in UNITS or not equals:
         raise ValueError(
             f"the budget {words!r} is not UNIT=AMOUNT with a unit of {', '.join(UNITS)}; for example tokens=2M"

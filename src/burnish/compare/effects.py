@@ -10,6 +10,7 @@ from rich.text import Text
 
 from burnish.compare import words
 from burnish.compare.board import Board
+from burnish.compare.page import scrolling
 from burnish.compare.page import table as html_table
 from burnish.compare.sweep import Effect
 from burnish.report.charts import Row, interval_chart, points, short
@@ -54,7 +55,7 @@ def effects_html(effects: Sequence[Effect], board: Board) -> str:
     unit = "against other values, in points" if board.percent else "against other values"
     chart = interval_chart(drawn, x=unit, form=points if board.percent else short, rule=0.0, width=860)
     heads = ["flag", "value", "trials", "mean", f"{unit} [95%]", ""]
-    return f"<h2>What each value does</h2>{chart}{html_table(heads, rows, (2, 3))}<p class=note>{_how(effects).capitalize()}. {LUCK}</p>"
+    return f"<h2>What each value does</h2>{scrolling(chart)}{html_table(heads, rows, (2, 3))}<p class=note>{_how(effects).capitalize()}. {LUCK}</p>"
 
 
 def said(one: Effect) -> str:

@@ -27,7 +27,7 @@ td.name{font-weight:600}td.good{color:var(--good)}td.bad{color:var(--bad)}td.fai
 .care p{margin:4px 0}code,pre{font:13px ui-monospace,SFMono-Regular,Menlo,monospace}
 pre{background:var(--card);padding:12px 16px;border-radius:6px;overflow-x:auto;white-space:pre-wrap}
 details{margin:8px 0}summary{cursor:pointer;color:var(--accent)}
-svg.chart{display:block;margin:6px 0 2px}
+svg.chart{display:block;margin:6px 0 2px}.drawn{overflow-x:auto}.drawn svg.chart{min-width:620px}
 """
 
 HOW = """Every run of a candidate with a seed answers the same held-out tasks. A 95% interval resamples seeds and tasks together and is widened for
@@ -68,6 +68,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[tuple[str, str]]], right
     return f"<div class=scroll><table><tr>{top}</tr>{body}</table></div>"
 
 
+def scrolling(chart: str) -> str:
+    """A chart that keeps its size on a small screen and moves under the finger, so that its words stay readable."""
+    return f"<div class=drawn>{chart}</div>"
+
+
 def _cautions(board: Board) -> str:
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in words.cautions(board))
     return f'<div class="care">{said}</div>' if said else ""
@@ -101,7 +106,7 @@ def _values(board: Board) -> str:
     chart = interval_chart(
         rows, x=board.measure, form=percent if board.percent else short, rule=start if note else None, width=860
     )
-    return f"{chart}<p class=note>{note}</p>"
+    return f"{scrolling(chart)}<p class=note>{note}</p>"
 
 
 def _curves(board: Board) -> str:
@@ -130,9 +135,7 @@ def _curves(board: Board) -> str:
     level = ""
     if board.threshold is not None:
         level = f" The dashed line is the threshold of {words.number(board.threshold, board.percent)} that sample efficiency is measured at."
-    return (
-        f"<h2>Learning curves</h2>{chart}<p class=note>Bands are 95% intervals over seeds and tasks.{level}{more}</p>"
-    )
+    return f"<h2>Learning curves</h2>{scrolling(chart)}<p class=note>Bands are 95% intervals over seeds and tasks.{level}{more}</p>"
 
 
 def _pairs(board: Board) -> str:
@@ -150,7 +153,7 @@ def _pairs(board: Board) -> str:
     heads = ["pair", "difference [95%]", "p, runs", "p, tasks", "p, all pairs together", "so"]
     unit = "difference in points" if board.percent else "difference"
     chart = interval_chart(drawn, x=unit, form=points if board.percent else short, rule=0.0, width=860)
-    return f"<h2>Pairs</h2>{chart}{table(heads, rows, (2, 3, 4))}"
+    return f"<h2>Pairs</h2>{scrolling(chart)}{table(heads, rows, (2, 3, 4))}"
 
 
 def _passes(board: Board) -> str:
@@ -162,7 +165,7 @@ def _passes(board: Board) -> str:
     if not lines:
         return ""
     chart = line_chart(lines, x="k", y="pass@k", y_form=percent, log_x=True, width=860, height=280)
-    return f"<h2>pass@k</h2>{chart}<p class=note>The chance that at least one of k replies is right, estimated without bias from the replies that were sampled.</p>"
+    return f"<h2>pass@k</h2>{scrolling(chart)}<p class=note>The chance that at least one of k replies is right, estimated without bias from the replies that were sampled.</p>"
 
 
 def _seeds(board: Board) -> str:

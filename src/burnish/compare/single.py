@@ -19,7 +19,7 @@ import yaml
 from burnish.compare.ablation import Change, variant
 from burnish.compare.budget import Spent
 from burnish.compare.job import Found, Job, Mark
-from burnish.compare.measure import measured
+from burnish.compare.measure import measured, measured_at_start
 from burnish.compare.meter import Meter
 from burnish.loop import Report
 from burnish.methods.table import Entry, find
@@ -133,7 +133,8 @@ class _Watch(Observer):
     def _mark(self) -> None:
         """Half of the held-out tasks, one reply each."""
         with self.meter.off():
-            now = measured(self.run, max(1, self.job.tasks // 2), 1)
+            ask = measured if self.curve else measured_at_start
+            now = ask(self.run, max(1, self.job.tasks // 2), 1)
         spent = self.meter.spent
         mark = Mark(spent.steps, spent.of(self.job.budget.unit), now.value, "".join(map(str, now.right)))
         self.curve.append(mark)

@@ -46,7 +46,7 @@ def _standings(board: Board, width: int) -> Table:
         (words.against_whom(board), 0, lambda place, one: _verdict(one, board)),
         (_level(board), 140 if board.threshold is not None else 9999, lambda place, one: Text(words.reach(one, board))),
         ("steps", 155, lambda place, one: Text(f"{one.cost('steps'):.0f}")),
-        ("seconds", 155, lambda place, one: Text(written(one.cost("seconds")))),
+        ("seconds", 128, lambda place, one: Text(written(one.cost("seconds")))),
     ]  # fmt: skip
     columns = [column for column in columns if column[1] <= width]
     table = _table()

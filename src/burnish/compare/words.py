@@ -96,11 +96,7 @@ def cautions(board: Board) -> list[str]:
     elif needed is not None:
         many = f" among {len(board.pairs)} comparisons" if len(board.pairs) > 1 else ""
         found.append(f"{seeds} seeds cannot show any difference at {LEVEL:.0%}{many}; take --seeds {needed} or more.")
-    late = [one for one in board.standings if _over(one, board) > 1.15]
-    for one in late:
-        found.append(
-            f"{one.label} used {_over(one, board):.2f} times its budget: a run ends with a whole step, and its steps are large."
-        )
+    found += _overspent(board)
     if board.percent and sum(one.value.mean > 0.97 for one in board.standings) > 1:
         found.append("More than one candidate is near 100%: a harder task, or a smaller budget, would tell them apart.")
     if lost := len(board.failures):
@@ -108,6 +104,17 @@ def cautions(board: Board) -> list[str]:
             f"{lost} run{'s' if lost > 1 else ''} failed and count{'' if lost > 1 else 's'} nowhere; see below."
         )
     return found
+
+
+def _overspent(board: Board) -> list[str]:
+    late = {one.label: _over(one, board) for one in board.standings if _over(one, board) > 1.15}
+    if not late:
+        return []
+    who = "All candidates" if len(late) == len(board.standings) > 1 else ", ".join(late)
+    low, high = min(late.values()), max(late.values())
+    times = f"{high:.2f}" if high - low < 0.05 else f"{low:.2f} to {high:.2f}"
+    whose = "its" if len(late) == 1 else "their"
+    return [f"{who} used {times} times {whose} budget: a run ends with a whole step, and {whose} steps are large."]
 
 
 def _over(one: Standing, board: Board) -> float:

@@ -206,7 +206,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
     cut = pieces(micro, update.step.settings.token_budget, trainee.packed)
     if len(cut) == 1:
         outputs = _outputs(trainee, cut[0], claimed, want, plan.temperature, plan.embed)
-        note_mismatch(update.step.notes, trainee, micro.rows, claimed, outputs)
+        _note(update.step, trainee, micro, claimed, outputs)
         total = _total(update, micro, terms, outputs, claimed)
         total.backward()
         return total.detach()
@@ -218,7 +218,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
             for piece, mask in zip(cut, masks, strict=True)
         ]
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
-    note_mismatch(update.step.notes, trainee, micro.rows, claimed, joined)
+    _note(update.step, trainee, micro, claimed, joined)
     total = _total(update, micro, terms, joined, claimed)
     total.backward()
     begin = 0
@@ -229,6 +229,13 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
         torch.autograd.backward([outputs[name] for name in want], grads)
         begin = end
     return total.detach()
+
+
+def _note(step: Step, trainee: Member, micro: Micro, claimed: list[Tensor], outputs: dict[str, Tensor]) -> None:
+    """What people want to know of a pass, whatever its terms."""
+    note_mismatch(step.notes, trainee, micro.rows, claimed, outputs)
+    if trainee.name == "policy":
+        step.looks.note([row.trace for row in micro.rows], claimed, outputs)
 
 
 def _spoil(trainee: Member, totals: list[Tensor]) -> None:

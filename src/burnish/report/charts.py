@@ -280,7 +280,7 @@ class _Frame:
 
     def axes(self, x: str, y: str, x_form: Form, y_form: Form) -> list[str]:
         found = self.x_axis(x, x_form)
-        for value in ticks(*self.ys, about=max(2, (self.bottom - self.top) // 45)):
+        for value in ticks(*self.ys, about=max(3, (self.bottom - self.top) // 40)):
             at = self.y(value)
             found.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{at:.1f}" y2="{at:.1f}"/>')
             found.append(

@@ -77,8 +77,8 @@ DEFINITIONS: list[Definition] = [
         ("local_weight", "mean weight of the within-group advantage against the batch's"),
         ("clipped_by_covariance", "share of the tokens left out for their covariance of log-prob and advantage"),
         ("tempered_share", "share of what is trained that was sampled at the raised temperature"),
-        ("mismatch/logp", "mean |trainer's - sampler's log-prob| of tokens that the present weights sampled: rounding alone", "down"),
-        ("mismatch/probe", "mean |trainer's - engine's log-prob| of a fixed probe, after each publish to an engine that holds a copy of the weights", "down"),
+        ("mismatch/logp", "mean absolute difference of the trainer's and the sampler's log-probs, of tokens that the present weights sampled: rounding alone", "down"),
+        ("mismatch/probe", "mean absolute difference of the trainer's and the engine's log-probs of a fixed probe, after each publish to an engine that holds a copy of the weights", "down"),
         ("mismatch/ratio", "mean over sampled tokens of trainer's over sampler's probability: 1 where they agree"),
         ("mismatch/changed", "share of the tokens whose ratio a correction changed", "down"),
     ),
@@ -113,6 +113,11 @@ DEFINITIONS: list[Definition] = [
         "Held out",
         ("heldout/accuracy", "accuracy on held-out tasks, one sampled reply each, every eval_every steps", "up"),
         ("heldout/*", "the same number as in training, measured on held-out data; for tasks without a verifier"),
+    ),
+    *_chapter(
+        "Time and memory",
+        ("seconds/*", "seconds of a room in the step: draw, rollout, score, select, credit, learn, publish; `seconds/step` is the whole, `seconds/saving` a checkpoint"),
+        ("memory_mb", "MiB that the process holds after the step"),
     ),
 ]  # fmt: skip
 

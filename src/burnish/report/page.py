@@ -17,7 +17,7 @@ body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.55 system-ui,-ap
 main{max-width:940px;margin:0 auto;padding:40px 24px 80px}
 h1{font-size:28px;letter-spacing:-.02em;margin:0}h2{font-size:18px;margin:38px 0 12px}.dim{color:var(--dim)}
 .head{font-size:19px;font-weight:600;margin:14px 0}.worry{background:var(--warnbg);border-left:4px solid var(--warn);border-radius:8px;padding:9px 14px;margin:8px 0}
-.worry b{color:var(--warn)}.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(390px,1fr));gap:14px}
+.worry b{color:var(--warn)}.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(390px,100%),1fr));gap:14px}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:12px;padding:8px 10px}figure svg,.card svg{width:100%;height:auto}
 figcaption{font-size:12.5px;color:var(--dim);padding:0 6px 4px}.card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:16px 18px;overflow-x:auto}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-top:1px solid var(--line)}th{border:none;color:var(--dim);font-weight:500}

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from burnish.loop import Report
 from burnish.report.health import Health, Limits
-from burnish.report.rows import Kept, Pieces, group_row, kept, tokens_of, trace_row
+from burnish.report.rows import Kept, Pieces, add_entropies, group_row, kept, tokens_of, trace_row
 from burnish.report.schema import FILE, connect, searchable
+from burnish.step import Looks
 
 WAITING_STEPS = 8  # steps that may wait to be written
 PATIENCE = 60.0  # seconds a flush waits for the disk before it says so
@@ -55,6 +56,7 @@ class _Step:
     seconds: dict[str, float]
     memory: float
     groups: list[Kept]
+    looks: list[Looks]
 
 
 class Recorder:
@@ -75,7 +77,8 @@ class Recorder:
     def step(self, report: Report, extra: dict[str, float]) -> None:
         """Hand a step over: its numbers, its seconds, and the first of its traces."""
         metrics = {name: _finite(value) for name, value in {**report.metrics, **extra}.items() if name != "step"}
-        step = _Step(report.clock.step, metrics, dict(report.seconds), report.memory, kept(report, self.traces))
+        groups, looks = kept(report, self.traces), list(report.looks.values())
+        step = _Step(report.clock.step, metrics, dict(report.seconds), report.memory, groups, looks)
         self._put(lambda db: self._write_step(db, step))
 
     def event(self, kind: str, text: str, *, level: str = "info", step: int | None = None) -> None:
@@ -149,13 +152,16 @@ class Recorder:
         rooms = [(step.step, room, seconds) for room, seconds in step.seconds.items()]
         db.executemany("INSERT INTO timings VALUES (?,?,?)", rooms)
         db.execute("INSERT INTO memory VALUES (?,?)", (step.step, step.memory))
+        add_entropies(step.groups, step.looks)
         self._write_traces(db, step.groups)
         db.execute("INSERT OR REPLACE INTO info VALUES ('updated', ?)", (json.dumps(time.time()),))
         for worry in self._health.news(step.step, step.metrics):
             db.execute(_EVENT, (time.time(), step.step, worry.kind, "warning", worry.text))
         numbers = {name: value for name, value in step.metrics.items() if value is not None}
+        numbers |= {f"seconds/{room}": seconds for room, seconds in step.seconds.items()}
+        numbers |= {"memory_mb": step.memory} if step.memory else {}
         for sink in list(self.sinks):
-            self._tell(db, sink, step.step, {**numbers, **{f"seconds/{room}": s for room, s in step.seconds.items()}})
+            self._tell(db, sink, step.step, numbers)
 
     def _write_traces(self, db: sqlite3.Connection, groups: list[Kept]) -> None:
         group_id = db.execute("SELECT ifnull(max(id), 0) FROM groups").fetchone()[0]

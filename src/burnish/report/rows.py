@@ -16,6 +16,7 @@ import torch
 from burnish.loop import Report
 from burnish.nouns import Group, Message, Task, Trace
 from burnish.run.records import plain
+from burnish.step import Looks
 
 MOST_TOKENS = 200_000  # of a phase in a step: some six megabytes, however long the replies
 REPLACEMENT = "\ufffd"  # how a decoder writes bytes that are half a character
@@ -68,6 +69,18 @@ def _copy(trace: Trace) -> Trace:
     return replace(
         trace, scores=dict(trace.scores), turn_scores=turn_scores, streams=dict(trace.streams), note=dict(trace.note)
     )
+
+
+def add_entropies(groups: list[Kept], looks: list[Looks]) -> None:
+    """What learning found of each token's entropy becomes a stream of the copies, where the method made none of its own."""
+    if not groups:
+        return
+    found: dict[int, torch.Tensor] = {}
+    for look in looks:
+        found |= look.entropies()
+    for trace in (trace for group in groups for trace, _ in group.traces):
+        if id(trace.turns) in found:
+            trace.streams.setdefault("entropy", found[id(trace.turns)])
 
 
 class Pieces:

@@ -12,7 +12,6 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan
 
 SIZES = (*range(8, 64, 8), *range(64, 256, 32), *range(256, 512, 64), *range(512, 1025, 128))
-SPLIT_FROM = 512  # rows from which a step is done in two halves at once
 
 
 class Kept:
@@ -24,7 +23,6 @@ class Kept:
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
         self.device = device
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self.side: torch.cuda.Stream = torch.cuda.Stream() if device.type == "cuda" else None  # type: ignore[assignment]
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
@@ -61,18 +59,7 @@ class Kept:
         return graph
 
     def _step(self, size: int) -> None:
-        """Rows in two halves side by side, where there are many: while one half waits for memory, the other computes."""
-        if size < SPLIT_FROM or self.device.type != "cuda":
-            self._part(slice(0, size))
-            return
-        main, half = torch.cuda.current_stream(), size // 2
-        self.side.wait_stream(main)
-        with torch.cuda.stream(self.side):
-            self._part(slice(half, size))
-        self._part(slice(0, half))
-        main.wait_stream(self.side)
-
-    def _part(self, at: slice) -> None:
+        at = slice(0, size)
         self.rows.sample(self.readers[0].next(self.rows, at, None), at, False)
 
     def _snapshot(self, size: int) -> list[torch.Tensor]:

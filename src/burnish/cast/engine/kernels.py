@@ -16,6 +16,7 @@ from torch import Tensor
 
 NARROW = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}  # heads of up to 64; both as measured on an H200
 WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
+FEW = {"BLOCK": 128, "num_warps": 4, "num_stages": 2}  # where there are too few rows to fill the GPU
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -130,7 +131,7 @@ def attend_one(
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
         HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
         TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        **(NARROW if d <= 64 else WIDE),
+        **(WIDE if d > 64 else FEW if rows <= 128 else NARROW),
     )  # fmt: skip
     return out
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ class Prompt:
 
     def __init__(self, tokens: Tensor) -> None:
         self.tokens, self.start, self.needed = tokens, -1, 0
+        self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
         self.after: list[Tensor] = []
         self.finished: list[Sample] = []
 
@@ -54,12 +56,10 @@ class Schedule:
         self.gpu = store.on_gpu(self.device)
         self.prompts: dict[bytes, Prompt] = {}
         self.of = [self._prompt(request.prompt) for request in requests]
-        self.limits = [min(r.max_new, engine.context - len(r.prompt)) for r in requests]
+        self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
         self.shared = self._share()
-        capacity = max(
-            limit + (0 if self.shared else len(r.prompt)) for limit, r in zip(self.limits, requests, strict=True)
-        )
-        sizes = [len(prompt.tokens) for prompt in self.prompts.values()]
+        capacity = max(limit + (0 if self.shared else p.length) for limit, p in zip(self.limits, self.of, strict=True))
+        sizes = [prompt.length for prompt in self.prompts.values()]
         self.plan = engine.plan(requests, capacity, sizes, models)
         self.readers, self.rows = self._workplace(models)
         self.pool = Pool(self.plan.pool)
@@ -74,7 +74,7 @@ class Schedule:
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
-        self.patience = 4 if self.gpu and len(requests) > self.plan.slots else 8
+        self.patience = 32 if self.gpu else 8
         self.asked: tuple[Tensor, torch.cuda.Event | None] | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
@@ -106,15 +106,15 @@ class Schedule:
         """
         if self.gpu:
             return True
-        longest = max(len(r.prompt) + limit for r, limit in zip(self.requests, self.limits, strict=True))
+        longest = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
         several = any(prompt.needed > 1 for prompt in self.prompts.values())
-        return several and max(len(r.prompt) for r in self.requests) >= SHARE_FROM and (window or longest) >= longest
+        return several and max(p.length for p in self.of) >= SHARE_FROM and (window or longest) >= longest
 
     def _order(self) -> list[int]:
         """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
         number = {id(prompt): k for k, prompt in enumerate(self.prompts.values())}
-        return sorted(range(len(self.requests)), key=lambda i: (-len(self.of[i].tokens), number[id(self.of[i])], i))
+        return sorted(range(len(self.requests)), key=lambda i: (-self.of[i].length, number[id(self.of[i])], i))
 
     def run(self) -> list[Sample]:
         try:
@@ -148,7 +148,7 @@ class Schedule:
         while self.queue and len(entering) < free:
             prompt = self.of[self.queue[0]]
             if prompt.start < 0:
-                start = self.pool.take(len(prompt.tokens))
+                start = self.pool.take(prompt.length)
                 if start is None:
                     break
                 prompt.start = start
@@ -163,10 +163,10 @@ class Schedule:
         while unread:
             size = 0
             some: list[Prompt] = []
-            while unread and (not some or size + len(unread[0].tokens) <= READ_AT_ONCE):
-                size += len(unread[0].tokens)
+            while unread and (not some or size + unread[0].length <= READ_AT_ONCE):
+                size += unread[0].length
                 some.append(unread.pop(0))
-            places = torch.cat([torch.arange(len(p.tokens)) + p.start for p in some])
+            places = torch.from_numpy(np.concatenate([np.arange(p.start, p.start + p.length) for p in some]))
             for reader in self.readers:
                 logits = reader.read([p.tokens for p in some], places)
                 for k, prompt in enumerate(some):
@@ -180,7 +180,7 @@ class Schedule:
         self.owner += entering
         self.slots += slots
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
-        lengths = [len(prompt.tokens) for prompt in prompts]
+        lengths = [prompt.length for prompt in prompts]
         self.rows.put(
             at,
             {
@@ -199,7 +199,7 @@ class Schedule:
         first = [torch.stack([p.after[k] for p in prompts]) for k in range(len(self.readers))]
         if not self.shared:
             longest = torch.arange(max(lengths))
-            places = torch.stack([longest.clamp(max=len(p.tokens) - 1) + p.start for p in prompts])
+            places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in prompts])
             for reader in self.readers:
                 reader.store.copy_prompts(at, places)
             for prompt in prompts:
@@ -212,7 +212,7 @@ class Schedule:
         """One request less needs the prompt; the last one gives its place back."""
         prompt.needed -= 1
         if not prompt.needed:
-            self.pool.give(prompt.start, len(prompt.tokens))
+            self.pool.give(prompt.start, prompt.length)
             prompt.start, prompt.after = -1, []
 
     def _collect(self) -> None:
@@ -297,10 +297,13 @@ class Schedule:
         for owners, (tokens, logp, count, ended), stopped in self.aside:
             rows = zip(owners, tokens.cpu(), logp.cpu(), count.tolist(), ended.tolist(), strict=True)
             for i, said, chances, n, by_token in rows:
-                end = self._end(said[:n], self.requests[i].stop)
+                stop = self.requests[i].stop
+                end = self._end(said[:n], stop) if stop else None
                 why = stopped or ("stop" if end is not None or by_token else "length")
                 n = n if end is None else end
-                self.found[i] = Sample(said[:n].clone(), chances[:n].clone(), why)
+                if 2 * n < said.shape[0]:  # a view would hold on to the memory of all
+                    said, chances = said[:n].clone(), chances[:n].clone()
+                self.found[i] = Sample(said[:n], chances[:n], why)
                 if self.heard is not None:
                     self.heard(i, self.found[i])
                 if not stopped:
@@ -363,12 +366,12 @@ class Schedule:
         back = torch.zeros(len(self.owner), dtype=torch.long)
         for k, slots in enumerate(by_prompt.values()):
             back[slots] = torch.arange(len(slots)) + k * most
-        lengths = torch.tensor([len(p.tokens) for p in by_prompt])
+        lengths = torch.tensor([p.length for p in by_prompt])
         members = torch.tensor([slots + slots[:1] * (most - len(slots)) for slots in by_prompt.values()])
         self.roots = Roots(members, back, lengths)
         if list(by_prompt) != self.rooted:
             self.rooted = list(by_prompt)
             longest = torch.arange(int(lengths.max()))
-            places = torch.stack([longest.clamp(max=len(p.tokens) - 1) + p.start for p in by_prompt])
+            places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in by_prompt])
             for reader in self.readers:
                 reader.store.gather_roots(places)

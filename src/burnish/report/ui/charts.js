@@ -107,7 +107,7 @@ function short(x) {
   const size = Math.abs(x);
   if (size >= 1e6) return `${x / 1e6}M`;
   if (size >= 1e4) return `${x / 1e3}k`;
-  return size !== 0 && size < 1e-3 ? x.toExponential(0) : String(x);
+  return size !== 0 && size < 1e-3 ? Number(x.toPrecision(3)).toExponential() : String(x);
 }
 
 function band(points, x, y) {

@@ -52,7 +52,7 @@ export function runView(page, names) {
         about.paused ? button("resume", "▶ Go on", "Go on (p)") : button("pause", "❚❚ Pause", "Hold after this step (p)"),
         button("checkpoint", "Save checkpoint", "Save when this step has ended"), button("stop", "■ Stop", "Finish this step, save, and stop: --resume goes on later"),
       ] : null, el("a", { class: "button", href: `#/traces/${address([about.name])}` }, "Traces →"), seedsOf(about)),
-      el("p", { class: "dim" }, `${about.method} on ${about.task}, ${about.model.split("/").at(-1)}, seed ${about.seed}, ${age(about.updated)} ago`),
+      el("p", { class: "dim" }, `${about.method} on ${about.task.split("/").at(-1)}, ${about.model.split("/").at(-1)}, seed ${about.seed}, ${age(about.updated)} ago`),
       el("div", { class: "progress", title: `${about.step} of ${about.steps} steps` }, el("div", { class: about.state, style: { width: `${about.steps ? (100 * about.step) / about.steps : 0}%` } })),
     );
   }

@@ -12,7 +12,7 @@ export function runsView(page) {
   const count = el("span", { class: "dim" });
   const table = el("table", { class: "runs" }, el("thead", {}, el("tr", {}, ["", "Run", "Method", "Task", "Model", "Seed", "Curve", "Held out", "Steps", "State", "Age"].map((name) => el("th", {}, name)))), body);
   const empty = el("div", { class: "welcome", hidden: true }, el("h2", {}, "No runs here yet"), el("p", {}, "Start one, and it appears on this page while it trains:"), el("pre", {}, "burnish train"));
-  page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), table, empty);
+  page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), el("div", { class: "scroll" }, table), empty);
 
   const shown = () => runs.filter((run) => wanted.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.method} ${run.task} ${run.model} ${run.state} seed${run.seed}`.toLowerCase().includes(word)));
 
@@ -32,7 +32,7 @@ export function runsView(page) {
     const mark = el("input", { type: "checkbox", checked: marked.has(run.name), "aria-label": `Mark ${run.name}`, onclick: (event) => { event.stopPropagation(); toggle(run.name); } });
     const part = run.steps ? run.step / run.steps : 0;
     return el("tr", { class: on ? "on" : "", onclick: () => (location.hash = target) },
-      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", {}, run.task),
+      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", { title: run.task }, run.task.split("/").at(-1)),
       el("td", {}, run.model.split("/").at(-1)), el("td", {}, String(run.seed)), el("td", { title: run.curve }, spark(run.spark)), el("td", { class: "result" }, run.result),
       el("td", { class: "steps" }, el("span", {}, `${run.step}/${run.steps}`), el("div", { class: "track" }, el("div", { style: { width: `${100 * part}%` } }))),
       el("td", {}, pill(run)), el("td", { class: "dim" }, age(run.updated)));

@@ -69,10 +69,10 @@ function legend(mode, largest) {
     author: "Each turn has the colour of its author.",
     adv: `Green earned credit, red lost it (up to ${number(largest)}); grey tokens are not learnt from.`,
     probability: "Red tokens were improbable when they were sampled.",
-    surprise: `The darker, the more surprising: minus the log-prob when sampled (up to ${number(largest)} nats).`,
-    old: `Log-probs of the policy that sampled: the darker, the less probable (down to -${number(largest)}).`,
-    ref: `Log-probs of the reference: the darker, the less probable (down to -${number(largest)}).`,
-    entropy: `The darker, the less sure the policy was (up to ${number(largest)} nats).`,
+    surprise: `The stronger the colour, the more surprising: minus the log-prob when sampled (up to ${number(largest)} nats).`,
+    old: `Log-probs of the policy that sampled: the stronger, the less probable (down to -${number(largest)}).`,
+    ref: `Log-probs of the reference: the stronger, the less probable (down to -${number(largest)}).`,
+    entropy: `The stronger the colour, the less sure the policy was when it learnt from this (up to ${number(largest)} nats).`,
   };
   if (mode.startsWith("member:")) words[mode] = `Green tokens are those that the term ${mode.slice(7)} learns from.`;
   return el("p", { class: "dim key" }, words[mode] || `${mode}: green above zero, red below (up to ${number(largest)}); grey tokens have no value.`);
