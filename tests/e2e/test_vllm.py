@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_method, make_model
+from runs import halted_after
 from test_apart import engine_of, requests_of, stale_weights_are_caught
-from test_lag import halted_after
 
 from burnish import train
 from burnish.cast.apart.engine import ApartEngine

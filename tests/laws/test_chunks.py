@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method
-from test_lag import CURRICULUM, halted_after, options_of
+from runs import halted_after
+from test_lag import CURRICULUM, options_of
 
 import burnish
 from burnish.loop import Report, loop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 import traceback
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, build_method, task_for
+from runs import halted_after
 
 import burnish
 from burnish.cast.behind import Behind
@@ -46,16 +46,6 @@ def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) ->
         )
         options["reward"] = f"{reward}:coin"
     return options | (arguments_for(name, teacher) if name in METHODS else {"n": 4}) | more
-
-
-def halted_after(step: int, straight: Path, out: Path) -> Path:
-    """A copy of a finished run as if it had been killed right after the checkpoint of `step`."""
-    shutil.copytree(straight, out)
-    for path in (out / "checkpoints").iterdir():
-        if int(path.name.removeprefix("step-")) > step:
-            shutil.rmtree(path)
-    shutil.rmtree(out / "model", ignore_errors=True)
-    return out
 
 
 def reports_of(method: Method, model: Path, lag: int, steps: int = 5, **more: Any) -> tuple[list[Report], list[Any]]:

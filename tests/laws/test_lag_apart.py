@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method
-from test_lag import halted_after, options_of
+from runs import halted_after
+from test_lag import options_of
 
 import burnish
 from burnish.cast.apart.engine import ApartEngine

@@ -34,6 +34,7 @@ from burnish.rollout.recalled import recalled
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.select.remember import Store
+from burnish.step import Step
 
 
 def reinforce(n: int) -> Method:
@@ -70,9 +71,7 @@ def test_aipo_corrects_for_stale_samples(older: dict, small_model: Path) -> None
     cast = doubled(cast)
     groups = last.groups["main"]
     plan = built.phases[0].learn
-    found = gradients(
-        cast, plan, groups, SimpleNamespace(cast=cast, settings=settings, clock=Clock(0, 1), notes=_Deaf())
-    )
+    found = gradients(cast, plan, groups, Step(Clock(0, 1), cast, settings))
     cast["policy"].optimiser.zero()
     traces, cut = [trace for group in groups for trace in group.traces], 0
     for trace in traces:
@@ -176,11 +175,3 @@ def _group(key: str, reward: float, said: int = 3) -> Group:
     prompt = Turn(tensor([1, 2]), "task")
     reply = Turn(tensor([said]), "policy", torch.zeros(1), tensor([0]), prompt)
     return Group(Task("question", key, {}, key), [Trace((prompt, reply), scores={"reward": reward})])
-
-
-class _Deaf:
-    """Notes that nobody reads."""
-
-    def add(self, *_: object) -> None: ...
-
-    def count(self, *_: object) -> None: ...

@@ -69,7 +69,7 @@ def aipo(task: Source, *, n: int = 8, rho: float = 4.0, minibatches: int = 1, te
     trial={"n": 4, "updates": 1},
 )
 def tba(
-    task: Source, *, n: int = 8, beta: float = 0.1, beta_end: float | None = None, recent: float = 0.5, updates: int = 2,
+    task: Source, *, n: int = 8, beta: float = 0.1, beta_end: float | None = None, recent: float = 0.95, updates: int = 2,
     capacity: int = 512, temperature: float = 1.0,
 ) -> Method:  # fmt: skip
     """Trajectory balance with asynchrony.
