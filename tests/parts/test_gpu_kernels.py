@@ -19,7 +19,7 @@ for window in (1 << 30, 20, 60):
     pool_k, pool_v = torch.randn(2, 200, shared, d)
     count, root, length = torch.tensor([1, 7, 33]), torch.tensor([0, 100, 100]), torch.tensor([90, 70, 70])
     slot = torch.tensor([2, 0, 1])
-    out = kernels._decode(q, k, v, own_k, own_v, pool_k, pool_v, count, root, length, slot, 0.25, window)
+    out = kernels.attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, length, slot, 0.25, window)
     for i in range(rows):
         j, n = slot[i], count[i] - 1
         assert torch.equal(own_k[j, :, n], k[i, :, 0]) and torch.equal(own_v[j, :, n], v[i, :, 0])
@@ -65,16 +65,84 @@ assert torch.allclose(gpu.d_logits(logits, chosen, factor, lse, entropy, g, h, t
 assert torch.allclose(gpu.d_logits(logits, chosen, factor, lse, entropy, g, None, torch.float32), alone, atol=1e-6)
 """
 
-JOIN = """
-from burnish.cast import gpu
-out, seen = torch.randn(2, 40, 3, 16)
-lse, weight = torch.randn(3, 60).t()[20:], torch.randn(3, 40).t()  # of different strides, as the kernels leave them
-share, both = torch.sigmoid(weight - lse)[..., None], torch.logaddexp(lse, weight)
-wanted = torch.lerp(out, seen, share)
-gpu.join(out, lse, seen, weight)
-assert torch.allclose(out, wanted, atol=1e-6) and torch.allclose(lse, both, atol=1e-6)
+ATTEND = """
+from burnish.cast import packing, varlen
+starts = [torch.randint(0, 99, (n,)) for n in (70, 5)]
+rows = [torch.cat([starts[i % 2], torch.randint(0, 99, (n,))]) for i, n in enumerate((3, 80, 64, 1))]
+asked = [len(starts[i % 2]) for i in range(4)]
+for shared, window, size in ((asked, None, None), (None, 20, None), (asked, None, 512)):  # roots; windows; a fixed size
+    found = []
+    for gpu in (False, True):
+        packing.on_gpu = lambda device: gpu
+        pack = packing.pack(rows, shared, torch.device("cpu"), size if gpu else None)
+        if not gpu:
+            n = len(pack.tokens)
+            q, k, v, grad = (torch.randn(max(n, size or 0), heads, 24) for heads in (4, 2, 2, 4))
+            grad[n:] = 0  # nobody asks about what fills a pack up
+        m = len(pack.tokens)
+        live = [x[:m].clone().requires_grad_() for x in (q, k, v)]
+        out = varlen.attend(*live, pack, 0.2, window)
+        out.backward(grad[:m])
+        found.append([x[:n] for x in (out.detach(), *(x.grad for x in live))])
+    for a, b in zip(*found):
+        assert torch.allclose(a, b, atol=1e-5)
 """
 
+LAYERS = """
+import transformers
+from burnish.cast import attention, packing
+from burnish.cast.engine import store
+from burnish.cast.engine.reader import Reader
+from burnish.cast.engine.rows import Rows
+from burnish.cast.engine.store import Plan
+from burnish.cast.forward import decoder, outputs
+from burnish.cast.fused import Fused
+from burnish.cast.joint import join_projections
+sizes = dict(vocab_size=99, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2)
+sizes |= dict(num_key_value_heads=1, head_dim=32, max_position_embeddings=128)
+starts = [torch.randint(0, 99, (n,)) for n in (40, 5)]
+rows = [torch.cat([starts[i % 2], torch.randint(0, 99, (n,))]) for i, n in enumerate((3, 30, 1))]
+masks = [torch.arange(len(row)) >= len(starts[i % 2]) for i, row in enumerate(rows)]
+
+def learn(model, leaves, fused):  # log-probs, and the gradient of a mixture of them
+    packing.on_gpu = lambda device: fused
+    model.fused = Fused.of(decoder(model)) if fused else None
+    logp = outputs(model, rows, masks, {"logp"})["logp"]
+    return [logp.detach(), *torch.autograd.grad((logp * torch.linspace(-1, 1, len(logp))).sum(), leaves)]
+
+@torch.no_grad()
+def decode(model, fused):  # logits of three steps after two prompts
+    packing.on_gpu = store.on_gpu = lambda device: True
+    model.fused = None
+    reader = Reader(model, Plan(3, 12, 20))
+    assert reader.fused is not None
+    if not fused:
+        reader.fused = None
+    reader.read([torch.arange(6), torch.arange(11)], torch.arange(17))
+    state = Rows(3, 12, (1,), torch.device("cpu"))
+    state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
+    found = []
+    for step in range(3):
+        state.count[:], state.last[:] = step + 1, torch.tensor([5, 6, 7]) + step
+        found.append(reader.next(state, slice(0, 3), None))
+    reader.store.release()
+    return [torch.stack(found)]
+
+kinds = {"Llama": {}, "Qwen2": dict(use_sliding_window=True, sliding_window=9, max_window_layers=1), "Qwen3": {}}
+for kind, more in (kinds | {"Mistral": dict(sliding_window=7)}).items():
+    config = getattr(transformers, kind + "Config")(**sizes, **more)
+    config._attn_implementation = attention.register()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for p in model.parameters():
+        p.data.add_(torch.randn_like(p) * 0.2)
+    joined = [leaf for joint in join_projections(model) for leaf, _ in joint.leaves()]
+    leaves = joined + [model.model.norm.weight, model.model.layers[0].mlp.down_proj.weight, model.lm_head.weight]
+    if kind != "Qwen3":  # whose heads are normalised one by one: it learns through its own modules
+        for a, b in zip(learn(model, leaves, True), learn(model, leaves, False)):
+            assert (a - b).norm() <= 1e-4 * b.norm(), kind
+    for a, b in zip(decode(model, True), decode(model, False)):
+        assert torch.allclose(a, b, atol=1e-4), kind
+"""
 
 ENGINE = """
 import sys, tempfile
@@ -102,7 +170,9 @@ for rows in (7, 7, 5):  # the workplace is kept from call to call where it serve
 
 
 @pytest.mark.parametrize(
-    "what", [DECODE, SAMPLE, HEAD, JOIN, ENGINE], ids=["decode", "sample", "head", "join", "the engine as on a GPU"]
+    "what",
+    [DECODE, SAMPLE, HEAD, ATTEND, LAYERS, ENGINE],
+    ids=["decode", "sample", "head", "attend", "layers", "the engine as on a GPU"],
 )
 def test_a_kernel_equals_plain_torch(what: str) -> None:
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}  # read when triton is imported

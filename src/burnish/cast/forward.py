@@ -130,7 +130,8 @@ def hidden(model: nn.Module, given: Tensor, positions: Tensor, layout: attention
     """[1, N, H]: the last hidden states of tokens [1, N], or of their embeddings [1, N, H], that see each other as `layout` says."""
     fused: Fused | None = getattr(model, "fused", None)
     tokens = given.ndim == 2
-    if fused is not None and getattr(layout, "read_by_tiles", False):
+    recomputes = torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)  # its modules know how
+    if fused is not None and not recomputes and getattr(layout, "read_by_tiles", False):
         x = nn.functional.embedding(given[0], fused.embedding) if tokens else given[0]
         return fused.states(x, positions[0], layout)[None]
     inputs = {"input_ids" if tokens else "inputs_embeds": given}

@@ -1,4 +1,4 @@
-"""The learner's GPU kernels (Triton): log-probs from logits, their gradient, and attention parts joined; each in one pass."""
+"""The learner's GPU kernels (Triton): log-probs from logits, and their gradient; each in one pass."""
 
 from __future__ import annotations
 
@@ -77,35 +77,3 @@ def d_logits(
         ENTROPY=grad_entropy is not None, BLOCK=size, num_warps=8,
     )  # fmt: skip
     return out
-
-
-@triton.jit
-def _join_kernel(
-    out, seen, lse_ptr, weight_ptr, lse_token, lse_head, weight_token, weight_head, HEADS, N,
-    D: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = i < N * HEADS
-    token, head = i // HEADS, i % HEADS
-    d = tl.arange(0, D)
-    at = token * lse_token + head * lse_head
-    mine = tl.load(lse_ptr + at, mask=inside, other=0.0)
-    other = tl.load(weight_ptr + token * weight_token + head * weight_head, mask=inside, other=0.0)
-    top = tl.maximum(mine, other)
-    a, b = tl.exp2((mine - top) * LOG2E), tl.exp2((other - top) * LOG2E)
-    place = i.to(tl.int64)[:, None] * D + d[None, :]
-    x = tl.load(out + place, mask=inside[:, None], other=0.0).to(tl.float32)
-    y = tl.load(seen + place, mask=inside[:, None], other=0.0).to(tl.float32)
-    joined = (x * a[:, None] + y * b[:, None]) / (a + b)[:, None]
-    tl.store(out + place, joined.to(out.dtype.element_ty), mask=inside[:, None])
-    tl.store(lse_ptr + at, top + tl.log2(a + b) * LN2, mask=inside)
-
-
-def join(out: Tensor, lse: Tensor, seen: Tensor, weight: Tensor) -> None:
-    """Attention over two stretches from each alone, in place: out, seen [N, heads, D]; lse, weight [N, heads] (any strides)."""
-    n, heads, d = out.shape
-    assert out.is_contiguous() and seen.is_contiguous()
-    rows = 32
-    _join_kernel[(triton.cdiv(n * heads, rows),)](
-        out, seen, lse, weight, *lse.stride(), *weight.stride(), heads, n, D=d, ROWS=rows, num_warps=4
-    )

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from burnish.cast.working import Working
 
 SIZES = 4  # recordings that are kept
-LARGEST = 65536  # tokens; longer packs keep the device busy without it
+LARGEST = 1 << 17  # tokens; longer packs keep the device busy without it
 AFTER = 1  # how often a size is asked for in vain before it is recorded
 PATIENCE = 8  # how often a much larger recording serves before one of the right size is made
 
 
 def size_for(tokens: int) -> int:
-    """The recorded size that serves so many tokens: an eighth too large at most, so that a few sizes serve all packs."""
-    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 4)
+    """The recorded size that serves so many tokens: a sixteenth too large at most, so that a few sizes serve all packs."""
+    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 5)
     return -(-tokens // step) * step
 
 

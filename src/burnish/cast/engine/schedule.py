@@ -73,7 +73,7 @@ class Schedule:
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
-        self.patience = 8
+        self.patience = 32 if self.gpu else 8
         self.asked: tuple[Tensor, torch.cuda.Event | None] | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
