@@ -121,18 +121,27 @@ def generation(on: Machine) -> list[Part]:
 
 
 def groups(on: Machine) -> list[Part]:
-    """1024 samples in groups of 8."""
+    """1024 samples in groups of 8, and four times as many for the same slots."""
     sizes = (16, 8, 16, 12) if on.quick else (1024, 8, 128, 256)
-    title = "{0} x ({2}+{3}) tokens in groups of {1}, SmolLM2-135M shape".format(*sizes)
-    return [_generation(on, "groups", title, "smollm2-135m", sizes, goals=(Goal("rate", 500e3),))]
+    title = "{0} x ({2}+{3}) tokens in groups of {1}, SmolLM2-135M shape"
+    many = (4 * sizes[0], *sizes[1:])
+    return [
+        _generation(on, "groups", title.format(*sizes), "smollm2-135m", sizes, goals=(Goal("rate", 500e3),)),
+        _generation(on, "groups-many", title.format(*many), "smollm2-135m", many, peers=()),
+    ]
 
 
 def uneven_lengths(on: Machine) -> list[Part]:
-    """The same engine when replies end at different times."""
-    sizes = (16, 8, 16, 12) if on.quick else (1024, 8, 128, 256)
-    title = "{0} samples in groups of {1}, geometric lengths with mean 0.3 x {3}, SmolLM2-135M shape".format(*sizes)
-    goal = Goal("rate", 0.85, "burnish@groups")
-    return [_generation(on, "uneven", title, "smollm2-135m", sizes, uneven(sizes[0], sizes[3]), goals=(goal,))]
+    """The same engine when replies end at different times: all begin at once, or four times as many wait for slots."""
+    found = []
+    for name, even, times in (("uneven", "groups", 1), ("uneven-many", "groups-many", 4)):
+        rows, group, prompt, new = (16, 8, 16, 12) if on.quick else (1024, 8, 128, 256)
+        sizes = (times * rows, group, prompt, new)
+        title = "{0} samples in groups of {1}, geometric lengths with mean 0.3 x {3}, SmolLM2-135M shape".format(*sizes)
+        goal, peers = Goal("rate", 0.85, f"burnish@{even}"), ("static", "generate_batch") if times == 1 else ()
+        lengths = uneven(sizes[0], new)
+        found.append(_generation(on, name, title, "smollm2-135m", sizes, lengths, peers=peers, goals=(goal,)))
+    return found
 
 
 def _training(

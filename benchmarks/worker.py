@@ -47,7 +47,7 @@ class Turns:
 
     def end(self, **counts: Any) -> None:
         """Stop the clock and report."""
-        self.say(seconds=self.lap(), peak_bytes=_peak(), **_reserved(), **counts)
+        self.say(seconds=self.lap(), peak_bytes=_peak(), **counts)
 
     def say(self, **what: Any) -> None:
         """One line of JSON to the parent."""
@@ -76,20 +76,14 @@ def _reset_peak() -> None:
 
 
 def _peak() -> int:
-    """The most memory held since the turn began: allocated on the GPU, or resident in main memory."""
+    """The most memory held since the turn began: taken from the GPU, captured graphs included, or resident in main memory."""
     cuda = _cuda()
     if cuda:
-        return cuda.max_memory_allocated()
+        return cuda.max_memory_reserved()
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def _reserved() -> dict[str, int]:
-    """What torch held back from the GPU at most, captured graphs included: more than was allocated."""
-    cuda = _cuda()
-    return {"peak_reserved_bytes": cuda.max_memory_reserved()} if cuda else {}
 
 
 def _versions() -> dict[str, str]:

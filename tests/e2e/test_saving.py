@@ -28,10 +28,11 @@ TEXT = "<|user|>sort 3 1 2<|end|><|assistant|>answer: 1 2 3<|end|>"
 
 
 class Holding(Observer):
-    """Holds the run, and the logits of its policy after every step, under the name of the checkpoint that is taken then."""
+    """Holds the run, and the weights and logits of its policy after every step, by the checkpoint that is taken then."""
 
     def __init__(self) -> None:
         self.logits: dict[str, Tensor] = {}
+        self.weights: dict[str, dict[str, Tensor]] = {}
 
     def started(self, run: Run) -> None:
         self.run = run
@@ -39,7 +40,15 @@ class Holding(Observer):
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
         if "policy" in self.run.cast.members:
             policy = self.run.cast["policy"]
-            self.logits[f"step-{report.clock.step + 1:06d}"] = logits_of(policy.model, policy.chat.tokenizer)
+            name = f"step-{report.clock.step + 1:06d}"
+            self.logits[name] = logits_of(policy.model, policy.chat.tokenizer)
+            self.weights[name] = {key: value.clone() for key, value in policy.model.state_dict().items()}
+
+    def same(self, name: str, model: nn.Module, tokenizer: Any) -> bool:
+        """The same weights bit for bit, and the same logits but for rounding: burnish's own Llama adds in another order."""
+        here, there = self.weights[name], model.state_dict()
+        close = torch.allclose(logits_of(model, tokenizer), self.logits[name], atol=1e-5)
+        return close and here.keys() == there.keys() and all(torch.equal(here[key], there[key]) for key in here)
 
 
 @torch.no_grad()
@@ -61,11 +70,11 @@ def test_checkpoints_and_the_final_model_load_with_transformers(small_model: Pat
     held = Holding()
     result = go("sft", small_model, tmp_path / "run", steps=3, observer=held)
     assert result.model is not None and list(held.logits) == ["step-000001", "step-000002", "step-000003"]
-    for name, wanted in held.logits.items():
-        model, tokenizer = plain(tmp_path / "run" / "checkpoints" / name / "policy")
-        assert torch.equal(logits_of(model, tokenizer), wanted)
+    for name in held.logits:
+        assert held.same(name, *plain(tmp_path / "run" / "checkpoints" / name / "policy"))
     model, tokenizer = plain(result.model)
-    assert torch.equal(logits_of(model, tokenizer), held.logits["step-000003"])
+    assert held.same("step-000003", model, tokenizer)
+    assert not held.same("step-000001", model, tokenizer)
     assert not torch.equal(held.logits["step-000001"], held.logits["step-000003"])
     start, _ = plain(small_model)
     assert not torch.equal(logits_of(start, tokenizer), held.logits["step-000001"])

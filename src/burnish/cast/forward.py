@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
+from burnish.cast.native.llama import Llama, Matrix
 from burnish.cast.packing import pack, send
 
 Numbers = npt.NDArray[np.int64]
@@ -129,7 +130,8 @@ def hidden(model: nn.Module, given: Tensor, positions: Tensor, layout: attention
     """[1, N, H]: the last hidden states of tokens [1, N], or of their embeddings [1, N, H], that see each other as `layout` says."""
     fused: Fused | None = getattr(model, "fused", None)
     tokens = given.ndim == 2
-    if fused is not None and getattr(layout, "read_by_tiles", False):
+    recomputes = torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)  # its modules know how
+    if fused is not None and not recomputes and getattr(layout, "read_by_tiles", False):
         x = nn.functional.embedding(given[0], fused.embedding) if tokens else given[0]
         return fused.states(x, positions[0], layout)[None]
     inputs = {"input_ids" if tokens else "inputs_embeds": given}
@@ -175,6 +177,8 @@ def head(model: nn.Module, states: Tensor) -> Tensor:
 
 def logits_at(model: nn.Module, states: Tensor) -> Tensor:
     """[N, V] logits from hidden states, without gradient, in at least fp32."""
+    if isinstance(model, Llama):
+        return model.logits(states)
     found = plain_head(model)
     return logits_of(states, *found) if found is not None else head(model, states)
 
@@ -190,7 +194,11 @@ def plain_head(model: nn.Module) -> tuple[Tensor, float] | None:
     """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
     inner = _bare(model)
     matrix, config = inner.get_output_embeddings(), inner.config  # type: ignore[operator, union-attr]
-    if type(matrix) is not nn.Linear or matrix.bias is not None or getattr(config, "final_logit_softcapping", None):
+    if (
+        type(matrix) not in (nn.Linear, Matrix)
+        or matrix.bias is not None
+        or getattr(config, "final_logit_softcapping", None)
+    ):
         return None
     return matrix.weight, (getattr(config, "logit_scale", None) or 1.0) / (
         getattr(config, "logits_scaling", None) or 1.0

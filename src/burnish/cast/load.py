@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,9 @@ from burnish.cast import attention
 from burnish.cast.chat import Chat
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.models import adapted_model, is_adapter
+from burnish.cast.native import llama
+from burnish.cast.native.config import shape_of
+from burnish.cast.native.tokenizer import tokenizer_of
 
 
 @contextmanager
@@ -32,10 +34,12 @@ def _readable(what: str, path: Path) -> Iterator[None]:
 
 def load_chat(path: Path) -> Chat:
     """The tokenizer of a model directory; one that could never end a reply is refused."""
-    from transformers import AutoTokenizer
-
     with _readable("tokenizer", path):
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer: Any = tokenizer_of(path)
+        if tokenizer is None:
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(path)
     if tokenizer.eos_token_id is None:
         raise ValueError(
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its tokenizer_config.json"
@@ -43,11 +47,25 @@ def load_chat(path: Path) -> Chat:
     return Chat(tokenizer)
 
 
-def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
+def load_model(path: Path, outputs: int, device: torch.device, native: bool = True) -> nn.Module:
     """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
 
     Weights are held in fp32 (master weights); on CUDA the forward runs in bf16 autocast.
+    native: on a CPU a plain Llama is burnish's own (cast/native); False takes transformers' in any case.
     """
+    shape = shape_of(path) if native and not outputs and device.type == "cpu" else None
+    with _readable("model", path):
+        model, missing = llama.load(path, shape) if shape is not None else _by_transformers(path, outputs)
+    if missing:
+        raise ValueError(
+            f"the weights in {path} are not whole: {min(missing)} is missing; pass a directory written by save_pretrained"
+        )
+    _without_dropout(model)
+    return model.to(device).eval()
+
+
+def _by_transformers(path: Path, outputs: int) -> tuple[Any, set[str]]:
+    """Any model that transformers knows, and the names of the weights that its directory lacks."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
@@ -56,17 +74,9 @@ def load_model(path: Path, outputs: int, device: torch.device) -> nn.Module:
         "dtype": torch.float32,
         "use_safetensors": True,
         "attn_implementation": attention.register(),
+        "output_loading_info": True,  # weights that are missing are refused, not drawn at random
     }
-    options["output_loading_info"] = True  # weights that are missing are refused, not drawn at random
-    with _readable("model", path):
-        load = partial(_scalar, outputs) if outputs else _language
-        model, missing = load(path, options)
-    if missing:
-        raise ValueError(
-            f"the weights in {path} are not whole: {min(missing)} is missing; pass a directory written by save_pretrained"
-        )
-    _without_dropout(model)
-    return model.to(device).eval()
+    return _scalar(outputs, path, options) if outputs else _language(path, options)
 
 
 def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:

@@ -21,15 +21,11 @@ class Optimiser:
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.settings, self.multiplier = settings, multiplier
         self.schedule = warmup_then(settings.lr_schedule, settings.lr_warmup)
-        decayed = [p for p in self.named.values() if p.ndim >= 2]
-        plain = [p for p in self.named.values() if p.ndim < 2]
-        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        self.adamw = torch.optim.AdamW(
-            [g for g in groups if g["params"]], lr=settings.lr, betas=(0.9, 0.999), fused=True
-        )
+        self.moments: dict[Tensor, dict[str, Tensor]] = {}  # of each parameter, from its first step on
 
     def zero(self) -> None:
-        self.adamw.zero_grad(set_to_none=True)
+        for p in self.named.values():
+            p.grad = None
 
     def lr(self, clock: Clock) -> float:
         return self.settings.lr * self.multiplier * self.schedule(clock)
@@ -48,22 +44,46 @@ class Optimiser:
             raise NotFinite(f"the gradient's norm is {norm}")
         return norm
 
+    @torch.no_grad()
     def step(self, clock: Clock) -> None:
-        """Move the weights by the gradient."""
-        for group in self.adamw.param_groups:
-            group["lr"] = self.lr(clock)
-        self.adamw.step()
+        """Move the weights by the gradient. Matrices decay, vectors do not."""
+        moving: list[Tensor] = [p for p in self.named.values() if p.grad is not None]
+        for decay, some in (
+            (self.settings.weight_decay, [p for p in moving if p.ndim >= 2]),
+            (0.0, [p for p in moving if p.ndim < 2]),
+        ):
+            if some:
+                self._adamw(some, decay, self.lr(clock))
+        torch.autograd.graph.increment_version(moving)  # the operator does not say by itself that it changed them
+
+    def _adamw(self, some: list[Tensor], decay: float, lr: float) -> None:
+        """One call of the operator that torch.optim.AdamW calls too; to import torch.optim's own takes a second."""
+        kept = [self.moments.setdefault(p, {}) or self._fresh(p) for p in some]
+        torch._foreach_add_([m["step"] for m in kept], 1)
+        torch._fused_adamw_(
+            some, [p.grad for p in some if p.grad is not None], [m["exp_avg"] for m in kept], [m["exp_avg_sq"] for m in kept], [],
+            [m["step"] for m in kept], amsgrad=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=decay, eps=1e-8,
+            maximize=False, grad_scale=None, found_inf=None,
+        )  # fmt: skip
+
+    def _fresh(self, p: Tensor) -> dict[str, Tensor]:
+        self.moments[p] |= {
+            "step": torch.zeros((), device=p.device),
+            "exp_avg": torch.zeros_like(p),
+            "exp_avg_sq": torch.zeros_like(p),
+        }
+        return self.moments[p]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
         return {
             f"{key}/{name}": value.detach()
             for name, p in self.named.items()
-            for key, value in self.adamw.state.get(p, {}).items()
+            for key, value in self.moments.get(p, {}).items()
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():
             kind, name = key.split("/", 1)
             p = self.named[name]
-            self.adamw.state[p][kind] = value.clone() if kind == "step" else value.to(p.device, copy=True)
+            self.moments.setdefault(p, {})[kind] = value.to(p.device, copy=True)

@@ -83,9 +83,9 @@ def build(
                 f"the model for {name!r} in {path} gives no scores: it has no scoring head; "
                 "pass a directory that `burnish train reward_model` saved"
             )
-        model = load_model(path, role.outputs, where)
+        model = load_model(path, role.outputs, where, native=adapted is None)  # peft knows transformers' models
         if role.mixed_with is not None:
-            _average(model, load_model(resolve(role.mixed_with), role.outputs, where), role.share)
+            _average(model, load_model(resolve(role.mixed_with), role.outputs, where, adapted is None), role.share)
         trainer = None
         if role.liveness == "trained":
             model = add_lora(model, adapted, stored) if adapted else model

@@ -94,8 +94,7 @@ def _forward(
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         wide_q, wide_k, wide_v, 0.0, causal and mask is None, attn_mask=mask, scale=scale
     )
-    real = cuts.padded_q[1]
-    return out.transpose(1, 2)[real], lse.transpose(1, 2)[real]
+    return _narrow(out, cuts.padded_q[1]), _narrow(lse, cuts.padded_q[1])
 
 
 def _backward(
@@ -105,30 +104,41 @@ def _backward(
     """Gradients of q, k, v, for the probabilities that `lse` normalises."""
     wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
     mask, places = _mask(cuts, causal, window, q.dtype), cuts.padded_q[0]
+    wide_out, wide_lse = _rows(out, places).transpose(1, 2), _rows(lse, places).transpose(1, 2)
     dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-        _zero_padded(grad, cuts), wide_q, wide_k, wide_v, out[places].transpose(1, 2), lse[places].transpose(1, 2),
+        _zero_padded(grad, cuts), wide_q, wide_k, wide_v, wide_out, wide_lse,
         0.0, causal and mask is None, attn_mask=mask, scale=scale,
     )  # fmt: skip
     real_q, real_k = cuts.padded_q[1], cuts.padded_k[1]
     shared = k.shape[1], q.shape[1] // k.shape[1]
-    dk, dv = (x.unflatten(1, shared).sum(2).transpose(1, 2)[real_k] for x in (dk, dv))
-    return dq.transpose(1, 2)[real_q], dk, dv
+    dk, dv = (_narrow(x.unflatten(1, shared).sum(2), real_k) for x in (dk, dv))
+    return _narrow(dq, real_q), dk, dv
 
 
 def _wide(q: Tensor, k: Tensor, v: Tensor, cuts: Cuts) -> tuple[Tensor, Tensor, Tensor]:
     """[S, heads, longest, D] of each, keys and values repeated for the queries that share them."""
     times = q.shape[1] // k.shape[1]
-    wide_q = q[cuts.padded_q[0]].transpose(1, 2)
-    wide_k, wide_v = (x[cuts.padded_k[0]].transpose(1, 2) for x in (k, v))
+    wide_q = _rows(q, cuts.padded_q[0]).transpose(1, 2)
+    wide_k, wide_v = (_rows(x, cuts.padded_k[0]).transpose(1, 2) for x in (k, v))
     if times > 1:
         wide_k, wide_v = (x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2) for x in (wide_k, wide_v))
     return wide_q, wide_k, wide_v
 
 
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    """x[places]: whole rows are copied at once, which on a CPU takes half as long as indexing."""
+    return x.index_select(0, places.flatten()).unflatten(0, places.shape)
+
+
+def _narrow(wide: Tensor, real: Tensor) -> Tensor:
+    """[N, heads, ...] of [S, heads, longest, ...]: what is no padding, end to end."""
+    return wide.transpose(1, 2).flatten(0, 1).index_select(0, real.flatten().nonzero()[:, 0])
+
+
 def _zero_padded(grad: Tensor, cuts: Cuts) -> Tensor:
     """[S, heads, longest, D]: queries that are padding ask for nothing."""
     places, real = cuts.padded_q
-    return grad[places].masked_fill(~real[..., None, None], 0).transpose(1, 2)
+    return _rows(grad, places).masked_fill_(~real[..., None, None], 0).transpose(1, 2)
 
 
 def _mask(cuts: Cuts, causal: bool, window: int | None, dtype: torch.dtype) -> Tensor | None:

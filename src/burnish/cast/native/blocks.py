@@ -1,0 +1,171 @@
+"""The two halves of a Llama layer, with backward passes written out.
+
+    n = x r w,  r = 1 / sqrt(mean x^2 + eps)                     the norm; w its weight
+    q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T             what attention reads
+    y = x + (silu(n Wg^T) * (n Wu^T)) Wd^T                       the inner layer, with the sum around it
+
+Each half is one step of autograd: fewer passes over memory than the modules of transformers make, and gates and norms are made
+again in the backward rather than kept. Tokens are worked on a thousand at a time, so that what is made in between stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 1024  # tokens at a time
+
+
+def scale_of(x: Tensor, eps: float) -> Tensor:
+    """r: [N, 1]."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+
+
+def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the pairs (x_i, x_{i + D/2}) of x [N, heads, D] in place, by angles whose cosines and sines are [N, 1, D/2]."""
+    first, second = x.chunk(2, -1)
+    turned = first * cos
+    turned.addcmul_(second, sin, value=-1)
+    second.mul_(cos).addcmul_(first, sin)
+    first.copy_(turned)
+    return x
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x r w, with gradient."""
+    return _Norm.apply(x, weight, eps)  # type: ignore[no-any-return]
+
+
+def queries_keys_values(
+    x: Tensor, weight: Tensor, eps: float, projections: tuple[Tensor, Tensor, Tensor], angles: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[N, heads, D] each, from x [N, H]; angles: cosines and sines [N, 1, D/2]."""
+    return _Read.apply(x, weight, eps, *projections, *angles)  # type: ignore[no-any-return]
+
+
+def inner_layer(x: Tensor, weight: Tensor, eps: float, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """x plus what the inner layer makes of its norm."""
+    return _Inner.apply(x, weight, eps, gate, up, down)  # type: ignore[no-any-return]
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    """About even pieces of n tokens, none larger than CHUNK."""
+    pieces = max(1, -(-n // CHUNK))
+    for k in range(pieces):
+        yield slice(k * n // pieces, (k + 1) * n // pieces)
+
+
+class _Sums:
+    """Gradients of weights, summed over chunks; None for those that nobody asked for."""
+
+    def __init__(self, weights: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> None:
+        self.found = [torch.zeros_like(w) if yes else None for w, yes in zip(weights, wanted, strict=True)]
+
+    def add(self, i: int, d: Tensor, read: Tensor) -> None:
+        """Of a matrix, from its output's gradient [n, out] and its input [n, in]."""
+        total = self.found[i]
+        if total is not None:
+            total.addmm_(d.t(), read)
+
+    def add_norm(self, i: int, d: Tensor, unit: Tensor) -> None:
+        """Of a norm's weight."""
+        total = self.found[i]
+        if total is not None:
+            total.add_((d * unit).sum(0))
+
+
+def _norm_backward(d: Tensor, x: Tensor, r: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient of x for that of n = x r w, and x r:  dx = r (d w - x r mean(d w x r))."""
+    unit = x * r
+    d = d * weight
+    mean = torch.linalg.vecdot(d, unit).div_(x.shape[-1])[:, None]
+    return d.addcmul_(unit, mean, value=-1).mul_(r), unit
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        r = scale_of(x, eps)
+        ctx.save_for_backward(x, weight, r)
+        return (x * r).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight, r = ctx.saved_tensors
+        dx, unit = _norm_backward(d, x, r, weight)
+        return dx, (d * unit).sum(0) if ctx.needs_input_grad[1] else None, None
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, eps: float, wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r, width = scale_of(x, eps), 2 * cos.shape[-1]
+        out = [x.new_empty(len(x), len(w)) for w in (wq, wk, wv)]
+        for part in _chunks(len(x)):
+            n = (x[part] * r[part]).mul_(weight)
+            for whole, w in zip(out, (wq, wk, wv), strict=True):
+                torch.mm(n, w.t(), out=whole[part])
+            for whole in out[:2]:
+                rotate_(whole[part].unflatten(-1, (-1, width)), cos[part], sin[part])
+        ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin)
+        return tuple(whole.unflatten(-1, (-1, width)) for whole in out)  # type: ignore[return-value]
+
+    @staticmethod
+    def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight, r, *matrices, cos, sin = ctx.saved_tensors
+        sums = _Sums((weight, *matrices), (ctx.needs_input_grad[1], *ctx.needs_input_grad[3:6]))
+        dx = torch.empty_like(x)
+        for part in _chunks(len(x)):
+            n = (x[part] * r[part]).mul_(weight)
+            dn = torch.zeros_like(n)
+            for i, (grad, w) in enumerate(zip(d, matrices, strict=True)):
+                mine = grad[part].clone(memory_format=torch.contiguous_format) if i < 2 else grad[part]
+                mine = rotate_(mine, cos[part], -sin[part]) if i < 2 else mine
+                flat = mine.flatten(1)
+                sums.add(i + 1, flat, n)
+                dn.addmm_(flat, w)
+            dx[part], unit = _norm_backward(dn, x[part], r[part], weight)
+            sums.add_norm(0, dn, unit)
+        return dx, sums.found[0], None, *sums.found[1:], None, None
+
+
+class _Inner(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, wg: Tensor, wu: Tensor, wd: Tensor) -> Tensor:
+        r, y = scale_of(x, eps), torch.empty_like(x)
+        keep = any(ctx.needs_input_grad)
+        gate, up = (x.new_empty(len(x) if keep else min(len(x), CHUNK), len(wg)) for _ in range(2))
+        for part in _chunks(len(x)):
+            n = (x[part] * r[part]).mul_(weight)
+            here = part if keep else slice(0, len(n))
+            g, u = torch.mm(n, wg.t(), out=gate[here]), torch.mm(n, wu.t(), out=up[here])
+            torch.addmm(x[part], torch.nn.functional.silu(g).mul_(u), wd.t(), out=y[part])
+        if keep:
+            ctx.save_for_backward(x, weight, r, gate, up, wg, wu, wd)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight, r, gate, up, wg, wu, wd = ctx.saved_tensors
+        sums = _Sums((weight, wg, wu, wd), (ctx.needs_input_grad[1], *ctx.needs_input_grad[3:]))
+        dx = torch.empty_like(x)
+        for part in _chunks(len(x)):
+            g, u, dy = gate[part], up[part], d[part]
+            n = (x[part] * r[part]).mul_(weight)
+            opened = torch.nn.functional.silu(g)
+            sums.add(3, dy, opened * u)
+            da = dy @ wd
+            dg = torch.ops.aten.silu_backward(da * u, g)
+            du = opened.mul_(da)
+            sums.add(1, dg, n)
+            sums.add(2, du, n)
+            dn = (dg @ wg).addmm_(du, wu)
+            found, unit = _norm_backward(dn, x[part], r[part], weight)
+            torch.add(found, dy, out=dx[part])
+            sums.add_norm(0, dn, unit)
+        return dx, sums.found[0], None, *sums.found[1:]

@@ -1,0 +1,221 @@
+"""Llama, with the names that transformers gives its weights: directories of either are directories of the other.
+
+It answers what burnish asks of a transformers model (cast/forward.py, cast/engine), and nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from burnish.cast.attention import Layout
+from burnish.cast.native.blocks import inner_layer, norm, queries_keys_values, rotate_, scale_of
+from burnish.cast.native.config import Shape, read_json
+from burnish.cast.native.laid import Blocks
+
+
+class Weight(nn.Module):
+    """A weight that comes from a file: no numbers are drawn for it."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(shape, device="meta"))
+
+
+class Matrix(Weight):
+    """A linear map without a bias; its weight is [outputs, inputs]."""
+
+    bias = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight)
+
+
+class Attention(nn.Module):
+    """Projections around attention; the layout of a forward says what sees what."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.width = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
+        self.q_proj = Matrix(self.heads * self.width, shape.hidden_size)
+        self.k_proj = Matrix(self.kv_heads * self.width, shape.hidden_size)
+        self.v_proj = Matrix(self.kv_heads * self.width, shape.hidden_size)
+        self.o_proj = Matrix(shape.hidden_size, self.heads * self.width)
+
+
+class Inner(nn.Module):
+    """The inner layer's matrices."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_proj = Matrix(shape.intermediate_size, shape.hidden_size)
+        self.up_proj = Matrix(shape.intermediate_size, shape.hidden_size)
+        self.down_proj = Matrix(shape.hidden_size, shape.intermediate_size)
+
+
+class Layer(nn.Module):
+    """One layer: attention and the inner layer, each with its norm before and its sum after."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.eps = shape.rms_norm_eps
+        self.self_attn, self.mlp = Attention(shape), Inner(shape)
+        self.input_layernorm, self.post_attention_layernorm = Weight(shape.hidden_size), Weight(shape.hidden_size)
+        self.laid = Blocks(), Blocks(), Blocks(), Blocks()
+
+    def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
+        """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
+        a, m = self.self_attn, self.mlp
+        matrices = a.q_proj.weight, a.k_proj.weight, a.v_proj.weight
+        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, matrices, angles)
+        q, k, v = (part.unflatten(0, (rows, -1)).transpose(1, 2) for part in found)
+        if layout is None:
+            seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+        else:
+            seen = layout.attend(a, q, k, v, a.width**-0.5, None)
+        x = torch.addmm(x, seen.reshape(len(x), -1), a.o_proj.weight.t())
+        return inner_layer(
+            x, self.post_attention_layernorm.weight, self.eps, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight
+        )
+
+    def add_one(self, x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout) -> None:
+        """The same without gradient for rows of one token each: x [n, H] is overwritten."""
+        a, m = self.self_attn, self.mlp
+        read, out, inner, down = self.laid
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, norm=self.input_layernorm.weight)
+        found = read.times(x * scale_of(x, self.eps)).unflatten(-1, (-1, a.width))
+        rotate_(found[:, : a.heads + a.kv_heads], *angles)
+        q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
+        seen = layout.attend(a, q, k, v, a.width**-0.5, None)
+        out.of(a.o_proj.weight).add_to(x, seen.reshape(len(x), -1))
+        inner.of(m.gate_proj.weight, m.up_proj.weight, norm=self.post_attention_layernorm.weight)
+        gate, up = inner.times(x * scale_of(x, self.eps)).chunk(2, -1)
+        down.of(m.down_proj.weight).add_to(x, nn.functional.silu(gate).mul_(up))
+
+
+class Decoder(nn.Module):
+    """The transformer under the head."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.config, self.checkpointing = shape, False
+        table = torch.empty(shape.vocab_size, shape.hidden_size, device="meta")
+        self.embed_tokens = nn.Embedding(
+            shape.vocab_size, shape.hidden_size, getattr(shape, "pad_token_id", None), _weight=table
+        )
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
+        self.norm = Weight(shape.hidden_size)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        layout: Layout | None = None,
+        **_: Any,
+    ) -> Any:
+        """Hidden states [B, T, H] as `last_hidden_state`; without a layout, rows see themselves causally."""
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        rows, length, size = x.shape
+        angles = self.angles(position_ids, rows, length, x.dtype)
+        one = length == 1 and layout is not None and not torch.is_grad_enabled()
+        x = x.reshape(-1, size).clone() if one else x.reshape(-1, size)
+        for layer in cast("list[Layer]", self.layers):
+            if one:
+                layer.add_one(x, angles, cast(Layout, layout))
+            elif self.checkpointing and self.training and torch.is_grad_enabled():
+                x = checkpoint(layer, x, rows, angles, layout, use_reentrant=False)
+            else:
+                x = layer(x, rows, angles, layout)
+        x = norm(x, self.norm.weight, self.config.rms_norm_eps)
+        return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
+
+    def angles(self, positions: Tensor | None, rows: int, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [N, 1, D/2] of each token's angles."""
+        if positions is None:
+            positions = torch.arange(length).expand(rows, length)
+        width = self.config.head_dim
+        speed = 1.0 / (self.config.rope_theta ** (torch.arange(0, width, 2).float() / width))
+        turned = positions.reshape(-1, 1).float() * speed
+        return turned.cos().to(dtype)[:, None], turned.sin().to(dtype)[:, None]
+
+
+class Llama(nn.Module):
+    """A causal language model."""
+
+    def __init__(self, shape: Shape, generation: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.config, self.generation = shape, generation
+        self.model = Decoder(shape)
+        self.lm_head = Matrix(shape.vocab_size, shape.hidden_size)
+        self.laid = Blocks()
+
+    @property
+    def base_model(self) -> Decoder:
+        return self.model
+
+    def forward(self, input_ids: Tensor, **more: Any) -> Any:
+        """Logits [B, T, V] of rows [B, T], as `logits`."""
+        return SimpleNamespace(logits=self.lm_head(self.model(input_ids, **more).last_hidden_state))
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.model.embed_tokens
+
+    def get_output_embeddings(self) -> Matrix:
+        return self.lm_head
+
+    def gradient_checkpointing_enable(self) -> None:
+        self.model.checkpointing = True
+
+    @torch.no_grad()
+    def logits(self, states: Tensor) -> Tensor:
+        """[n, V] from hidden states of few tokens, without gradient."""
+        return self.laid.of(self.lm_head.weight).times(states)
+
+    def save_pretrained(self, path: Path, state_dict: dict[str, Tensor] | None = None) -> None:
+        """Weights and config as transformers writes them; state_dict: other weights than the present ones."""
+        path.mkdir(parents=True, exist_ok=True)
+        weights = dict(self.state_dict() if state_dict is None else state_dict)
+        if self.config.tie_word_embeddings:
+            weights.pop("lm_head.weight", None)
+        save_file({name: w.contiguous() for name, w in weights.items()}, path / "model.safetensors", {"format": "pt"})
+        stored = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+        (path / "config.json").write_text(json.dumps({**self.config.told, "dtype": stored}, indent=2) + "\n")
+        if self.generation is not None:
+            (path / "generation_config.json").write_text(json.dumps(self.generation, indent=2) + "\n")
+
+
+def load(path: Path, shape: Shape) -> tuple[Llama, set[str]]:
+    """The model of a directory in fp32, and the names of the weights that it lacks."""
+    model = Llama(shape, read_json(path / "generation_config.json"))
+    wanted = {name: p.shape for name, p in model.named_parameters()}
+    if shape.tie_word_embeddings:
+        wanted.pop("lm_head.weight")
+    found: dict[str, Tensor] = {}
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, "pt") as opened:
+            for name in wanted.keys() & set(opened.keys()):
+                found[name] = torch.empty(wanted[name]).copy_(_fitting(opened.get_tensor(name), wanted[name], name))
+    missing = wanted.keys() - found.keys()
+    if not missing:
+        if shape.tie_word_embeddings:
+            found["lm_head.weight"] = found["model.embed_tokens.weight"]
+        model.load_state_dict(found, assign=True)
+        if shape.tie_word_embeddings:
+            model.lm_head.weight = cast(nn.Parameter, model.model.embed_tokens.weight)
+        model.requires_grad_(True)
+    return model, set(missing)
+
+
+def _fitting(tensor: Tensor, wanted: torch.Size, name: str) -> Tensor:
+    if tensor.shape != wanted:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but config.json says {tuple(wanted)}")
+    return tensor

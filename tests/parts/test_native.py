@@ -1,0 +1,260 @@
+"""burnish's own Llama and tokenizer: the same numbers, the same tokens and the same files as transformers', and no import of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CHAT, make_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from burnish.cast.load import load_chat, load_model
+from burnish.cast.local import LocalEngine, Request
+from burnish.cast.models import TINY
+from burnish.cast.native import blocks
+from burnish.cast.native.config import shape_of
+from burnish.cast.native.laid import BLOCK, Blocks
+from burnish.cast.native.llama import Llama
+from burnish.cast.native.tokenizer import compiled, tokenizer_of
+from burnish.cast.optimiser import Optimiser
+from burnish.nouns import Clock
+from burnish.step import Settings
+
+CPU = torch.device("cpu")
+UNTIED = {"tie_word_embeddings": False, "head_dim": 16}
+
+
+@pytest.fixture(scope="module", params=["tied", "untied, wide heads"])
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("llama"), seed=3, **({} if request.param == "tied" else UNTIED))
+
+
+def rows(vocabulary: int = 200) -> torch.Tensor:
+    return torch.randint(4, vocabulary, (3, 11), generator=torch.Generator().manual_seed(0))
+
+
+def test_logits_are_those_of_transformers(directory: Path) -> None:
+    ours, theirs = load_model(directory, 0, CPU), AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    assert type(ours) is Llama and type(theirs) is not Llama
+    with torch.no_grad():
+        assert torch.allclose(ours(rows()).logits, theirs(rows()).logits, atol=2e-5)
+
+
+def test_gradients_are_those_of_transformers(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In fp64, tokens cut into chunks of uneven sizes; the norms of transformers go through fp32 and are replaced."""
+    monkeypatch.setattr(blocks, "CHUNK", 7)
+    ours = load_model(directory, 0, CPU).double()
+    theirs = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float64)
+    for module in list(theirs.modules()):
+        for name, norm in module.named_children():
+            if type(norm).__name__.endswith("RMSNorm"):
+                wide = torch.nn.RMSNorm(norm.weight.shape[0], norm.variance_epsilon)
+                wide.weight = norm.weight
+                setattr(module, name, wide)
+    told = torch.randn(3, 11, 260, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for model in (ours, theirs):
+        logits = model(rows()).logits
+        (logits.log_softmax(-1) * told[..., : logits.shape[-1]]).sum().backward()
+    wanted = dict(theirs.named_parameters())
+    assert {name for name, _ in ours.named_parameters()} == set(wanted)
+    for name, p in ours.named_parameters():
+        assert p.grad is not None and torch.allclose(p.grad, wanted[name].grad, rtol=1e-9, atol=1e-9), name
+
+
+def test_frozen_weights_get_no_gradient_and_pass_it_on(directory: Path) -> None:
+    model = load_model(directory, 0, CPU).requires_grad_(False)
+    read = model.get_input_embeddings()(rows()).requires_grad_()
+    model.model(inputs_embeds=read).last_hidden_state.square().sum().backward()
+    assert read.grad is not None and bool((read.grad != 0).any())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_recomputed_activations_change_no_gradient(directory: Path) -> None:
+    found = []
+    for recompute in (False, True):
+        model = load_model(directory, 0, CPU).train()
+        if recompute:
+            model.gradient_checkpointing_enable()
+        model(rows()).logits.square().sum().backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_each_reads_what_the_other_wrote(directory: Path, tmp_path: Path) -> None:
+    ours = load_model(directory, 0, CPU)
+    with torch.no_grad():
+        ours.model.norm.weight.mul_(1.5)
+    ours.save_pretrained(tmp_path / "ours")
+    theirs, told = AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not told["missing_keys"] and not told["unexpected_keys"]
+    assert all(torch.equal(p, theirs.state_dict()[name]) for name, p in ours.state_dict().items())
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = load_model(tmp_path / "theirs", 0, CPU)
+    assert type(again) is Llama
+    assert all(torch.equal(p, again.state_dict()[name]) for name, p in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("change", [
+    {"model_type": "mistral"}, {"attention_bias": True}, {"hidden_act": "gelu"}, {"pretraining_tp": 2},
+    {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, {"rope_scaling": {"type": "dynamic"}},
+    {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+    {"architectures": ["LlamaForSequenceClassification"]}, {"auto_map": {"AutoModel": "code.Model"}}, {"hidden_size": None},
+])  # fmt: skip
+def test_what_is_not_plain_is_left_to_transformers(change: dict, directory: Path, tmp_path: Path) -> None:
+    told = json.loads((directory / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    assert shape_of(tmp_path) is not None
+    (tmp_path / "config.json").write_text(json.dumps({**told, **change}))
+    assert shape_of(tmp_path) is None
+
+
+def test_a_weight_of_another_shape_is_refused_in_a_sentence(directory: Path, tmp_path: Path) -> None:
+    shutil.copytree(directory, tmp_path / "m")
+    told = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps({**told, "intermediate_size": 65}))
+    with pytest.raises(ValueError, match=r"the model in .* cannot be loaded \(.*shape.*\); write it again"):
+        load_model(tmp_path / "m", 0, CPU)
+
+
+def test_blocks_are_the_product_and_follow_the_weights() -> None:
+    one, two, scale = torch.randn(BLOCK + 5, 24), torch.randn(BLOCK - 9, 24), torch.rand(24)
+    laid = Blocks()
+    x, whole = torch.randn(6, 24), torch.cat([one, two])
+    for _ in range(2):
+        laid.of(one, two, norm=scale)
+        assert torch.allclose(laid.times(x), (x * scale) @ whole.t(), atol=1e-4)
+        y = torch.ones(6, len(whole))
+        laid.add_to(y, x)
+        assert torch.allclose(y, 1 + (x * scale) @ whole.t(), atol=1e-4)
+        one.mul_(2)
+        whole = torch.cat([one, two])
+
+
+def test_sampling_follows_every_move_of_the_weights(directory: Path) -> None:
+    """After an update, a load and in a copy: the sampler's log-probs are those of the weights as they are now."""
+    model, chat = load_model(directory, 0, CPU), load_chat(directory)
+    engine = LocalEngine(model, chat, 256)
+    asked = [Request(rows()[0], key, 12) for key in range(4)]
+    optimiser = Optimiser(model, Settings(lr=0.05))
+
+    def apart(engine: LocalEngine) -> float:
+        worst = 0.0
+        for sample in engine.generate(asked):
+            whole = torch.cat([rows()[0], sample.tokens])
+            with torch.no_grad():
+                logp = engine.model(whole[None]).logits.log_softmax(-1)[0, :-1].gather(-1, whole[1:, None])[:, 0]
+            worst = max(worst, float((logp[-len(sample.tokens) :] - sample.logp).abs().max()))
+        return worst
+
+    assert apart(engine) < 1e-5
+    for p in model.parameters():
+        p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel()))
+    optimiser.step(Clock(0, 1))
+    assert apart(engine) < 1e-5
+    twin = LocalEngine(copy.deepcopy(model), chat, 256)
+    with torch.no_grad():
+        twin.model.model.norm.weight.mul_(2)
+    assert apart(twin) < 1e-5 and apart(engine) < 1e-5
+    model.load_state_dict(twin.model.state_dict())
+    assert apart(engine) < 1e-5
+
+
+def test_adamw_is_that_of_torch() -> None:
+    """Bit for bit, over several steps, decay and parameters that rest included; its state can be put back."""
+    torch.manual_seed(0)
+    one, two = (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 3)) for _ in range(2))
+    two.load_state_dict(one.state_dict())
+    ours = Optimiser(one, Settings(lr=1e-2, weight_decay=0.1))
+    groups = [
+        {"params": [p for p in two.parameters() if p.ndim >= 2], "weight_decay": 0.1},
+        {"params": [p for p in two.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    theirs = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.999), fused=True)
+    for step in range(4):
+        x = torch.randn(5, 8)
+        for model in (one, two):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            if step == 2:
+                model[0].weight.grad = None
+        before = one[1].weight._version
+        ours.step(Clock(step, 4))
+        theirs.step()
+        assert one[1].weight._version > before
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+        state = {name: value.clone() for name, value in ours.state_dict().items()}
+        ours = Optimiser(one, ours.settings)
+        ours.load_state_dict(state)
+
+
+# --------------------------------------------------------------------------------------------------------- tokenizer
+
+TEXTS = ["2 + 2 = ?", "", " lead", "a\n\nb  c", "<|user|>hi<|end|>", "naïve Ω 数", "tab\tend "]
+
+
+@pytest.mark.parametrize("which", ["small", "tiny"])
+def test_tokens_are_those_of_transformers(which: str, small_model: Path, tmp_path: Path) -> None:
+    path = small_model if which == "small" else TINY
+    ours, theirs = tokenizer_of(path), AutoTokenizer.from_pretrained(path)
+    assert ours is not None
+    for text in TEXTS:
+        for special in (False, True):
+            ids = theirs.encode(text, add_special_tokens=special)
+            assert ours.encode(text, add_special_tokens=special) == ids
+            for skip in (False, True):
+                assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
+    for name in ("eos_token_id", "pad_token_id", "mask_token_id", "chat_template"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert set(ours.all_special_ids) == set(theirs.all_special_ids)
+    for messages in (
+        [{"role": "user", "content": "?"}],
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+    ):
+        for ask in (False, True):
+            told = {"tokenize": False, "add_generation_prompt": ask}
+            assert ours.apply_chat_template(messages, **told) == theirs.apply_chat_template(messages, **told)
+    ours.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert again.encode(TEXTS[0]) == theirs.encode(TEXTS[0]) and again.chat_template == theirs.chat_template
+    twin = copy.deepcopy(ours)
+    assert twin.encode(TEXTS[0]) == ours.encode(TEXTS[0]) and twin.inner is not ours.inner
+
+
+@pytest.mark.parametrize("change", [
+    {"tokenizer_class": "Qwen2Tokenizer"}, {"add_bos_token": True}, {"eos_token": "<|nowhere|>"},
+    {"clean_up_tokenization_spaces": True}, {"chat_template": [{"name": "default", "template": CHAT}]},
+])  # fmt: skip
+def test_tokenizers_that_say_more_are_left_to_transformers(change: dict, small_model: Path, tmp_path: Path) -> None:
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(small_model / file, tmp_path)
+    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert tokenizer_of(tmp_path) is not None
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, **change}))
+    assert tokenizer_of(tmp_path) is None
+
+
+def test_templates_have_the_helpers_of_transformers() -> None:
+    template = "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m | tojson }}{% endfor %}"
+    assert compiled(template).render(messages=[{"a": "é"}, {"b": 2}]) == '{"a": "é"}'
+    with pytest.raises(Exception, match="no such role"):
+        compiled("{{ raise_exception('no such role') }}").render()
+
+
+def test_the_first_rollout_imports_no_transformers() -> None:
+    """It would take longer than everything else together; nor the compiler, nor the optimisers of torch that import it."""
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom burnish.cast.roles import stage\nfrom burnish.cast.stage import build\n"
+        "from burnish.cast.local import Request\nfrom burnish.nouns import Task\nfrom burnish.step import Settings\n"
+        f"policy = build(stage(), Path({str(TINY)!r}), Settings(), device='cpu')['policy']\n"
+        "asked = policy.chat.prompt(Task('question', '1 + 1 = ?', {}, 'k'))\n"
+        "assert len(policy.generate([Request(asked, 0, 4)])) == 1\n"
+        "print([name for name in ('transformers', 'torch._dynamo', 'sympy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[]"
