@@ -53,6 +53,8 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what is run; each keeps another kind 
     "curriculum": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4},
     "grpo-lag": {"method": "grpo", "n": 4, "lag": 2},  # replies that were sampled ahead
     "curriculum-lag": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4, "lag": 1},
+    "grpo-chunk": {"method": "grpo", "n": 4, "chunk": 4},  # replies that are half written
+    "grpo-chunk-lag": {"method": "grpo", "n": 4, "chunk": 4, "lag": 1},
 }  # fmt: skip
 POINTS = ("anywhere", "start", "rollout", "scoring", "learning", "logging", "writing", "retiring", "publishing")
 

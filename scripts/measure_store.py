@@ -186,7 +186,7 @@ def _trace(tokenizer: Any, rng: Any, step: int, index: int) -> Trace:
     )
     said = torch.tensor(tokenizer.encode(words, add_special_tokens=False))
     asked = Turn(torch.tensor([3, 27, 20, 1, 4]), "task")
-    reply = Turn(said, "policy", torch.tensor([-rng.random() for _ in said]), step, asked)
+    reply = Turn(said, "policy", torch.tensor([-rng.random() for _ in said]), torch.full((len(said),), step), asked)
     right = float(rng.random() < 0.5)
     length = len(said) + 5
     streams = {"adv": torch.full((length,), right - 0.5), "old": torch.zeros(length), "member:pg": torch.ones(length)}

@@ -118,7 +118,7 @@ def _given(work: dict[str, Any]) -> list[Group]:
         for i in range(work["group"]):
             length = work["lengths"][g * work["group"] + i]
             tokens = torch.tensor([dice.randrange(2, work["vocabulary"]) for _ in range(length)])
-            trace = Trace((start, Turn(tokens, "policy", torch.full((length,), usual), 0, start)), i)
+            trace = Trace((start, Turn(tokens, "policy", torch.full((length,), usual), parent=start)), i)
             said = trace.by("policy")
             trace.streams["member:pg"] = said
             trace.streams["adv"] = torch.where(said, 1.0 if (g + i) % 2 else -1.0, float("nan"))

@@ -11,6 +11,7 @@ from burnish.method import Method, Phase
 from burnish.nouns import Clock, Group
 from burnish.placed.ledger import Settled, UnitRow, settle
 from burnish.refusal import Refusal
+from burnish.rollout.chunked import UNFINISHED, chunked
 from burnish.run.pipeline import Ahead, Pipeline, SamplesAhead
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
@@ -49,7 +50,10 @@ def loop(
     """Steps start, start + 1, ..., steps - 1 of a run, one report each. Stop asking and it stops.
 
     pipeline: with settings.lag, what samples ahead; one that a checkpoint was read into goes on where that run was.
+    With settings.chunk the method's rollouts write in chunks; a method that is `chunked` already keeps what waits in it.
     """
+    if settings.chunk:
+        method = chunked(method)
     if pipeline is None and settings.lag:
         pipeline = Pipeline(method, cast, settings)
     empty = 0
@@ -68,13 +72,14 @@ def loop(
                     dropped[phase.name], looks[phase.name] = step.dropped, step.looks
                     if sampled is not None:
                         now.ledger += settle(sampled.born, number, ended[phase.name], step)
-            empty = empty + 1 if now.trail and not any(n for _, n in now.trail[-1:]) and not now.refusals else 0
+            metrics = {"step": number, **now.notes.values()}
+            nothing = now.trail and not any(n for _, n in now.trail[-1:])
+            empty = empty + 1 if nothing and not now.refusals and not metrics.get(UNFINISHED) else 0
             if empty >= PATIENCE:
                 raise ValueError(f"{empty} steps in a row had nothing left to learn from: {_where_lost(now.trail)}")
             yield Report(
-                clock, {"step": number, **now.notes.values()}, now.seconds, ended, dropped, now.refusals, looks,
-                ledger=now.ledger, units=now.units,
-            )  # fmt: skip
+                clock, metrics, now.seconds, ended, dropped, now.refusals, looks, ledger=now.ledger, units=now.units
+            )
 
 
 def walk(phase: Phase, step: Step, seconds: Seconds, trail: Trail, sampled: Sampled | None = None) -> list[Group]:

@@ -1,7 +1,7 @@
 """The nouns every room shares: Task, Turn, Trace, Group, Clock, and what a verifier says.
 
 A trace is a path of turns. Every token belongs to a turn, every turn has one author, so every rule of who is trained
-on what is a rule about authors. Behaviour log-probs and weights versions are recorded when a turn is born and never
+on what is a rule about authors. A token's behaviour log-prob and weights version are recorded when it is born and never
 recomputed. A stream is one number per token of a trace; a stream that nobody assigned is absent, which is not zero.
 """
 
@@ -48,7 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """Tokens written by one author, with the log-prob they had and the weights version that wrote them.
+    """Tokens written by one author, with the log-prob that each had and the weights version that wrote it.
 
     Authors: "task" wrote the prompt, "policy" the samples, "demo" demonstrations, "env" an environment's replies;
     a guide, a past policy or a seat in a game are other names. `parent` is the turn before it: turns form trees.
@@ -57,11 +57,31 @@ class Turn:
     tokens: Tensor  # [t] int64
     author: str
     logp: Tensor | None = None  # [t] float32, behaviour log-probs; None where the author's are not known
-    version: int = 0
+    versions: Tensor | None = None  # [t] int64, the version of the weights that wrote each; None where no weights did
     parent: Turn | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def first(self, n: int) -> Turn:
+        """The turn as it was after its first n tokens."""
+        logp, versions = (None if x is None else x[:n] for x in (self.logp, self.versions))
+        return replace(self, tokens=self.tokens[:n], logp=logp, versions=versions)
+
+    def followed_by(self, more: Turn) -> Turn:
+        """The same turn, longer: `more` was written after it by the same author, perhaps with other weights."""
+        assert self.author == more.author, f"{more.author!r} cannot go on with what {self.author!r} began"
+        logp = None if self.logp is None or more.logp is None else torch.cat([self.logp, more.logp])
+        known = self.versions is not None and more.versions is not None
+        versions = torch.cat([self.versions, more.versions]) if known else None  # type: ignore[list-item]
+        return replace(self, tokens=torch.cat([self.tokens, more.tokens]), logp=logp, versions=versions)
+
+    def runs(self) -> list[tuple[int, int]]:
+        """The versions run by run: (version, how many tokens in a row it wrote)."""
+        if self.versions is None:
+            return []
+        versions, counts = torch.unique_consecutive(self.versions, return_counts=True)
+        return list(zip(versions.tolist(), counts.tolist(), strict=True))
 
 
 @dataclass(eq=False)

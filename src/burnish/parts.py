@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from burnish.nouns import Group, Task, Trace
 
 if TYPE_CHECKING:
+    from burnish.rollout.starts import Start
     from burnish.step import Step
+
+Asks = Callable[[list[Task], "Step"], "list[list[Start]]"]
 
 
 class Stateful(Protocol):
@@ -54,16 +57,26 @@ class Draw(Wired):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout(Wired):
-    """Turns tasks into groups of traces. The only room that generates."""
+    """Turns tasks into groups of traces. The only room that generates.
+
+    asks: the replies that it wants, task by task, where that is all it does: such replies can be written in chunks.
+    None where what is asked depends on how other replies end, or where nobody samples.
+    """
 
     call: Callable[[list[Task], Step], list[Group]]
+    asks: Asks | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Wired):
-    """A part of score, select or credit: groups in, groups out."""
+    """A part of score, select or credit: groups in, groups out.
+
+    begin: for a part of score that waits for somebody: what it can set going for a group as soon as the group is written, while
+    others are not. `call` comes later, for all groups, and finds what was begun.
+    """
 
     call: Callable[[list[Group], Step], list[Group]]
+    begin: Callable[[Group, Step], None] | None = None
     parts: tuple[Part, ...] = ()
 
     def __iter__(self) -> Iterator[Part]:

@@ -45,17 +45,24 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 
 
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
-    """The second stage: rollout -> score."""
+    """The second stage: rollout -> score. Scores that have to be waited for are begun as groups are written."""
+    if phase.rollout.asks is not None:  # what it writes is what is scored, as it is
+        step.eager = tuple(atom.begin for atom in phase.score if atom.begin is not None)
     groups = roll_out(phase, tasks, step, seconds)
-    groups = through(phase.score, "score", groups, step, seconds, trail)
-    note_samples(groups, step.notes)
-    return groups
+    return score_groups(phase, groups, step, seconds, trail)
 
 
 def roll_out(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
     """The first half of the second stage: rollout."""
     with timed(seconds, "rollout"):
-        return _finite(phase.rollout, tasks, step) if tasks else []
+        return _finite(phase.rollout, tasks, step) if tasks or phase.rollout.state else []
+
+
+def score_groups(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
+    """The second half: score."""
+    groups = through(phase.score, "score", groups, step, seconds, trail)
+    note_samples(groups, step.notes)
+    return groups
 
 
 def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
@@ -63,7 +70,7 @@ def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, 
     for room in ("select", "credit"):
         groups = through(getattr(phase, room), room, groups, step, seconds, trail)
     step.notes.count("traces", sum(len(group.traces) for group in groups))
-    if step.settings.lag:
+    if step.settings.lag or step.settings.chunk:
         _note_staleness(groups, step)
     with timed(seconds, "learn"):
         learn(groups, phase.learn, step)
@@ -118,8 +125,8 @@ def _note_staleness(groups: list[Group], step: Step) -> None:
     now = step.cast["policy"].version
     for trace in (trace for group in groups for trace in group.traces):
         for turn in trace.turns:
-            if turn.author == "policy" and turn.logp is not None:
-                step.notes.add("staleness", len(turn) * (now - turn.version), len(turn))
+            if turn.author == "policy" and turn.versions is not None:
+                step.notes.add("staleness", float((now - turn.versions).sum()), len(turn))
 
 
 class timed:  # noqa: N801 - reads as a word in a with statement

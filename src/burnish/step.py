@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ class Settings:
 
     prompts: int = 16  # tasks per step
     max_new_tokens: int = 64  # longest sampled reply, in tokens
+    chunk: int | None = None  # tokens of a reply that one step writes; None: all of them
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows laid end to end, shared beginnings once; off: padded
     kv_gib: float | None = None  # memory for keys and values while sampling
@@ -130,6 +132,8 @@ class Step:
     phase: str = "main"
     refusals: list[Refusal] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    eager: tuple[Callable[[Group, Step], None], ...] = ()  # what may be begun on a group when its last reply has ended
+    begun: dict[int, Any] = field(default_factory=dict)  # for those who begin: what they have set going
     looks: Looks = field(default_factory=Looks)
 
     def refuse(self, why: str, groups: list[Group]) -> None:

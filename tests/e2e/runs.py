@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,3 +80,13 @@ def refused(match: str, out: Path, error: type[Exception] = ValueError) -> Itera
         yield
     assert "\n" not in str(caught.value)
     assert not out.exists()
+
+
+def halted_after(step: int, straight: Path, out: Path) -> Path:
+    """A copy of a finished run as if it had been killed right after the checkpoint of `step`."""
+    shutil.copytree(straight, out)
+    for path in (out / "checkpoints").iterdir():
+        if int(path.name.removeprefix("step-")) > step:
+            shutil.rmtree(path)
+    shutil.rmtree(out / "model", ignore_errors=True)
+    return out

@@ -35,9 +35,9 @@ def tokenizer(small_model: Path) -> Any:
 
 def trace(tokenizer: Any, text: str, reward: float = 0.0, **more: Any) -> Trace:
     asked = Turn(torch.tensor(tokenizer.encode("what?")), "task")
-    said = Turn(
-        torch.tensor(tokenizer.encode(text)), "policy", -torch.arange(1.0, 1 + len(tokenizer.encode(text))), 7, asked
-    )
+    ids = torch.tensor(tokenizer.encode(text))
+    versions = torch.full((len(ids),), 7).index_fill(0, torch.tensor([len(ids) - 1]), 8)
+    said = Turn(ids, "policy", -torch.arange(1.0, 1 + len(ids)), versions, asked)
     adv = torch.full((len(asked) + len(said),), float("nan"))
     adv[len(asked) :] = reward - 0.5
     return Trace(
@@ -81,7 +81,8 @@ def test_what_goes_in_comes_out(tokenizer: Any, tmp_path: Path) -> None:
         assert [t["dropped"] for t in (first, second, third)] == [None, None, "above(0.5)"]
         assert first["prompt"] == "what?" and first["given"] == {"answer": "42"} and first["tags"] == ["sample"]
         assert first["scores"] == {"reward": 1.0, "style": 2.0} and first["advantage"] == 0.5
-        assert [(turn["author"], turn["version"]) for turn in first["turns"]] == [("task", 0), ("policy", 7)]
+        runs = [[7, len(best.turns[1]) - 1], [8, 1]]
+        assert [(turn["author"], turn["versions"]) for turn in first["turns"]] == [("task", []), ("policy", runs)]
         tokens = store.trace(first["id"])["tokens"]
         assert tokens["ids"] == best.tokens.tolist() and "".join(tokens["pieces"]) == "what?it is 42"
         prompt = len(best.turns[0])

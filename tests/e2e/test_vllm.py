@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_method, make_model
+from runs import halted_after
 from test_apart import engine_of, requests_of, stale_weights_are_caught
 
 from burnish import train
@@ -20,7 +21,8 @@ from burnish.cast.lora import Lora
 from burnish.cast.member import Member
 from burnish.cast.roles import stage
 from burnish.cast.stage import build
-from burnish.run.sameness import log_rows
+from burnish.run.sameness import differences, log_rows
+from burnish.run.train import resume
 
 pytestmark = pytest.mark.slow
 VLLM = replace(SMALL, engine="vllm")
@@ -130,3 +132,26 @@ def test_a_run_learns_with_vllm(tmp_path: Path, model: Path) -> None:
     rows = log_rows(out, "metrics")
     assert len(rows) == 6 and all(row["mismatch/probe"] < 2e-5 and row["mismatch/logp"] < 1e-5 for row in rows)
     assert result.after.value.mean > result.before.value.mean + 0.2
+
+
+def test_a_run_ahead_and_in_chunks_learns_and_resumes(tmp_path: Path, model: Path) -> None:
+    """Sampling ahead, half-written replies and newer weights at each chunk; every order of replies is proved."""
+    straight, halted = tmp_path / "straight", tmp_path / "halted"
+    told = {
+        "task": "add",
+        "steps": 6,
+        "prompts": 8,
+        "n": 4,
+        "eval_tasks": 32,
+        "eval_every": 0,
+        "save_every": 2,
+        "keep": 9,
+    }
+    result = train("grpo", engine="vllm", lag=1, chunk=10, out=str(straight), **told)
+    assert result.before is not None and result.after is not None
+    assert result.after.value.mean > result.before.value.mean + 0.1
+    rows = log_rows(straight, "metrics")
+    assert len(rows) == 6 and all(row["mismatch/probe"] < 2e-5 for row in rows)
+    assert rows[-1]["unfinished"] == 0 < rows[2]["unfinished"]
+    resume(halted_after(2, straight, halted))
+    assert not differences(straight, halted)

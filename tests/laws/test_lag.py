@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 import traceback
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, build_method, task_for
+from runs import halted_after
 
 import burnish
 from burnish.cast.behind import Behind
@@ -27,7 +27,7 @@ from burnish.run.pipeline import Pipeline, require_pipelined
 from burnish.run.records import group_from_record, group_to_record
 from burnish.run.sameness import differences, log_rows
 from burnish.run.train import resume
-from burnish.step import Step
+from burnish.step import Notes, Step
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
@@ -46,16 +46,6 @@ def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) ->
         )
         options["reward"] = f"{reward}:coin"
     return options | (arguments_for(name, teacher) if name in METHODS else {"n": 4}) | more
-
-
-def halted_after(step: int, straight: Path, out: Path) -> Path:
-    """A copy of a finished run as if it had been killed right after the checkpoint of `step`."""
-    shutil.copytree(straight, out)
-    for path in (out / "checkpoints").iterdir():
-        if int(path.name.removeprefix("step-")) > step:
-            shutil.rmtree(path)
-    shutil.rmtree(out / "model", ignore_errors=True)
-    return out
 
 
 def reports_of(method: Method, model: Path, lag: int, steps: int = 5, **more: Any) -> tuple[list[Report], list[Any]]:
@@ -130,7 +120,7 @@ def test_replies_come_from_the_weights_of_the_schedule(lag: int, small_model: Pa
     for report in reports:
         t = report.clock.step
         traces = [trace for group in report.groups["main"] for trace in group.traces]
-        assert {trace.turns[-1].version for trace in traces} == {max(0, t - lag)}
+        assert {version for trace in traces for version, _ in trace.turns[-1].runs()} == {max(0, t - lag)}
         if lag:
             assert report.metrics["staleness"] == min(t, lag)
         policy.model.load_state_dict(kept[max(0, t - lag)])
@@ -297,7 +287,7 @@ def test_the_sampling_side_shares_weights_that_rest_and_nothing_else(small_model
     method = build_method("gkd", other_model)
     cast = build_cast(method, small_model)
     behind = Behind(cast, {"cast:policy.generate", "cast:teacher.logits"})
-    other = behind.cast_of(behind.take())
+    other = behind.cast_of(behind.take(), Notes())
     for name, shared in (("policy", False), ("teacher", True)):
         ours, theirs = cast[name].model, other[name].model
         assert not {id(m) for m in ours.modules()} & {id(m) for m in theirs.modules()}

@@ -18,7 +18,7 @@ from conftest import SMALL, build_method
 from runs import refused
 
 from burnish import train
-from burnish.cast.apart.engine import Apart, ApartEngine
+from burnish.cast.apart.engine import Apart, ApartEngine, _written
 from burnish.cast.apart.probe import NAME, WrongWeights, difference
 from burnish.cast.apart.process_sampler import Sampler
 from burnish.cast.apart.python import vllm_python
@@ -219,6 +219,15 @@ def test_what_an_engine_cannot_do_is_refused_at_build(small_model: Path, tmp_pat
         train("grpo", engine="vllm", vllm_python=str(tmp_path / "python"), **shared)
     with refused("samples from a mixture of models, which the engine 'process' cannot do", out):
         train("minillm", engine="process", teacher=str(small_model), **shared)
+
+
+def test_a_reply_that_goes_on_has_noise_of_its_own() -> None:
+    """burnish's noise is by position, so the key stays; vLLM's begins anew with each request, so its seed does not."""
+    first = Request(torch.tensor([1, 2]), 7, 4)
+    then = Request(torch.tensor([1, 2, 3]), 7, 4, said=1)
+    assert _written(0, first)["key"] == _written(0, then)["key"] == 7 == _written(0, first)["seed"]
+    assert _written(0, then)["seed"] not in (7, _written(0, replace(then, said=2))["seed"])
+    assert 0 <= _written(0, then)["seed"] < 2**63
 
 
 def test_what_an_engine_cannot_do_is_refused_when_asked(apart: Member) -> None:

@@ -112,7 +112,7 @@ def test_projections_done_together_change_nothing() -> None:
         rows, masks = rows_of()
         with torch.no_grad():
             wanted = outputs(model, rows, masks, {"logp"})["logp"]
-        join_projections(model)
+        joints = join_projections(model)
         assert sum(isinstance(m, First) for m in model.modules()) == 2 * model.config.num_hidden_layers  # type: ignore[union-attr, operator]
         with torch.no_grad():
             assert torch.allclose(outputs(model, rows, masks, {"logp"})["logp"], wanted, atol=1e-6)
@@ -122,7 +122,10 @@ def test_projections_done_together_change_nothing() -> None:
             moved = outputs(model, rows, masks, {"logp"})["logp"]
         outputs(model, rows, masks, {"logp"})["logp"].sum().backward()
         assert not torch.allclose(moved, wanted, atol=1e-3)
-        assert all(p.grad is not None for p in before)
+        together = [leaf for joint in joints for leaf in joint.leaves()]  # gradients are those of the whole
+        assert all(whole.grad is not None and sum(map(len, parts)) == len(whole) for whole, parts in together)
+        inside = {id(part) for _, parts in together for part in parts}
+        assert all(p.grad is not None for p in before if id(p) not in inside)
         with torch.no_grad():  # with gradients they are done apart, with the same result
             assert torch.allclose(moved, outputs(model, rows, masks, {"logp"})["logp"], atol=1e-6)
 

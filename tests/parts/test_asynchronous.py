@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from burnish.rollout.recalled import recalled
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.select.remember import Store
+from burnish.step import Step
 
 
 def reinforce(n: int) -> Method:
@@ -58,19 +60,18 @@ def test_aipo_on_fresh_samples_is_reinforce(small_model: Path) -> None:
     same_gradient(aipo(TASK, n=4), reinforce(4), small_model, to=1e-5)
 
 
-def test_aipo_corrects_for_stale_samples(small_model: Path) -> None:
-    """At lag 2 its gradient weighs tokens by pi/mu: as a slow loop over tokens does, and not as REINFORCE does."""
+@pytest.mark.parametrize("older", ({"lag": 2}, {"chunk": 3}), ids=["ahead", "in chunks"])
+def test_aipo_corrects_for_stale_samples(older: dict, small_model: Path) -> None:
+    """Its gradient weighs each token by pi/mu of the weights that wrote it: as a slow loop over tokens does."""
     built = aipo(TASK, n=4, rho=1.5)
-    settings = replace(SMALL, lag=2, lr=3e-2)
+    settings = replace(SMALL, lr=3e-2, **older)
     cast = build_cast(built, small_model, settings)
     *_, last = loop(built, cast, settings, steps=4)
-    assert last.metrics["staleness"] == 2
+    assert last.metrics["staleness"] == 2 if "lag" in older else last.metrics["staleness"] > 0
     cast = doubled(cast)
     groups = last.groups["main"]
     plan = built.phases[0].learn
-    found = gradients(
-        cast, plan, groups, SimpleNamespace(cast=cast, settings=settings, clock=Clock(0, 1), notes=_Deaf())
-    )
+    found = gradients(cast, plan, groups, Step(Clock(0, 1), cast, settings))
     cast["policy"].optimiser.zero()
     traces, cut = [trace for group in groups for trace in group.traces], 0
     for trace in traces:
@@ -119,21 +120,45 @@ def test_tba_on_the_newest_replies_is_copg(n: int, small_model: Path) -> None:
 
 
 def test_past_groups_are_the_newest_or_the_better_rewarded() -> None:
-    store = Store("replay", 100)
-    store.add([_group(f"task {i}", 4.0 if i < 5 else 0.0) for i in range(50)])
-    drawn = {"newest": 0, "other": 0}
-    good = 0
+    """50 prompts, 3 replies to each in two groups: 200 draws of 5, each the newest with a chance of 1/4, else any, 2 replies."""
+    store = Store("replay", 200)
+    for reply, reward in ((3, 0.0), (4, 3.0), (5, 0.0), (4, 3.0)):  # the last says again what the second said
+        store.add([_group(f"task {i}", reward, reply) for i in range(50)])
+    newest, drawn = 0, Counter()
     for number in range(200):
         step = SimpleNamespace(clock=Clock(number, 200), settings=replace(SMALL, prompts=5))
-        keys = [task.key for task in past_groups(store, 0.25).call(step)]
-        assert len(set(keys)) == 5
-        newest = keys == [f"task {i}" for i in range(45, 50)]
-        drawn["newest" if newest else "other"] += 1
-        good += 0 if newest else sum(int(key.split()[1]) < 5 for key in keys)
-    assert 35 <= drawn["newest"] <= 65  # 50 expected, standard deviation 6
-    assert good / drawn["other"] > 2.5  # 5 of 50 by chance would be half a group
+        groups = [task.given["group"] for task in past_groups(store, 0.25, 2).call(step)]
+        assert len(groups) == 5
+        newest += sum(len(group.traces) == 1 and int(group.task.key.split()[1]) >= 45 for group in groups)
+        for group in (group for group in groups if len(group.traces) == 2):
+            drawn.update(int(trace.tokens[-1]) for trace in group.traces)
+            assert len({int(trace.tokens[-1]) for trace in group.traces}) == 2  # no reply twice
+    assert 209 <= newest <= 291  # 250 expected of 1000, standard deviation 14
+    old = 1000 - newest
+    assert drawn[3] + drawn[4] + drawn[5] == 2 * old
+    # without replacement by weights 1, e^3, 1: reply 4 is left out with the chance 2 / (2 + e^3) x 1 / (1 + e^3) = 0.0043
+    assert drawn[4] > 0.98 * old and abs(drawn[3] - drawn[5]) < 0.2 * old
     with pytest.raises(ValueError, match="between 0 and 1"):
-        past_groups(store, 1.5)
+        past_groups(store, 1.5, 2)
+
+
+def test_past_groups_take_any_prompt_alike() -> None:
+    """Not the better rewarded ones: reward chooses among the replies to a prompt, as in the authors' code."""
+    store = Store("replay", 100)
+    store.add([_group(f"task {i}", 9.0 if i < 5 else 0.0) for i in range(50)])
+    step = [SimpleNamespace(clock=Clock(k, 200), settings=replace(SMALL, prompts=5)) for k in range(200)]
+    keys = Counter(task.key for one in step for task in past_groups(store, 0.0, 4).call(one))
+    assert sum(keys.values()) == 1000 and 60 <= sum(keys[f"task {i}"] for i in range(5)) <= 140  # 100 expected
+
+
+def test_beta_falls_in_a_straight_line() -> None:
+    (term,) = tba(TASK, beta=0.5, beta_end=0.1).phases[1].learn.terms
+    (other,) = tba(TASK, beta=0.3).phases[1].learn.terms
+    live = SimpleNamespace(
+        logp=tensor([0.2, 0.7]), ref=tensor([0.1, 0.1]), reward=tensor([1.0, 0.0]), group=tensor([0, 0]),
+        per_row=lambda x: x, clock=Clock(2, 5),
+    )  # fmt: skip
+    torch.testing.assert_close(term.loss(live), other.loss(live))  # half-way: 0.3
 
 
 def test_recalled_replies_are_as_they_were_and_streams_are_not() -> None:
@@ -146,15 +171,7 @@ def test_recalled_replies_are_as_they_were_and_streams_are_not() -> None:
     assert group.traces[0].scores["reward"] == 1.0
 
 
-def _group(key: str, reward: float) -> Group:
+def _group(key: str, reward: float, said: int = 3) -> Group:
     prompt = Turn(tensor([1, 2]), "task")
-    reply = Turn(tensor([3]), "policy", torch.zeros(1), 0, prompt)
+    reply = Turn(tensor([said]), "policy", torch.zeros(1), tensor([0]), prompt)
     return Group(Task("question", key, {}, key), [Trace((prompt, reply), scores={"reward": reward})])
-
-
-class _Deaf:
-    """Notes that nobody reads."""
-
-    def add(self, *_: object) -> None: ...
-
-    def count(self, *_: object) -> None: ...

@@ -136,7 +136,7 @@ def test_member_top_share_is_pooled_over_the_batch() -> None:
 
 def test_behaviour_is_what_was_recorded_at_birth() -> None:
     prompt = Turn(torch.arange(1), "task")
-    t = Trace((prompt, Turn(torch.arange(2), "policy", tensor([-0.5, -0.7]), 3, prompt)))
+    t = Trace((prompt, Turn(torch.arange(2), "policy", tensor([-0.5, -0.7]), parent=prompt)))
     behaviour().call([Group(TASK, [t])], STEP)
     assert torch.allclose(t.streams["old"][1:], tensor([-0.5, -0.7]))
 

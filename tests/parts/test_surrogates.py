@@ -273,7 +273,9 @@ def test_disco_terms_by_hand() -> None:
 def made(*rewards: float, length: int = 2) -> Group:
     prompt = Turn(torch.arange(1), "task")
     traces = [
-        Trace((prompt, Turn(torch.arange(length), "policy", torch.full((length,), -1.0), 0, prompt)), i, {"reward": r})
+        Trace(
+            (prompt, Turn(torch.arange(length), "policy", torch.full((length,), -1.0), parent=prompt)), i, {"reward": r}
+        )
         for i, r in enumerate(rewards)
     ]
     return Group(QUESTION, traces)

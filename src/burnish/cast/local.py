@@ -16,7 +16,7 @@ from torch import nn
 
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.schedule import Schedule
 from burnish.cast.engine.store import Plan, bytes_per_token, default_budget, plan
 from burnish.cast.forward import decoder, packable
@@ -24,7 +24,7 @@ from burnish.cast.forward import decoder, packable
 if TYPE_CHECKING:
     from burnish.cast.engine.graphs import Kept
 
-__all__ = ["Enough", "LocalEngine", "Request", "Sample"]
+__all__ = ["Enough", "Heard", "LocalEngine", "Request", "Sample"]
 
 MAX_ROWS = {"cpu": 256, "cuda": 1024}  # rows decoded together
 
@@ -43,10 +43,12 @@ class LocalEngine:
         others: Sequence[nn.Module] = (),
         mix: Mix | None = None,
         enough: Enough | None = None,
+        heard: Heard | None = None,
     ) -> list[Sample]:
         """A sample for each request, in order; from `mix` of this model's logits and those of `others`, if given.
 
         enough: asked whenever a sample finishes, with the finished ones of its prompt; True ends the others of it.
+        heard: told of each sample, by the number of its request, once it is there and while others are still being written.
         """
         if not requests:
             return []
@@ -64,7 +66,7 @@ class LocalEngine:
         for model in training:
             model.eval()
         try:
-            return Schedule(self, requests, models, mix, enough).run()
+            return Schedule(self, requests, models, mix, enough, heard).run()
         finally:
             for model in training:
                 model.train()

@@ -14,7 +14,7 @@ from burnish.cast.apart.engine import Apart, ApartEngine
 from burnish.cast.apart.probe import Difference, probe_rows
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.local import Enough, LocalEngine, Request, Sample
+from burnish.cast.local import Enough, Heard, LocalEngine, Request, Sample
 from burnish.cast.roles import Role
 from burnish.cast.working import Working
 from burnish.nouns import Trace
@@ -69,14 +69,21 @@ class Member:
         others: Sequence[Member] = (),
         mix: Mix | None = None,
         enough: Enough | None = None,
+        heard: Heard | None = None,
     ) -> list[Sample]:
-        """A sample for each request, from this model or from a mixture with others."""
+        """A sample for each request, from this model or from a mixture with others. heard: told of each as it is finished."""
         self.working.weights()
-        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough)
+        return self.engine.generate(requests, [member.working.weights() for member in others], mix, enough, heard)
 
-    def send(self) -> Difference | None:
-        """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer."""
-        return self.engine.publish() if self.apart is not None else None  # type: ignore[union-attr]
+    def send(self, *, start: bool = False) -> Difference | None:
+        """After a publish: the weights go to the engine that holds a copy of them. How far it then is from the trainer.
+
+        start: whether an engine that does not run yet is started now. By default it is not sent anything.
+        """
+        if self.apart is None:
+            return None
+        assert isinstance(self.engine, ApartEngine)
+        return (self.engine.start() if start else None) or self.engine.publish()
 
     def end(self) -> None:
         """End the engine's process, where it has one; sampling again would start another."""

@@ -34,6 +34,10 @@ class Role:
     def can(self) -> frozenset[str]:
         return SCALAR if self.outputs else LM
 
+    def speaks(self) -> bool:
+        """Whether it learns and gives replies: then an engine in another process may sample for it."""
+        return self.liveness == "trained" and not self.outputs
+
     def due(self, clock: Clock) -> bool:
         """Whether a snapshot is taken after this step."""
         return (clock.step + 1) % self.every == 0

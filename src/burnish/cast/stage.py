@@ -26,11 +26,13 @@ class Cast:
     """The members by name.
 
     before_move: called before any weight changes, by whoever changes it; a checkpoint may still be reading them
+    ahead: the engine in another process that samples for the trained members ahead of learning (cast/behind.py)
     """
 
     members: dict[str, Member]
     ranks: Ranks = field(default_factory=Ranks)
     before_move: Callable[[], None] = lambda: None
+    ahead: Apart | None = None
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
@@ -95,11 +97,11 @@ def build(
             model.requires_grad_(False)
         packed = settings.packed and packable(model)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
-        sampled = apart if role.liveness == "trained" and not role.outputs else None
+        sampled = apart if role.speaks() and not settings.lag else None
         members[name] = Member(
             name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room, apart=sampled
         )
-    return Cast(members)
+    return Cast(members, ahead=apart if settings.lag else None)
 
 
 @torch.no_grad()

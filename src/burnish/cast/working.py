@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from burnish.cast.forward import decoder
 from burnish.cast.fused import Fused
 from burnish.cast.joint import join_projections
+from burnish.cast.packing import on_gpu
 from burnish.cast.recorded import Recorder
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
@@ -28,7 +29,7 @@ class Working:
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
         self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []  # of the copy, and whose gradients theirs are
         self.sums: dict[nn.Parameter, Tensor] = {}  # fp32 gradients that stay where they are, for recorded passes
-        if next(model.parameters()).device.type != "cuda":
+        if not on_gpu(next(model.parameters()).device):
             return
         if not frozen:
             self.copy = copy.deepcopy(model)

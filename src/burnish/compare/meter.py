@@ -92,17 +92,20 @@ class _CountedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
 
-    def generate(self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any) -> list[Sample]:
+    def generate(
+        self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any, **named: Any
+    ) -> list[Sample]:
         """The same; prompts that requests share are read once, and each of the models reads everything."""
         self.meter.sampling = True
         try:
-            found = self.engine.generate(requests, others, *more)
+            found = self.engine.generate(requests, others, *more, **named)
         finally:
             self.meter.sampling = False
         sampled = sum(len(sample.tokens) for sample in found)
         prompts = {tuple(request.prompt.tolist()) for request in requests}
         weights = sum(_weights(model) for model in (self.engine.model, *others))
-        self.meter.add(sampled=sampled, samples=len(found), flops=2.0 * weights * (sampled + sum(map(len, prompts))))
+        begun = sum(not request.said for request in requests)  # not those that go on
+        self.meter.add(sampled=sampled, samples=begun, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
         return found
 
 

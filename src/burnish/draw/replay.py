@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 
 from burnish import randomness
-from burnish.nouns import Group, Task
+from burnish.nouns import Group, Task, Trace
 from burnish.parts import Draw, names, supplies
 from burnish.select.remember import Store
 from burnish.step import Step
@@ -38,20 +39,22 @@ def transitions(store: Store, n: int, author: str = "policy") -> Draw:
 
 
 @supplies("given:group")
-def past_groups(store: Store, recent: float) -> Draw:
-    """As many remembered groups as the run has prompts, none twice: with the chance `recent` the last ones that were
-    remembered, else any, drawn one after the other in proportion to exp(their mean reward)."""
+def past_groups(store: Store, recent: float, n: int) -> Draw:
+    """As many remembered prompts as the run has prompts. For each, with the chance `recent`: one of the newest groups, as it
+    was sampled; else: any prompt, all alike, and n of all the replies to it that are remembered, drawn without replacement
+    in proportion to exp(reward), the same reply once (TBA's replay, arXiv 2503.18929)."""
     if not 0 <= recent <= 1:
         raise ValueError(f"a chance of {recent} for the most recent groups is not between 0 and 1")
 
     def call(step: Step) -> list[Task]:
-        clock, n = step.clock, min(step.settings.prompts, len(store.groups))
+        clock = step.clock
         dice = randomness.rng(clock.seed, "past_groups", store.name, clock.step, clock.tick)
-        if dice.random() < recent:
-            found = store.groups[len(store.groups) - n :]
-        else:  # the n largest of log(weight) + Gumbel noise are a draw without replacement by weight
-            keys = [_mean_reward(group) - math.log(max(1e-300, dice.expovariate(1.0))) for group in store.groups]
-            found = [store.groups[i] for i in sorted(range(len(keys)), key=lambda i: -keys[i])[:n]]
+        newest = store.groups[-step.settings.prompts :]
+        known = _by_prompt(store.groups)
+        fresh = sum(dice.random() < recent for _ in newest)
+        found = dice.sample(newest, fresh)
+        for key in dice.sample(list(known), min(len(newest) - fresh, len(known))):
+            found.append(_better_rewarded(known[key], n, dice))
         return [
             Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key) for group in found
         ]
@@ -65,5 +68,19 @@ def past_groups(store: Store, recent: float) -> Draw:
     )
 
 
-def _mean_reward(group: Group) -> float:
-    return sum(trace.scores["reward"] for trace in group.traces) / max(1, len(group.traces))
+def _by_prompt(groups: list[Group]) -> dict[str, list[Group]]:
+    """The groups of each task, newest first."""
+    found: dict[str, list[Group]] = {}
+    for group in reversed(groups):
+        found.setdefault(group.task.key, []).append(group)
+    return found
+
+
+def _better_rewarded(groups: list[Group], n: int, dice: random.Random) -> Group:
+    """n of the replies in these groups: the n largest of log(weight) + Gumbel noise are a draw without replacement by weight."""
+    replies: dict[tuple[int, ...], Trace] = {}
+    for trace in (trace for group in groups for trace in group.traces):
+        replies.setdefault(tuple(trace.tokens.tolist()), trace)
+    chances = [(t.scores["reward"] - math.log(max(1e-300, dice.expovariate(1.0))), t) for t in replies.values()]
+    best = sorted(chances, key=lambda pair: -pair[0])[:n]
+    return Group(groups[0].task, [trace for _, trace in best])

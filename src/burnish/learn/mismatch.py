@@ -14,7 +14,7 @@ from torch import Tensor
 from burnish.cast.member import Member
 from burnish.cast.packing import send
 from burnish.learn.batch import Row
-from burnish.nouns import Trace
+from burnish.nouns import Trace, Turn
 from burnish.step import Notes
 
 NAME = "mismatch/logp"
@@ -38,10 +38,10 @@ def note_mismatch(
 
 def _sampled(trace: Trace, member: Member) -> Tensor:
     """[T]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
-    found = [
-        turn.logp
-        if turn.logp is not None and turn.author == member.name and turn.version == member.version
-        else torch.full((len(turn),), torch.nan)
-        for turn in trace.turns
-    ]
-    return torch.cat(found)
+    return torch.cat([_of_version(turn, member) for turn in trace.turns])
+
+
+def _of_version(turn: Turn, member: Member) -> Tensor:
+    if turn.logp is None or turn.versions is None or turn.author != member.name:
+        return torch.full((len(turn),), torch.nan)
+    return turn.logp.masked_fill(turn.versions != member.version, torch.nan)

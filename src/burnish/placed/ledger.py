@@ -69,6 +69,12 @@ class Born:
     task: str
     turns: tuple[Turn, ...]
 
+    @property
+    def version(self) -> int:
+        """The weights that wrote its last token; 0 where no weights did."""
+        versions = self.turns[-1].versions
+        return int(versions[-1]) if versions is not None and len(versions) else 0
+
 
 def births(unit: UnitId, groups: Iterable[Group]) -> list[Born]:
     """The samples of a unit as its rollout left them: a group for each task, in the order of the tasks."""
@@ -89,7 +95,7 @@ def settle(born: Iterable[Born], step_number: int, groups: list[Group], step: St
     fates |= {id(dropped.trace.turns): dropped.part for dropped in step.dropped}
     return [
         Settled(
-            step_number, *one.unit, one.place, one.sample, one.task, sum(map(len, one.turns[1:])), one.turns[-1].version,
+            step_number, *one.unit, one.place, one.sample, one.task, sum(map(len, one.turns[1:])), one.version,
             fates.get(id(one.turns), UNKNOWN),
         )
         for one in born

@@ -33,7 +33,7 @@ DEFINITIONS: list[Definition] = [
         ("correct", "share of the sampled traces that the verifier counts as correct", "up"),
         ("length", "mean tokens of a reply (of each of its turns, where there are several)"),
         ("cut_off", "share of the replies that ran into max_new_tokens", "down"),
-        ("sampled_tokens", "tokens sampled in the step, all replies together"),
+        ("sampled_tokens", "tokens of the replies that the step goes on with, all together; with --chunk: of those that have ended"),
         ("traces", "traces that reached learn, all phases together"),
         ("temperature", "the temperature that replies were sampled at, where a controller sets it"),
         ("sampled_entropy", "minus the mean log-prob of the sampled tokens that are trained on"),
@@ -49,7 +49,8 @@ DEFINITIONS: list[Definition] = [
     ),
     *_chapter(
         "What was kept",
-        ("staleness", "with --lag: versions by which the learning weights are ahead of those that wrote a token, on average"),
+        ("staleness", "with --lag or --chunk: versions by which the learning weights are ahead of those that wrote a token, on average"),
+        ("unfinished", "with --chunk: replies that are still being written when the step ends, and go on in the next"),
         ("zero_variance_groups", "share of the groups in which all replies score the same: they teach nothing", "down"),
         ("refused", "updates refused because a reward, a loss or a gradient was not finite; absent where there was none", "down"),
         ("reward_failures", "replies whose reward function gave no answer; absent where there was none", "down"),

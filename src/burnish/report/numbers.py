@@ -16,6 +16,7 @@ _SHOWN = (  # label, the names it may come from (the first that exists), how it 
     ("KL", ("kl/loss", "kl", "pg/old_kl"), "{:.4f}"),
     ("entropy", ("*/entropy",), "{:.3f}"),
     ("length", ("length",), "{:.1f}"),
+    ("being written", ("unfinished",), "{:.0f}"),
 )
 _TRAINED = ("reward", "*/accuracy", "*/nll", "*/loss")  # the first that exists is drawn
 

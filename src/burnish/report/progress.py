@@ -26,6 +26,7 @@ from burnish.report.plot import Point, plot
 from burnish.run.config import Options
 from burnish.run.heldout import Outcome
 from burnish.run.train import Observer, Result, Run, limits
+from burnish.step import Settings
 
 LINE_SECONDS = 3.0  # at least so long between two plain lines, unless one has news
 PLOT_HEIGHT = 4
@@ -290,6 +291,13 @@ class Screen(Watch):
         return Padding(grid, (0, 1))
 
 
+def _pace(settings: Settings) -> str:
+    """What is sampled when, where it is not all in its own step."""
+    ahead = f"sampled {settings.lag} step{'s' if settings.lag > 1 else ''} ahead of learning" if settings.lag else ""
+    chunk = f"at most {settings.chunk} tokens of a reply a step, then on with newer weights" if settings.chunk else ""
+    return "; ".join(filter(None, (ahead, chunk)))
+
+
 def derived(run: Run) -> list[tuple[str, str]]:
     """What burnish made of the options: the header of every run."""
     options, settings = run.config.options, run.settings
@@ -317,6 +325,7 @@ def derived(run: Run) -> list[tuple[str, str]]:
             "batch",
             f"{batch}, replies up to {settings.max_new_tokens} tokens, micro-batches of {settings.token_budget:,} tokens",
         ),
+        *([("pace", pace)] if (pace := _pace(settings)) else []),
         ("lr", f"{rate}, {options.steps} steps" + (f", going on after step {run.start}" if run.start else "")),
         ("run", str(run.folder.path)),
     ]

@@ -126,7 +126,7 @@ def trace_row(trace: Trace, dropped: str | None, tokens: Tokens, pieces: Pieces)
     Hundreds of these are made in every step, beside the training: what repeats is remembered (`_words`), not made again.
     """
     turns = ", ".join(
-        f'{{"author": {_words(turn.author)}, "tokens": {turn.tokens.numel()}, "version": {turn.version}}}'
+        f'{{"author": {_words(turn.author)}, "tokens": {turn.tokens.numel()}, "versions": {_json(turn.runs())}}}'
         for turn in trace.turns
     )
     scores = {name: _number(value) for name, value in trace.scores.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from burnish.cast.chat import Chat
 from burnish.cast.local import Request
 from burnish.nouns import Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.sample import sample, sample_key
+from burnish.rollout.sample import sample
+from burnish.rollout.starts import born, sample_key
 from burnish.step import Step
 
 Cuts = Callable[[Turn, Chat], list[int]]
@@ -93,7 +94,7 @@ def tree(branch: int, depth: int, segment: int, *, temperature: float = 1.0, top
             starts = [path.start(size) for path, size in zip(grown, most, strict=True)]
             ended = []
             for path, (new, stopped) in zip(grown, _grow(starts, who, step, temperature, top_p), strict=True):
-                path.turns = (*path.turns, Turn(new.tokens, who, new.logp, step.cast[who].version, path.turns[-1]))
+                path.turns = (*path.turns, replace(new, parent=path.turns[-1]))
                 path.stopped = stopped
                 full = path.said() >= limit or len(Trace(path.turns)) >= room
                 ended.append(stopped == "stop" or full or level == depth - 1)
@@ -127,7 +128,7 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
         for group in plain.call(tasks, step):
             prompt, reply = group.traces[0].turns
             at = randomness.rng(clock.seed, "state", clock.step, clock.tick, group.task.key).choice(cuts(reply, chat))
-            state = Turn(reply.tokens[:at], "state", None, reply.version, prompt)
+            state = replace(reply.first(at), author="state", logp=None)
             shared.append((group.task, (prompt, state) if at else (prompt,)))
         starts = [
             _Start(task, turns[0], Trace(turns).tokens[len(turns[0]) :], "step", i, 0)
@@ -140,7 +141,7 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
             candidates = []
             for i, (new, stopped) in enumerate(grown[j * m : (j + 1) * m]):
                 first = lines(new, chat)[1:2] or [len(new)]
-                said = Turn(new.tokens[: first[0]], who, new.logp[: first[0]], step.cast[who].version, turns[-1])  # type: ignore[index]
+                said = replace(new.first(first[0]), parent=turns[-1])
                 candidates.append(Trace((*turns, said), i, tags=frozenset({"sample"}), note={"stopped": stopped}))
             groups.append(Group(task, candidates))
         return groups
@@ -183,14 +184,12 @@ def _grow(starts: Sequence[_Start], who: str, step: Step, temperature: float, to
         for start in starts
     ]
     found = member.generate(requests) if requests else []
-    return [(Turn(one.tokens, who, one.logp, member.version), one.stopped) for one in found]
+    return [(born(one, who, member.version), one.stopped) for one in found]
 
 
 def _probe(group: Group, trace: Trace, at: int, start: _Start, new: Turn, stopped: str, who: str) -> Trace:
     prompt, reply = trace.turns
-    assert reply.logp is not None and new.logp is not None
-    logp = torch.cat([reply.logp[: len(start.said)], new.logp])
-    turn = Turn(torch.cat([start.said, new.tokens]), who, logp, new.version, prompt)
+    turn = reply.first(len(start.said)).followed_by(new)
     note = {"stopped": stopped, "of": trace.index, "at": at}
     return Trace((prompt, turn), len(group.traces), tags=frozenset({"probe"}), note=note)
 

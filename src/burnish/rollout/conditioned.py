@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from burnish.nouns import Group, Task
 from burnish.parts import Rollout
+from burnish.rollout.starts import Start
 from burnish.step import Step
 
 
@@ -26,4 +27,10 @@ def under(words: str, rollout: Rollout) -> Rollout:
         groups = rollout.call([conditioned(task, words) for task in tasks], step)
         return [replace(group, task=task) for group, task in zip(groups, tasks, strict=True)]
 
-    return replace(rollout, name=f"{rollout.name} under {words!r}", call=call) if words else rollout
+    def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
+        assert rollout.asks is not None
+        return rollout.asks([conditioned(task, words) for task in tasks], step)
+
+    if not words:
+        return rollout
+    return replace(rollout, name=f"{rollout.name} under {words!r}", call=call, asks=rollout.asks and asks)

@@ -64,6 +64,5 @@ def _cut(trace: Trace, cut: int, words: Tensor) -> tuple[Turn, ...]:
     prompt, reply = trace.turns
     turns: tuple[Turn, ...] = (prompt,)
     if cut:
-        logp = None if reply.logp is None else reply.logp[:cut]
-        turns += (Turn(reply.tokens[:cut], reply.author, logp, reply.version, prompt),)
+        turns += (reply.first(cut),)
     return (*turns, Turn(words, "guide", parent=turns[-1]))

@@ -94,7 +94,7 @@ def _fill(trace: Trace, mask: Tensor, logp: Tensor, key: int, index: int, member
                 tokens[start:end],
                 who if by_model else "static",
                 born[start:end] if by_model else None,
-                member.version if by_model else 0,
+                torch.full((end - start,), member.version) if by_model else None,
                 turns[-1],
             ),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -15,12 +16,13 @@ from burnish.cast.chat import Chat
 from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
+from burnish.rollout.starts import Start, sample_key, to_the_end
 from burnish.score.verify import judge, reply_text, require_verifier
 from burnish.step import Step
 from burnish.tasks.source import Source
 
 Cut = Callable[[Tensor, Chat, Clock, random.Random], int]
-Start = tuple[Task, tuple[Turn, ...], int]
+Begun = tuple[Task, tuple[Turn, ...], int]
 
 
 @supplies("tokens:demo")
@@ -30,20 +32,20 @@ def reset(
     """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's end."""
     _at_least_one(n)
 
-    def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, clock = step.cast[who].chat, step.clock
-        starts: list[Start] = []
-        for task in tasks:
-            prompt, demo = Turn(chat.prompt(task), "task"), chat.reply(str(task.given[column]))
-            for i in range(n):
-                kept = cut(demo, chat, clock, _dice(clock, "reset", task, i))
-                before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
-                starts.append((task, (prompt, *before), i))
-        return _grouped(tasks, continue_from(starts, who, step, tag=tag, temperature=temperature), n)
+    def one(task: Task, prompt: Turn, demo: Tensor, i: int, step: Step) -> Start:
+        kept = cut(demo, step.cast[who].chat, step.clock, _dice(step.clock, "reset", task, i))
+        before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
+        return Start(task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, temperature)
+
+    def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
+        chat = step.cast[who].chat
+        read = [(Turn(chat.prompt(task), "task"), chat.reply(str(task.given[column]))) for task in tasks]
+        return [[one(task, *both, i, step) for i in range(n)] for task, both in zip(tasks, read, strict=True)]
 
     return Rollout(
         name=f"reset({n})",
-        call=call,
+        call=to_the_end(asks),
+        asks=asks,
         reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
         writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", tag),
     )
@@ -60,11 +62,11 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chat, clock = step.cast[then].chat, step.clock
         prompts = [Turn(chat.prompt(task), "task") for task in tasks]
-        begun: list[Start] = [
+        begun: list[Begun] = [
             (task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)
         ]
         whole = continue_from(begun, first, step, tag="roll-in", temperature=temperature)
-        starts: list[Start] = []
+        starts: list[Begun] = []
         for (task, (prompt,), i), trace in zip(begun, whole, strict=True):
             said = trace.turns[-1]
             kept = cut(said.tokens, chat, clock, _dice(clock, "hand over", task, i))
@@ -96,7 +98,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
         chat = member.chat
         begun = [(task, (Turn(chat.prompt(task), "task"),), i) for task in tasks for i in range(n)]
         groups = _grouped(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
-        starts: list[Start] = []
+        starts: list[Begun] = []
         for k, trace, right in _first_right_and_wrong(source, groups, chat):
             prompt, said = trace.turns
             dice = _dice(clock, "restart", tasks[k], right)
@@ -188,8 +190,7 @@ def _dice(clock: Clock, purpose: str, task: Task, index: int) -> random.Random:
 
 
 def _beginning(turn: Turn, kept: int, author: str) -> Turn:
-    logp = None if turn.logp is None else turn.logp[:kept]
-    return Turn(turn.tokens[:kept], author, logp, turn.version, turn.parent)
+    return replace(turn.first(kept), author=author)
 
 
 def _cue(past: Turn, words: str, chat: Chat) -> list[Turn]:
@@ -203,7 +204,7 @@ def _grouped(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
     return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
 
-def _restart(starts: list[Start], who: str, step: Step, temperature: float) -> list[Trace]:
+def _restart(starts: list[Begun], who: str, step: Step, temperature: float) -> list[Trace]:
     keyed = [
         (task, turns, number % 2) for task, turns, number in starts
     ]  # noise by the task and the kind, not the batch

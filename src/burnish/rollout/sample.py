@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from burnish import randomness
 from burnish.cast.blend import Blend
-from burnish.cast.local import Request
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.nouns import Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
+from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_on
 from burnish.schedules import Schedule, at
 from burnish.step import Step
 
@@ -33,18 +34,19 @@ def sample(
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
-    def call(tasks: list[Task], step: Step) -> list[Group]:
-        prompts = [Turn(step.cast[who].chat.prompt(task), "task") for task in tasks]
-        starts = [(task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)]
-        traces = continue_from(
-            starts, who, step, tag=tag, temperature=temperature, top_k=top_k, top_p=top_p, blend=blend, author=author
-        )
-        return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
+    def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
+        how = (who, author or who, tag, temperature, top_k, top_p)
+        found = []
+        for task in tasks:
+            prompt = (Turn(step.cast[who].chat.prompt(task), "task"),)
+            found.append([Start(task, prompt, i, sample_key(step.clock, task, i, tag), *how) for i in range(n)])
+        return found
 
     shown = f"sample({n})" if tag == "sample" else tag
     return Rollout(
         name=f"{shown} from {blend.name}" if blend else shown,
-        call=call,
+        call=to_the_end(asks, blend),
+        asks=None if blend else asks,
         reads=frozenset({"task:prompt", f"cast:{who}.generate"})
         | ({f"cast:{who}.mix", *(f"cast:{other}.logits" for other in blend.others)} if blend else set()),
         writes=names("tokens", ("task", author or who)) | names("mu", author or who) | names("tag", tag),
@@ -66,26 +68,23 @@ def prefixed(
     writes at least one token (Prefix-RFT, arXiv 2507.01679).
     """
 
-    def call(tasks: list[Task], step: Step) -> list[Group]:
+    def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
         chat, clock = step.cast[who].chat, step.clock
         low, high = at(keep_low, clock), at(keep_high, clock)
-        starts = []
+        found = []
         for task in tasks:
             prompt = Turn(chat.prompt(task), "task")
             demo = chat.reply(str(task.given[column]))
             share = randomness.rng(clock.seed, "prefix", clock.step, task.key).uniform(low, high)
             length = max(1, min(math.floor(share * len(demo)), len(demo) - 1))
-            starts.append((task, (prompt, Turn(demo[:length], "demo", parent=prompt)), 0))
-        return [
-            Group(task, [trace])
-            for task, trace in zip(
-                tasks, continue_from(starts, who, step, tag="hybrid", temperature=temperature), strict=True
-            )
-        ]
+            begun = (prompt, Turn(demo[:length], "demo", parent=prompt))
+            found.append([Start(task, begun, 0, sample_key(clock, task, 0, "hybrid"), who, who, "hybrid", temperature)])
+        return found
 
     return Rollout(
         name="prefixed",
-        call=call,
+        call=to_the_end(asks),
+        asks=asks,
         reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
         writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", "hybrid"),
     )
@@ -104,9 +103,15 @@ def join(*rollouts: Rollout) -> Rollout:
             joined.append(Group(groups[0].task, traces))
         return joined
 
+    def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
+        parts = [rollout.asks(tasks, step) for rollout in rollouts if rollout.asks]
+        together = [[start for starts in one for start in starts] for one in zip(*parts, strict=True)]
+        return [[replace(start, index=i) for i, start in enumerate(starts)] for starts in together]
+
     return Rollout(
         name=" + ".join(rollout.name for rollout in rollouts),
         call=call,
+        asks=asks if all(rollout.asks for rollout in rollouts) else None,
         reads=frozenset().union(*(r.reads for r in rollouts)),
         writes=frozenset().union(*(r.writes for r in rollouts)),
         state=tuple(item for r in rollouts for item in r.state),
@@ -139,32 +144,12 @@ def continue_from(
     *,
     tag: str = "sample",
     temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
     blend: Blend | None = None,
-    author: str | None = None,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
-    member, clock = step.cast[who], step.clock
-    requests = []
-    for task, turns, index in starts:
-        prompt = Trace(turns).tokens
-        if len(prompt) >= member.context:
-            raise ValueError(
-                f"task {task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {who!r} holds {member.context}: "
-                "shorten it or drop such rows from the dataset"
-            )
-        key = sample_key(clock, task, index, tag)
-        requests.append(Request(prompt, key, step.settings.max_new_tokens, temperature, top_k, top_p))
-    traces = []
-    others = [step.cast[name] for name in blend.others] if blend else []
-    found_samples = member.generate(requests, others, blend.mix if blend else None)
-    for (_, turns, index), found in zip(starts, found_samples, strict=True):
-        turn = Turn(found.tokens, author or who, found.logp, member.version, turns[-1])
-        traces.append(Trace((*turns, turn), index, tags=frozenset({tag}), note={"stopped": found.stopped}))
-    return traces
-
-
-def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:
-    """The key of one sample's noise: what it is for, and nothing else."""
-    return randomness.key_of(clock.seed, tag, clock.step, clock.tick, task.key, index)
+    replies = [
+        Reply(Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, temperature))
+        for task, turns, index in starts
+    ]
+    write_on(replies, step, blend=blend)
+    return [reply.trace() for reply in replies]

@@ -17,7 +17,7 @@ def check_options(config: Config) -> None:
     named(options.log)
     if options.record < 0:
         raise ValueError(f"option 'record' is {options.record}; it must be at least 0")
-    for name in ("steps", "prompts", "max_new_tokens", "token_budget", "keep"):
+    for name in ("steps", "prompts", "max_new_tokens", "chunk", "token_budget", "keep"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be at least 1")
     if options.on_nan not in POLICIES:
@@ -26,6 +26,10 @@ def check_options(config: Config) -> None:
         raise ValueError(f"option 'on_reward_failure' is {options.on_reward_failure!r}; it is zero or drop")
     if options.reward_timeout is not None and options.reward is None:
         raise ValueError("--reward-timeout limits a reward function, but there is no --reward; leave it out")
+    if options.reward_workers < 0:
+        raise ValueError(f"option 'reward_workers' is {options.reward_workers}; it must be 0 or more")
+    if options.reward_workers and options.reward is None:
+        raise ValueError("--reward-workers is for a reward function, but there is no --reward; leave it out")
     for name in ("keep_every", "lag"):
         if getattr(options, name) < 0:
             raise ValueError(f"option {name!r} is {getattr(options, name)}; it must be 0 or more steps")
@@ -46,11 +50,6 @@ def check_engine(config: Config, method: Method) -> None:
         raise ValueError(f"option 'engine' is {options.engine!r}; it is local, {' or '.join(KINDS)}")
     if options.vllm_python is not None and options.engine != "vllm":
         raise ValueError("--vllm-python is for --engine vllm, which is not asked for; leave it out or add it")
-    if options.engine != "local" and options.lag:
-        raise ValueError(
-            f"--lag {options.lag} samples ahead inside this process, which the engine {options.engine!r} does not do yet; "
-            "use --engine local, or leave out --lag"
-        )
     mixes = any(name.endswith(".mix") for phase in method.phases for name in phase.rollout.reads)
     if options.engine != "local" and mixes:
         raise ValueError(

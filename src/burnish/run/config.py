@@ -58,6 +58,9 @@ class Options:
     lag: int = 0
     """Sample and score this many steps ahead, beside learning: replies of step t come from the weights after step t - 1 - lag.
     0: one after the other. Exactly repeatable either way (docs/async.md)."""
+    chunk: int | None = None
+    """Write at most this many tokens of a reply in one step; what is not finished goes on in the next step, by the newer weights,
+    and a group is learned from when its last reply has ended (docs/async.md)."""
     on: str = "here"
     """Where the run runs: here, in this process; or ray: samplers, graders and the trainer are Ray actors (docs/async.md)."""
     samplers: int = 1
@@ -89,6 +92,9 @@ class Options:
     """A reward function path/to/file.py:function, f(completions, **columns) -> list[float], in place of the verifier."""
     reward_timeout: float | None = None
     """Seconds that the reward function may take: it then runs in a process of its own, which is killed when they are over."""
+    reward_workers: int = 0
+    """Judge each group as soon as it is written, while others still are, in this many calls of the reward function at once; for
+    functions that wait for something and judge every reply for itself. 0: one call a step, after all is written."""
     on_reward_failure: str = "zero"
     """A reply whose reward failed or took too long: zero scores it 0, drop takes it out of the batch."""
     swap: str | None = None
@@ -129,8 +135,8 @@ class Options:
 
 RESUMABLE = (  # options that may change when a run is resumed: they cannot change what it learns, or only from then on
     "steps", "device", "token_budget", "packed", "checkpoint_activations", "save_every", "keep", "keep_every", "eval_every",
-    "on_nan", "reward_timeout", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch", "samplers", "graders", "spares",
-    "ray_address", "replacements", "recover_within", "call_timeout",
+    "on_nan", "reward_timeout", "reward_workers", "on_reward_failure", "record", "log", "vllm_python", "on_mismatch", "samplers",
+    "graders", "spares", "ray_address", "replacements", "recover_within", "call_timeout",
 )  # fmt: skip
 
 

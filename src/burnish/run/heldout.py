@@ -93,7 +93,7 @@ def _walk(phase: Phase, cast: Cast, settings: Settings, tasks: int, rooms: tuple
 
 
 def _step(cast: Cast, settings: Settings, tasks: int) -> Step:
-    return Step(Clock(0, 1, 0), cast, replace(settings, prompts=tasks))
+    return Step(Clock(0, 1, 0), cast, replace(settings, prompts=tasks, chunk=None))
 
 
 def _look(found: Evaluation) -> tuple[Shown, ...]:

@@ -113,8 +113,8 @@ class _Order:
 class Pipeline:
     """Samples and scores `settings.lag` steps ahead of learning. Stateful: a checkpoint holds what was sampled.
 
-    threaded: whether sampling has a thread of its own. By default on a CPU; where all is on a GPU the two take turns there, on
-    the same schedule and with the same result. say: called with what has been waited for, every half minute.
+    threaded: whether sampling has a thread of its own. By default on a CPU, and where another process samples; where all is on a
+    GPU the two take turns there, on the same schedule and with the same result. say: called with what has been waited for, every half minute.
     """
 
     name = "pipeline"
@@ -123,7 +123,8 @@ class Pipeline:
         self.method, self.cast, self.settings = method, cast, settings
         reads = {name for part in sampling_parts(method.phases) for name in part.reads}
         self.behind = Behind(cast, reads)
-        self.threaded = all(m.device.type == "cpu" for m in cast) if threaded is None else threaded
+        beside = cast.ahead is not None or all(m.device.type == "cpu" for m in cast)
+        self.threaded = beside if threaded is None else threaded
         self.say: Callable[[str], None] = _log.warning
         self._coming: deque[Ahead] = deque()  # in the order of their steps, queued or finished
         self._orders: deque[_Order] = deque()
@@ -141,6 +142,7 @@ class Pipeline:
             self._closed = True
             self._orders.clear()
             self._changed.notify_all()
+        self.behind.end()
         if self._thread is not None:
             self._thread.join(GOODBYE)
 
@@ -224,7 +226,7 @@ class Pipeline:
                 return
 
     def _fill(self, order: _Order) -> None:
-        ahead, cast = order.ahead, self.behind.cast_of(order.weights)
+        ahead, cast = order.ahead, self.behind.cast_of(order.weights, order.ahead.notes)
         for tick, tasks in enumerate(order.tasks):
             step = self._step(ahead, order.clock.at(tick=tick), cast)
             groups = sample_and_score(order.phase, tasks, step, ahead.seconds, ahead.trail)

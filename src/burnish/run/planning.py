@@ -11,6 +11,7 @@ from burnish.cast.models import adapted_model, is_adapter, resolve
 from burnish.method import Method
 from burnish.methods.table import Entry
 from burnish.placed.rules import check_placing, threads_for
+from burnish.rollout.chunked import chunked
 from burnish.run.checks import check_engine, check_options
 from burnish.run.config import Config
 from burnish.run.pipeline import require_pipelined
@@ -36,9 +37,13 @@ def compose(entry: Entry, config: Config, task: Source | None = None) -> tuple[S
     """The tasks and the method that a configuration asks for."""
     options = config.options
     dropped = options.on_reward_failure == "drop"
-    source = resolve_task(task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped)
+    source = resolve_task(
+        task or options.task, options.reward, seconds=options.reward_timeout, drop_failed=dropped, workers=options.reward_workers
+    )  # fmt: skip
     method = entry.build(source, **config.arguments)
-    return source, swapped(method, options.swap) if options.swap else method
+    if options.swap:
+        method = swapped(method, options.swap)
+    return source, chunked(replace(method, name=config.method)) if options.chunk is not None else method
 
 
 def plan(entry: Entry, config: Config, task: Source | None = None) -> Plan:

@@ -66,7 +66,7 @@ def _trace_to_record(trace: Trace) -> dict[str, Any]:
             "author": t.author,
             "tokens": t.tokens.tolist(),
             "logp": None if t.logp is None else t.logp.tolist(),
-            "version": t.version,
+            "versions": None if t.versions is None else t.runs(),
         }
         for t in trace.turns
     ]
@@ -88,16 +88,10 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
             i, j = t["same_as"]
             turns.append(earlier[i].turns[j])
             continue
+        tokens = torch.tensor(t["tokens"], dtype=torch.long)
         logp = None if t["logp"] is None else torch.tensor(t["logp"], dtype=torch.float32)
-        turns.append(
-            Turn(
-                torch.tensor(t["tokens"], dtype=torch.long),
-                t["author"],
-                logp,
-                t["version"],
-                turns[-1] if turns else None,
-            )
-        )
+        versions = None if t["versions"] is None else _spelled_out(t["versions"])
+        turns.append(Turn(tokens, t["author"], logp, versions, turns[-1] if turns else None))
     turn_scores = {
         name: [math.nan if x is None else x for x in values] for name, values in record["turn_scores"].items()
     }
@@ -110,6 +104,11 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
         frozenset(record["tags"]),
         dict(record["note"]),
     )
+
+
+def _spelled_out(runs: list[tuple[int, int]]) -> torch.Tensor:
+    """One version per token, from (version, how many tokens) run by run."""
+    return torch.tensor([version for version, count in runs for _ in range(count)], dtype=torch.long)
 
 
 def plain(value: Any) -> Any:

@@ -218,8 +218,9 @@ def prepare(
 
 
 def memories(method: Method, pipeline: SamplesAhead | None) -> dict[str, Stateful]:
-    """The memories of the method's parts, and of what samples ahead of them."""
-    return {**method.stateful(), **({pipeline.name: pipeline} if pipeline else {})}
+    """The memory of what samples ahead, and those of the method's parts: in this order, for the first is written down when all
+    that was ordered has been sampled, and only then do memories of rollout and score stand still."""
+    return {**({pipeline.name: pipeline} if pipeline else {}), **method.stateful()}
 
 
 def execute(run: Run, observer: Observer) -> Result:
@@ -289,7 +290,7 @@ def _execute(run: Run, observer: Observer, record: Recording) -> Result:
                 save()
             if stopped:
                 break
-        watch.wait_for_saving()
+        watch.over(stopped)
     if stopped:
         record.ended = "stopped"
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from burnish.loop import Report
+from burnish.rollout.chunked import memories_of
 from burnish.run.memory import growing, resident_mb
 from burnish.run.pipeline import uncorrected
 from burnish.run.recording import Recording
@@ -26,8 +27,9 @@ class Watch:
             self._warn(run.start, "damaged", warning)
         if run.pipeline is not None:
             run.pipeline.say = observer.warned
-            if uncorrected(run.method):
-                self._warn(run.start, "lag", _stale(run.config.method, run.settings.lag))
+        older = [f"--{name} {getattr(run.settings, name)}" for name in ("lag", "chunk") if getattr(run.settings, name)]
+        if older and uncorrected(run.method):
+            self._warn(run.start, "lag", _stale(run.config.method, " ".join(older)))
         if room := saver.room():
             self._warn(run.start, "disk", f"{room}: free some before the first is due")
 
@@ -46,9 +48,9 @@ class Watch:
         if report.metrics.get("reward_failures"):
             self._warn(step, "reward", _unrewarded(report))
         for member in self.run.cast:
-            for said in member.said:
+            while member.said:  # one by one: the thread that samples may be adding to them
+                said = member.said.pop(0)
                 self._warn(step, f"sampler {said}", said)
-            member.said.clear()
         if report.refusals:
             kept = keep_batches(self.run.folder.path, report, self.run.cast[self.run.method.product].chat)
             said = sentence(report, kept)
@@ -67,6 +69,14 @@ class Watch:
         self.saver.wait()
         self._tell_saved()
 
+    def over(self, stopped: bool) -> None:
+        """After the last step: until all is on the disk; replies that nobody will write on any more are told of."""
+        self.wait_for_saving()
+        left = sum(waiting.replies() for phase in self.run.method.phases for waiting in memories_of(phase))
+        if left and not stopped:
+            said = f"{left} replies were still being written when the run ended, and are not learned from; its last checkpoint holds them"
+            self._warn(self.run.config.options.steps - 1, "unfinished", said)
+
     def _tell_saved(self) -> None:
         for path in self.saver.finished():
             self.observer.saved(path)
@@ -79,9 +89,9 @@ class Watch:
             self.observer.warned(said)
 
 
-def _stale(method: str, lag: int) -> str:
+def _stale(method: str, options: str) -> str:
     return (
-        f"{method} never asks how likely a reply was when it was sampled: with --lag {lag} it learns from replies of older "
+        f"{method} never asks how likely a reply was when it was sampled: with {options} it learns from replies of older "
         "weights as if they were fresh (methods with an importance weight, like grpo, ppo or tis, correct for that)"
     )
 

@@ -20,19 +20,19 @@ IN_PYTHON = "python:"  # how config.yaml writes down a source that was passed as
 
 
 def resolve_task(
-    task: str | Source, reward: str | None = None, *, seconds: float | None = None, drop_failed: bool = False
-) -> Source:
+    task: str | Source, reward: str | None = None, *, seconds: float | None = None, drop_failed: bool = False, workers: int = 0
+) -> Source:  # fmt: skip
     """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset;
     a source of the user's own is itself.
 
     Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column.
-    seconds: how long the reward function may take, in a process of its own.
+    seconds: how long the reward function may take, in a process of its own. workers: how many calls of it run beside sampling.
     """
     found = _named(task) if isinstance(task, str) else task
     if not reward:
         return found
     function = load_function(reward) if seconds is None else TimedReward(reward, seconds)
-    return Rewarded(found, function, drop_failed=drop_failed)
+    return Rewarded(found, function, drop_failed=drop_failed, workers=workers)
 
 
 def _named(name: str) -> Source:

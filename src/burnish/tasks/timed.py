@@ -54,28 +54,39 @@ class TimedReward:
         self, prompts: Sequence[Any], replies: Sequence[str], columns: Mapping[str, Sequence[Any]]
     ) -> list[Verdict]:
         """A verdict for each reply."""
+        return self.heard(self.ask(prompts, replies, columns))
+
+    def ask(
+        self, prompts: Sequence[Any], replies: Sequence[str], columns: Mapping[str, Sequence[Any]]
+    ) -> list[Verdict | Failed]:
+        """A verdict for each reply, or why there is none."""
         try:
-            found = [_verdict(score) for score in self._scores(prompts, replies, columns)]
+            return [_verdict(score) for score in self._scores(prompts, replies, columns)]
         except Failed as failure:
-            found = self._one_by_one(prompts, replies, columns, failure)
-        self._silent = self._silent + 1 if found and all(verdict.failed for verdict in found) else 0
+            return [failure] if len(replies) == 1 else self._one_by_one(prompts, replies, columns)
+
+    def heard(self, found: list[Verdict | Failed]) -> list[Verdict]:
+        """The verdicts of a whole batch, however many calls it took. A function that never works is for its author to mend."""
+        failures = [one for one in found if isinstance(one, Failed)]
+        if len(found) > 1 and len(failures) == len(found) and not any(failure.hung for failure in failures):
+            raise ValueError(str(failures[0]))
+        verdicts = [Verdict(0.0, False, str(one), failed=True) if isinstance(one, Failed) else one for one in found]
+        self._silent = self._silent + 1 if verdicts and len(failures) == len(verdicts) else 0
         if self._silent >= DEAF:
             raise ValueError(
-                f"the reward function gave no reward in {DEAF} batches in a row: {found[-1].reason}; mend it, or raise "
+                f"the reward function gave no reward in {DEAF} batches in a row: {verdicts[-1].reason}; mend it, or raise "
                 "--reward-timeout, and use --resume"
             )
-        return found
+        return verdicts
 
     def _one_by_one(
-        self, prompts: Sequence[Any], replies: Sequence[str], columns: Mapping[str, Sequence[Any]], first: Failed
-    ) -> list[Verdict]:
-        if len(replies) == 1:
-            return [Verdict(0.0, False, str(first), failed=True)]
-        found: list[Verdict] = []
-        hung, raised = 0, 0
+        self, prompts: Sequence[Any], replies: Sequence[str], columns: Mapping[str, Sequence[Any]]
+    ) -> list[Verdict | Failed]:
+        found: list[Verdict | Failed] = []
+        hung = 0
         for i, reply in enumerate(replies):
             if hung >= GIVE_UP:
-                found.append(Verdict(0.0, False, f"not asked: the {GIVE_UP} replies before it hung", failed=True))
+                found.append(Failed(f"not asked: the {GIVE_UP} replies before it hung", hung=True))
                 continue
             try:
                 alone = {name: [values[i]] for name, values in columns.items()}
@@ -83,10 +94,7 @@ class TimedReward:
                 hung = 0
             except Failed as failure:
                 hung = hung + 1 if failure.hung else 0
-                raised += not failure.hung
-                found.append(Verdict(0.0, False, str(failure), failed=True))
-        if raised == len(replies):
-            raise ValueError(str(first))  # it never works: a mistake in the function, for its author to mend
+                found.append(failure)
         return found
 
     def _scores(

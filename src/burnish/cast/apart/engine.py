@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish import randomness
 from burnish.cast.apart.probe import TOLERANCE, Difference, WrongWeights, difference, probe_rows
 from burnish.cast.apart.process import Failed, Lost, Process
 from burnish.cast.apart.python import vllm_python
 from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
-from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.save import save_directory
 
 KINDS = ("process", "vllm")
@@ -71,8 +72,9 @@ class ApartEngine:
         others: Sequence[nn.Module] = (),
         mix: Mix | None = None,
         enough: Enough | None = None,
+        heard: Heard | None = None,
     ) -> list[Sample]:
-        """A sample for each request, in order."""
+        """A sample for each request, in order. heard: told of each as it arrives."""
         if others or mix is not None or enough is not None:
             raise ValueError(
                 f"the engine {self.how.kind!r} samples from one model and to the end: it can neither mix models nor stop "
@@ -92,6 +94,8 @@ class ApartEngine:
                 raise RuntimeError(f"the sampler answered request {number} twice or unasked; please report this")
             tokens, logp = torch.tensor(sample["tokens"], dtype=torch.long), torch.tensor(sample["logp"])
             found[number] = Sample(tokens, logp, sample["stopped"])
+            if heard is not None:
+                heard(number, found[number])
 
         def missing() -> list[dict[str, Any]]:
             return [_written(i, request) for i, request in enumerate(requests) if i not in found]
@@ -105,14 +109,15 @@ class ApartEngine:
             raise RuntimeError(f"the sampler answered {len(found)} of {len(requests)} requests; please report this")
         return [found[i] for i in range(len(requests))]
 
-    def start(self) -> None:
-        """Write the present weights, start a worker on them, and have it prove that it runs them. Once."""
-        if self.process is None:
-            self.place = _private_folder(self.model)
-            self.close = weakref.finalize(self, shutil.rmtree, self.place, ignore_errors=True)
-            self._write()
-            self._launch()
-            self.prove()
+    def start(self) -> Difference | None:
+        """Write the present weights, start a worker on them, and have it prove that it runs them. None where one runs already."""
+        if self.process is not None:
+            return None
+        self.place = _private_folder(self.model)
+        self.close = weakref.finalize(self, shutil.rmtree, self.place, ignore_errors=True)
+        self._write()
+        self._launch()
+        return self.prove()
 
     def publish(self) -> Difference | None:
         """Send the weights as they are now, and have the proof; None where no worker has been started yet."""
@@ -146,9 +151,9 @@ class ApartEngine:
 
     def end(self) -> None:
         """Stop the worker and remove its copy of the weights. A later call starts another."""
-        if self.process is not None:
-            self.process.end()
-            self.process = None
+        process, self.process = self.process, None
+        if process is not None:
+            process.end()
             self.close()
 
     def _ask(
@@ -157,14 +162,17 @@ class ApartEngine:
         """Have something done, by as many workers as it takes. The message is made anew for each."""
         lost = 0
         while True:
-            assert self.process is not None
+            process = self.process
+            assert process is not None
             try:
-                for line in self.process.ask(what, **message()):
+                for line in process.ask(what, **message()):
                     take(line)
                 return line["done"]
             except Failed as failure:
                 raise ValueError(f"the sampler ({self.about}) failed at {what}: {failure}") from None
             except Lost as why:
+                if self.process is None:
+                    raise  # the run has ended it, in another thread: nobody waits for an answer any more
                 lost += 1
                 if lost > RESTARTS:
                     raise ValueError(
@@ -224,12 +232,16 @@ class ApartEngine:
 
 
 def _written(number: int, request: Request) -> dict[str, Any]:
-    """A request as the worker reads it. vLLM takes seeds of 63 bits."""
+    """A request as the worker reads it.
+
+    vLLM takes seeds of 63 bits, and counts its noise from the request's first token: a reply that goes on needs another seed.
+    """
+    key = randomness.key_of(request.key, request.said) if request.said else request.key
     how = {name: getattr(request, name) for name in ("key", "max_new", "temperature", "top_k", "top_p", "min_p")}
     return {
         "id": number,
         "prompt": request.prompt.tolist(),
-        "seed": request.key % 2**63,
+        "seed": key % 2**63,
         "stop": list(request.stop),
         **how,
     }

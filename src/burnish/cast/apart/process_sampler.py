@@ -10,7 +10,7 @@ import torch
 
 from burnish.cast.forward import decoder, outputs, packable
 from burnish.cast.load import load_chat, load_model
-from burnish.cast.local import LocalEngine, Request
+from burnish.cast.local import LocalEngine, Request, Sample
 
 
 class Sampler:
@@ -32,11 +32,13 @@ class Sampler:
         self.model.load_state_dict(load_model(Path(folder), 0, torch.device("cpu")).state_dict())
 
     def sample(self, requests: list[dict[str, Any]], found: Callable[[dict[str, Any]], None]) -> None:
-        """All replies, when all are finished; every pass of the model is progress."""
-        asked = [_request(request) for request in requests]
-        for request, sample in zip(requests, self.engine.generate(asked), strict=True):
+        """Each reply as it is finished; every pass of the model is progress."""
+
+        def heard(i: int, sample: Sample) -> None:
             reply = {"tokens": sample.tokens.tolist(), "logp": sample.logp.tolist(), "stopped": sample.stopped}
-            found({"id": request["id"], **reply})
+            found({"id": requests[i]["id"], **reply})
+
+        self.engine.generate([_request(request) for request in requests], heard=heard)
 
     @torch.no_grad()
     def score(self, rows: list[list[int]]) -> list[list[float]]:

@@ -15,6 +15,7 @@ class Request:
     temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 are off. The log-probs that come back are those of the whole
     distribution at the request's temperature (at 1 when greedy), before top_k, top_p and min_p.
     stop: strings that end a reply as the stop tokens do; the reply keeps the token that completes one.
+    said: how many of the prompt's last tokens are the reply's own beginning, written by an earlier call.
     """
 
     prompt: Tensor
@@ -25,6 +26,7 @@ class Request:
     top_p: float = 1.0
     min_p: float = 0.0
     stop: tuple[str, ...] = ()
+    said: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,4 +41,5 @@ class Sample:
     stopped: str
 
 
+Heard = Callable[[int, Sample], None]  # the number of a request, and its sample
 Enough = Callable[[list[Sample]], bool]  # the finished samples of one prompt -> whether the rest may go

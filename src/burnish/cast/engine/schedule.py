@@ -15,7 +15,7 @@ from burnish.cast.blend import Mix
 from burnish.cast.engine import store
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader
-from burnish.cast.engine.request import Enough, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool
 from burnish.cast.packing import send
@@ -49,8 +49,9 @@ class Schedule:
         models: Sequence[nn.Module],
         mix: Mix | None,
         enough: Enough | None,
+        heard: Heard | None = None,
     ) -> None:
-        self.engine, self.requests, self.mix, self.enough = engine, requests, mix, enough
+        self.engine, self.requests, self.mix, self.enough, self.heard = engine, requests, mix, enough, heard
         self.device = next(engine.model.parameters()).device
         self.gpu = store.on_gpu(self.device)
         self.prompts: dict[bytes, Prompt] = {}
@@ -287,6 +288,8 @@ class Schedule:
             for prompt in self._look_at_finished():
                 if self.enough(prompt.finished):
                     self._end_others(prompt)
+        elif self.heard is not None:
+            self._look_at_finished()
 
     def _look_at_finished(self) -> list[Prompt]:
         """What was put aside becomes samples; the prompts that got new ones."""
@@ -301,6 +304,8 @@ class Schedule:
                 if 2 * n < said.shape[0]:  # a view would hold on to the memory of all
                     said, chances = said[:n].clone(), chances[:n].clone()
                 self.found[i] = Sample(said[:n], chances[:n], why)
+                if self.heard is not None:
+                    self.heard(i, self.found[i])
                 if not stopped:
                     self.of[i].finished.append(self.found[i])
                     touched[self.of[i]] = None

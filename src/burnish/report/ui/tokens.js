@@ -14,13 +14,18 @@ export function modesOf(trace) {
   return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, name.startsWith("member:") ? `learnt by ${name.slice(7)}` : name])];
 }
 
+function writtenBy(turn) {
+  const runs = turn.versions || [];
+  return runs.length < 2 ? runs.map(([version]) => `, weights ${version}`).join("") : `, weights ${runs.map(([version, count]) => `${version} (${count})`).join(", ")}`;
+}
+
 export function tokensView(trace, mode) {
   const { ids, pieces, logp } = trace.tokens, values = valuesOf(trace, mode);
   const largest = Math.max(1e-9, ...values.filter((x) => x !== null).map(Math.abs));
   const box = el("div", { class: "tokens", tabindex: "0" });
   let start = 0;
   trace.turns.forEach((turn, index) => {
-    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), el("span", { class: "dim" }, ` ${turn.tokens} tokens${turn.author === "policy" ? `, weights ${turn.version}` : ""}${turnScores(trace, index)}`)));
+    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), el("span", { class: "dim" }, ` ${turn.tokens} tokens${writtenBy(turn)}${turnScores(trace, index)}`)));
     const text = el("div", { class: "text" });
     for (let i = start; i < start + turn.tokens; i++) {
       const piece = pieces[i] || `⟨${ids[i]}⟩`;

@@ -1,0 +1,165 @@
+"""Replies that are asked for, and replies as far as they are written. Every rollout that samples goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from burnish import randomness
+from burnish.cast.blend import Blend
+from burnish.cast.local import Request, Sample
+from burnish.cast.member import Member
+from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.parts import Asks
+from burnish.step import Step
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A reply that is asked for.
+
+    turns        what it begins with: the prompt, perhaps more
+    index        its place among the replies to the task
+    key          of its noise: the same in every step that writes at it
+    who, author  the member that writes it, and under which name
+    """
+
+    task: Task
+    turns: tuple[Turn, ...]
+    index: int
+    key: int
+    who: str = "policy"
+    author: str = "policy"
+    tag: str = "sample"
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+@dataclass(eq=False)
+class Reply:
+    """A reply as far as it is written. stopped: why it ended; empty while it goes on."""
+
+    start: Start
+    said: Turn | None = None
+    stopped: str = ""
+
+    def __len__(self) -> int:
+        return 0 if self.said is None else len(self.said)
+
+    def tokens(self) -> Tensor:
+        """The prompt and all that was said after it."""
+        return Trace(self.start.turns if self.said is None else (*self.start.turns, self.said)).tokens
+
+    def trace(self) -> Trace:
+        assert self.said is not None
+        note = {"stopped": self.stopped} if self.stopped else {}
+        return Trace((*self.start.turns, self.said), self.start.index, tags=frozenset({self.start.tag}), note=note)
+
+
+@dataclass(eq=False)
+class Open:
+    """A group whose replies are being written."""
+
+    task: Task
+    replies: list[Reply]
+
+    def finished(self) -> bool:
+        return all(reply.stopped for reply in self.replies)
+
+    def group(self) -> Group:
+        return Group(self.task, [reply.trace() for reply in self.replies])
+
+
+def asked_for(asks: Asks, tasks: list[Task], step: Step) -> list[Open]:
+    """What a rollout asks for, nothing of it written yet."""
+    asked = zip(tasks, asks(tasks, step), strict=True)
+    return [Open(task, [Reply(start) for start in starts]) for task, starts in asked]
+
+
+def write_on(
+    replies: Sequence[Reply],
+    step: Step,
+    *,
+    most: int | None = None,
+    blend: Blend | None = None,
+    ended: Callable[[Reply], None] | None = None,
+) -> None:
+    """Each of these replies, all by one member, gets at most `most` tokens more: to its end where nothing is said.
+
+    A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are those
+    of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends on its key
+    and on the position of the token, so weights that have not moved write what they would have written without a pause.
+    ended: told of each reply that has ended, while others are still being written.
+    """
+    if not replies:
+        return
+    member, longest = step.cast[replies[0].start.who], step.settings.max_new_tokens
+    requests = [_request(reply, member, longest, most) for reply in replies]
+    others = [step.cast[name] for name in blend.others] if blend else []
+
+    def take(i: int, sample: Sample) -> None:
+        reply = replies[i]
+        new = replace(born(sample, reply.start.author, member.version), parent=reply.start.turns[-1])
+        reply.said = new if reply.said is None else reply.said.followed_by(new)
+        full = len(reply) >= longest or len(requests[i].prompt) + len(new) >= member.context
+        reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
+        if ended is not None and reply.stopped:
+            ended(reply)
+
+    found = member.generate(requests, others, blend.mix if blend else None, heard=None if ended is None else take)
+    if ended is None:
+        for i, sample in enumerate(found):
+            take(i, sample)
+
+
+def _request(reply: Reply, member: Member, longest: int, most: int | None) -> Request:
+    start, prompt = reply.start, reply.tokens()
+    if len(prompt) >= member.context:
+        raise ValueError(
+            f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} holds "
+            f"{member.context}: shorten it or drop such rows from the dataset"
+        )
+    left = longest - len(reply)
+    size = left if most is None else min(most, left)
+    return Request(prompt, start.key, size, start.temperature, start.top_k, start.top_p, said=len(reply))
+
+
+def beginning(groups: Sequence[Open], step: Step) -> Callable[[Reply], None] | None:
+    """For `write_on`: when the last reply of a group has ended, whoever waits for such groups begins. None where nobody does."""
+    if not step.eager:
+        return None
+    of = {id(reply): group for group in groups for reply in group.replies}
+
+    def ended(reply: Reply) -> None:
+        group = of[id(reply)]
+        if group.finished():
+            for begin in step.eager:
+                begin(group.group(), step)
+
+    return ended
+
+
+def to_the_end(asks: Asks, blend: Blend | None = None) -> Callable[[list[Task], Step], list[Group]]:
+    """A rollout's call: what it asks for, written to the end and put into groups."""
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        groups = asked_for(asks, tasks, step)
+        replies = [reply for group in groups for reply in group.replies]
+        write_on(replies, step, blend=blend, ended=beginning(groups, step))
+        return [group.group() for group in groups]
+
+    return call
+
+
+def born(found: Sample, author: str, version: int) -> Turn:
+    """A turn of what was sampled: every token with the log-prob and the version of the weights that wrote it."""
+    return Turn(found.tokens, author, found.logp, torch.full((len(found.tokens),), version))
+
+
+def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:
+    """The key of one sample's noise: what it is for, and nothing else."""
+    return randomness.key_of(clock.seed, tag, clock.step, clock.tick, task.key, index)
