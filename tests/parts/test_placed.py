@@ -402,6 +402,11 @@ def test_the_audit_notices(damage: str, said: str, audited: Path, tmp_path: Path
         ({"on": "ray", "samplers": 0}, "at least 1"),
         ({"on": "ray", "engine": "process"}, "leave one of them out"),
         ({"on": "ray", "order": "best"}, "fixed or free"),
+        (
+            {"on": "ray", "reward": f"{Path(__file__).parents[1] / 'e2e' / 'coin.py'}:coin", "reward_workers": 2},
+            "use --graders instead",
+        ),
+        ({"on": "ray", "chunk": 4}, "its rollout has a memory"),
         ({"on": "ray", "recover_within": 0.0}, "more than 0"),
     ],
 )

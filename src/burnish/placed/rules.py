@@ -56,6 +56,10 @@ def check_placing(options: Options, method: Method) -> None:
             f"--engine {options.engine} is a process of its own beside one trainer, and --on ray has samplers of its own; "
             "leave one of them out"
         )
+    if options.reward_workers:
+        raise ValueError(
+            "--reward-workers judges beside sampling, as the graders of --on ray do already; use --graders instead"
+        )
     if options.device not in ("auto", "cpu"):
         raise ValueError(
             "--on ray has been built and tested on CPUs only so far; leave out --device, or leave out --on ray"
