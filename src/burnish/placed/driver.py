@@ -182,7 +182,8 @@ class Driver:
                     with suppress(
                         self.ray.exceptions.RayError
                     ):  # all is done: the last news would only be nice to have
-                        self._hear(self.ray.get(_ask(trainer, []), timeout=SILENCE))
+                        for last in (news, _ask(trainer, [])):  # the question under way may hold the last step
+                            self._hear(self.ray.get(last, timeout=SILENCE))
                     self.observer.finished(found)
                     return found
             except self.ray.exceptions.RayTaskError as error:
