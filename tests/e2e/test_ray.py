@@ -135,6 +135,14 @@ def test_free_order_loses_and_repeats_nothing(ray: Any, small_model: Path, tmp_p
         assert sum(m["sampled_tokens"] for m in store.metrics()) == asked
 
 
+def test_samplers_may_have_engines_of_their_own(straight: Path, small_model: Path, tmp_path: Path) -> None:
+    """The same run, bit for bit, with a sampler killed; its engine goes with it."""
+    observer = Injecting(tmp_path / "run", {3: strike("sampler", KILL)})
+    train(tmp_path / "run", small_model, observer, engine="process", recover_within=120.0)
+    assert not differences(straight, tmp_path / "run") and not audit(tmp_path / "run").wrong
+    assert len(observer.hit) == 1
+
+
 def test_a_run_is_resumed_exactly_after_its_driver_is_gone(straight: Path, small_model: Path, tmp_path: Path) -> None:
     import shutil
 

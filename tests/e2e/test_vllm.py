@@ -155,3 +155,17 @@ def test_a_run_ahead_and_in_chunks_learns_and_resumes(tmp_path: Path, model: Pat
     assert rows[-1]["unfinished"] == 0 < rows[2]["unfinished"]
     resume(halted_after(2, straight, halted))
     assert not differences(straight, halted)
+
+
+def test_samplers_on_ray_may_be_vllm(model: Path, tmp_path: Path) -> None:
+    """Two samplers, each with a vLLM of its own, two graders, a trainer: every publish is proved, every sample learned once."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
+    from burnish.placed.audit import audit
+
+    train(
+        "grpo", model=str(model), task="sort", steps=4, prompts=4, n=4, max_new_tokens=10, eval_tasks=4, lr=1e-3, lag=1,
+        on="ray", samplers=2, graders=2, spares=0, unit=1, engine="vllm", recover_within=300.0, out=str(tmp_path / "run"),
+    )  # fmt: skip
+    found = audit(tmp_path / "run")
+    assert not found.wrong and found.learned == found.samples == 4 * 4 * 4
+    assert all(row.get("mismatch/probe", 0.0) < 1e-4 for row in log_rows(tmp_path / "run"))

@@ -400,7 +400,6 @@ def test_the_audit_notices(damage: str, said: str, audited: Path, tmp_path: Path
         ({"on": "moon"}, "it is here or ray"),
         ({"samplers": 2}, "add --on ray"),
         ({"on": "ray", "samplers": 0}, "at least 1"),
-        ({"on": "ray", "engine": "process"}, "leave one of them out"),
         ({"on": "ray", "order": "best"}, "fixed or free"),
         (
             {"on": "ray", "reward": f"{Path(__file__).parents[1] / 'e2e' / 'coin.py'}:coin", "reward_workers": 2},

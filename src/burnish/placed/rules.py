@@ -51,11 +51,6 @@ def check_placing(options: Options, method: Method) -> None:
             raise ValueError(f"option {name!r} is {getattr(options, name):g} seconds; it must be more than 0")
     if importlib.util.find_spec("ray") is None:
         raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
-    if options.engine != "local":
-        raise ValueError(
-            f"--engine {options.engine} is a process of its own beside one trainer, and --on ray has samplers of its own; "
-            "leave one of them out"
-        )
     if options.reward_workers:
         raise ValueError(
             "--reward-workers judges beside sampling, as the graders of --on ray do already; use --graders instead"

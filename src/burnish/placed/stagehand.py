@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class Stagehand:
         _, method = compose(spec.enter(), spec.config, spec.task)
         self.phases = {phase.name: phase for phase in method.phases}
         reads = {name for phase in method.phases for part in _parts(phase, role) for name in part.reads}
-        self.cast, self.moving = _cast_for(spec, method.cast, members_read(reads))
+        self.cast, self.moving = _cast_for(spec, role, method.cast, members_read(reads))
         doing.now("waiting for work")
 
     def rollout(self, unit: Unit) -> tuple[Ahead, dict[str, list[list[float]]]]:
@@ -125,6 +125,7 @@ class Stagehand:
             for p, kept in zip(moving(self.cast[name].model), arrays[name], strict=True):
                 p.copy_(torch.tensor(kept))
             self.cast[name].version = weights.versions[name]
+            self.cast[name].send(start=True)  # to the sampler's own engine, which proves that it runs them
         self.loaded = weights.key
         return {name: self.cast[name].proof() for name in self.moving if not self.cast[name].role.outputs}
 
@@ -133,12 +134,16 @@ def _parts(phase: Phase, role: str) -> list[Any]:
     return [phase.rollout] if role == SAMPLER else split_score(phase.score)[0]
 
 
-def _cast_for(spec: Spec, roles: Any, wanted: set[str]) -> tuple[Cast, list[str]]:
-    """The members that are read, loaded; of the others the tokenizer alone. And the names of those whose weights move."""
+def _cast_for(spec: Spec, kind: str, roles: Any, wanted: set[str]) -> tuple[Cast, list[str]]:
+    """The members that are read, loaded; of the others the tokenizer alone. And the names of those whose weights move.
+
+    A sampler's members may have an engine in a process of their own (vLLM); a grader needs none.
+    """
     options = spec.config.options
+    settings = replace(spec.settings, lag=0) if kind == SAMPLER else replace(spec.settings, engine="local")
     lora = Lora(options.lora) if options.lora is not None else None
     mine = {name: role for name, role in roles.items() if name in wanted}
-    loaded = build(mine, spec.base, spec.settings, lora=lora, device=options.device)
+    loaded = build(mine, spec.base, settings, lora=lora, device=options.device)
     members: dict[str, Any] = {}
     for name, role in roles.items():
         members[name] = loaded.members.get(name) or _reader(spec, name, role)

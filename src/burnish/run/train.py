@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +203,8 @@ def prepare(
         )
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
-    cast = build(method.cast, planned.base, settings, lora=planned.lora, device=options.device, weights=at)
+    own = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, engines are the samplers'
+    cast = build(method.cast, planned.base, own, lora=planned.lora, device=options.device, weights=at)
     pipeline: SamplesAhead | None = Pipeline(method, cast, settings) if settings.lag else None
     if ahead is not None:
         pipeline = ahead(method, cast, settings)
