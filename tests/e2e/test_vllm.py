@@ -168,4 +168,4 @@ def test_samplers_on_ray_may_be_vllm(model: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     found = audit(tmp_path / "run")
     assert not found.wrong and found.learned == found.samples == 4 * 4 * 4
-    assert all(row.get("mismatch/probe", 0.0) < 1e-4 for row in log_rows(tmp_path / "run"))
+    assert all(row.get("mismatch/probe", 0.0) < 1e-4 for row in log_rows(tmp_path / "run", "metrics"))
