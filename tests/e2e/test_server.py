@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import subprocess
@@ -232,7 +233,8 @@ def test_the_command_serves_until_ctrl_c(root: Path) -> None:
     import signal
 
     words = [sys.executable, "-m", "burnish.cli", "ui", str(root), "--port", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background inherit deaf ears
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heard)
     assert process.stdout is not None
     first = process.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)/", first)

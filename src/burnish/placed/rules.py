@@ -49,8 +49,6 @@ def check_placing(options: Options, method: Method) -> None:
     for name in ("recover_within", "call_timeout"):
         if getattr(options, name) <= 0:
             raise ValueError(f"option {name!r} is {getattr(options, name):g} seconds; it must be more than 0")
-    if importlib.util.find_spec("ray") is None:
-        raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
     if options.reward_workers:
         raise ValueError(
             "--reward-workers judges beside sampling, as the graders of --on ray do already; use --graders instead"
@@ -62,6 +60,8 @@ def check_placing(options: Options, method: Method) -> None:
     _check_memories(method, options.steps)
     if options.order == "free":
         _check_free(method, options.steps)
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
 
 
 def threads_for(options: Options) -> int:
