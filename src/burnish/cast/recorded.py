@@ -7,6 +7,7 @@ added up in fp32 where the optimiser looks for them, inside the recording.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SIZES = 4  # recordings that are kept
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without it
 AFTER = 1  # how often a size is asked for in vain before it is recorded
+_log = logging.getLogger("burnish")
 PATIENCE = 8  # how often a much larger recording serves before one of the right size is made
 
 
@@ -38,6 +40,7 @@ class Recorder:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, Recording] = OrderedDict()
         self.memory: Any = None
+        self.off = False
         self.dropout = [m for m in model.modules() if isinstance(m, nn.Dropout)]
         self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
@@ -50,12 +53,13 @@ class Recorder:
             packed = pack(rows, asked, self.switch.device, size)
         except TooShort:
             return None
-        return _Replay.apply(self.switch, self._recording(size, packed), packed), packed  # type: ignore[return-value]
+        recording = self._recording(size, packed)
+        return (_Replay.apply(self.switch, recording, packed), packed) if recording is not None else None  # type: ignore[return-value]
 
     def _may(self) -> bool:
         """Whether a pass is the same every time: with gradients, without windows, dropout and recomputing."""
         windows = getattr(self.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
-        if not torch.is_grad_enabled() or not self.working.leaves or windows:
+        if self.off or not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
         recomputes = getattr(self.model, "is_gradient_checkpointing", False)
         return not recomputes and not any(m.p for m in self.dropout)
@@ -71,13 +75,21 @@ class Recorder:
             return larger
         return size if self.asked[size] > AFTER else None
 
-    def _recording(self, size: int, packed: Packed) -> Recording:
+    def _recording(self, size: int, packed: Packed) -> Recording | None:
+        """The recording of a size, made if there is none. Where the device will not have it, passes are computed from then on."""
         if size not in self.kept:
             if len(self.kept) >= SIZES:
                 self.asked.pop(self.kept.popitem(last=False)[0], None)
             if self.memory is None:
                 self.memory = torch.cuda.graph_pool_handle()
-            self.kept[size] = Recording(self.model, self.working, packed, self.memory)
+            try:
+                self.kept[size] = Recording(self.model, self.working, packed, self.memory)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as why:  # another thread was using the device, or a kernel cannot be recorded
+                _log.warning("training passes are not recorded, which is slower: %s", str(why).splitlines()[0])
+                self.off = True
+                return None
         self.kept.move_to_end(size)
         return self.kept[size]
 
