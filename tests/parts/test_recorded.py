@@ -10,8 +10,8 @@ from conftest import make_model
 
 from burnish.cast import packing, recorded, working
 from burnish.cast.load import load_model
-from burnish.cast.packing import TILE, TooShort, lines_for, pack
-from burnish.cast.recorded import AFTER, PATIENCE, Recorder, packed_tokens, size_for
+from burnish.cast.packing import TILE, TooShort, lines_for, pack, packed_tokens
+from burnish.cast.recorded import AFTER, PATIENCE, Recorder, size_for
 from burnish.cast.working import Working
 
 CPU = torch.device("cpu")

@@ -208,6 +208,12 @@ def _cuts(lengths: list[int], device: torch.device) -> Cuts:
     return Cuts(borders, borders, max(lengths), max(lengths))
 
 
+def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None) -> int:
+    """How many tokens the pack of these rows has."""
+    repeated = sum((len(family) - 1) * asked[family[0]] for family in _families(rows, asked)) if asked else 0
+    return sum(row.shape[0] for row in rows) - repeated
+
+
 def _families(rows: Sequence[Tensor], asked: Sequence[int] | None) -> list[list[int]]:
     """Rows by their beginnings, in order of appearance; a row that ends where its beginning does shares nothing."""
     if asked is None:

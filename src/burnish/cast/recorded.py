@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.packing import Packed, TooShort, lines_for, pack
+from burnish.cast.packing import Packed, TooShort, lines_for, pack, packed_tokens
 
 if TYPE_CHECKING:
     from burnish.cast.working import Working
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SIZES = 4  # recordings that are kept
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without it
 AFTER = 1  # how often a size is asked for in vain before it is recorded
-_log = logging.getLogger("burnish")
 PATIENCE = 8  # how often a much larger recording serves before one of the right size is made
+_log = logging.getLogger("burnish")
 
 
 def size_for(tokens: int) -> int:
@@ -165,17 +165,3 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:  # type: ignore[override]
         ctx.recording.replay_backward(grad)
         return None, None, None
-
-
-def packed_tokens(rows: list[Tensor], asked: list[int] | None) -> int:
-    """How many tokens the pack of these rows will have."""
-    if asked is None:
-        return sum(map(len, rows))
-    seen: set[bytes] = set()
-    total = 0
-    for row, first in zip(rows, asked, strict=True):
-        start = row[:first].numpy().tobytes() if 0 < first < len(row) else None
-        total += len(row) - (first if start in seen else 0)
-        if start is not None:
-            seen.add(start)
-    return total

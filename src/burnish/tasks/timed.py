@@ -5,7 +5,6 @@ A failure is data: the reply gets a verdict that says what was waited for, how l
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.nouns import Verdict
+from burnish.processes import kill_group
 from burnish.refusal import NotFinite
 
 START = 60.0  # seconds for the process to start and to load the function
@@ -214,13 +214,7 @@ class _Process:
 
 
 def _kill(popen: subprocess.Popen, whereabouts: str) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(popen.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        popen.wait(5)
-    for pipe in (popen.stdin, popen.stdout):
-        with contextlib.suppress(OSError, AttributeError):
-            pipe.close()  # type: ignore[union-attr]
+    kill_group(popen)
     Path(whereabouts).unlink(missing_ok=True)
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from burnish.processes import kill_group
+
 SILENCE = 5.0  # seconds without a sign of life after which a worker is given up
 SLOW_START = 300.0  # the same while it imports and loads: some libraries hold the interpreter for long
 STALL = 120.0  # seconds alive, but without its work coming any further
@@ -54,7 +56,9 @@ class Process:
         self.to, self.back = self.popen.stdin.fileno(), self.popen.stdout.fileno()
         for pipe in (self.to, self.back):
             os.set_blocking(pipe, False)
-        self.end = weakref.finalize(self, _kill, self.popen)
+        self.end = weakref.finalize(
+            self, kill_group, self.popen
+        )  # before its pipes close: it must not take the weights
         self.number, self.heard = 0, b""
 
     def started(self) -> str:
@@ -129,14 +133,3 @@ def _ending(code: int | None) -> str:
     if code is None:
         return "still running, its output closed"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-
-def _kill(popen: subprocess.Popen) -> None:
-    """At once and with all that it started, before its pipes are closed: it must not take the weights with it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(popen.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        popen.wait(5)
-    for pipe in (popen.stdin, popen.stdout):
-        with contextlib.suppress(OSError, AttributeError):
-            pipe.close()  # type: ignore[union-attr]

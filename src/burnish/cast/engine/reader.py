@@ -21,12 +21,11 @@ class Reader:
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool)
         self.device = next(model.parameters()).device
-        self.mask = attention.no_mask(self.device)
         self.fused: Fused | None = None
         self.asked: dict[int, int] = {}
         self.recorded: dict[int, RecordedReading] = {}
         if store.on_gpu(self.device):
-            self.fused = Fused.of(decoder(model))
+            self.fused = getattr(model, "fused", None) or Fused.of(decoder(model))
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
