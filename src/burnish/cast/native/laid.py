@@ -1,9 +1,9 @@
-"""A Llama's weights as sampling on a CPU wants them: transposed, what reads one input side by side, in narrow blocks.
+"""A Llama's weights as sampling on a CPU wants them: what reads one input side by side, in the order in which the product reads.
 
-A product with few rows spends its time on reading the weights. Read along the outputs, they stream; with their inputs side by
-side, as parameters lie, every call would turn them round first (at 8 rows that takes longer than the product). Blocks are
-narrow because long rows of a power of two fall on each other in the cache. The copy takes as much memory as the model, is
-made when the model first samples, and is renewed when a weight has moved.
+A product of a few rows spends its time on weights: it has to read them, and before that to put them into the order in which its
+inner loop goes through them, which every call does anew. MKL can do it once and for all. The copy takes as much memory as the
+model, is made when the model first samples, and is renewed when a weight has moved. Without MKL, and in other precisions
+than fp32, weights that read one input are laid side by side and multiplied as they are.
 """
 
 from __future__ import annotations
@@ -13,61 +13,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK = 768  # outputs side by side
+ROWS = 64  # the order is made for about this many; products of any number of rows can use it
 
 
-class Blocks:
-    """Matrices of one input, transposed: [in, BLOCK] each. `of` says which, and copies those that have moved."""
+class Laid:
+    """Matrices [out, in] that read one input, ready to be multiplied with. `of` says which, and copies those that have moved."""
 
     def __init__(self) -> None:
         self.stamp: tuple[tuple[int, int], ...] = ()
-        self.width = 0
-        self.blocks: list[tuple[Tensor, int, int]] = []  # the block, and which outputs it gives
+        self.like = self.ordered = torch.empty(0)  # the matrices as one: a tensor of their shape; and as they are multiplied
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Blocks:
-        return Blocks()  # a copy of the model lays out its own weights
+    def __deepcopy__(self, memo: dict[int, Any]) -> Laid:
+        return Laid()  # a copy of the model lays out its own weights
 
     @torch.no_grad()
-    def of(self, *weights: Tensor, norm: Tensor | None = None) -> Blocks:
-        """These weights [out, in], one after the other, as they are now. norm: the norm's weight before them, taken in."""
+    def of(self, *weights: Tensor, norm: Tensor | None = None) -> Laid:
+        """These weights, one after the other, as they are now. norm: the norm's weight before them, taken in."""
         watched = weights if norm is None else (*weights, norm)
         stamp = tuple((w.data_ptr(), w._version) for w in watched)
         if stamp != self.stamp:
-            self._make_room(weights)
-            self._copy(weights)
-            if norm is not None:
-                for block, _, _ in self.blocks:
-                    block.mul_(norm[:, None])
+            whole = torch.cat(weights) if len(weights) > 1 else weights[0].detach()
+            whole = whole if norm is None else whole * norm
+            if whole.dtype == torch.float32 and torch.backends.mkl.is_available():
+                self.ordered = torch.ops.mkl._mkl_reorder_linear_weight(whole, ROWS)
+                self.like = whole.new_empty(1).expand(whole.shape)  # the operator asks for nothing but its shape
+            else:
+                self.ordered = self.like = whole
             self.stamp = stamp
         return self
 
-    def _make_room(self, weights: tuple[Tensor, ...]) -> None:
-        width, like = sum(map(len, weights)), weights[0]
-        if self.blocks and self.width == width and self.blocks[0][0].dtype == like.dtype:
-            return
-        ends = [min(start + BLOCK, width) for start in range(0, width, BLOCK)]
-        self.width = width
-        self.blocks = [(like.new_empty(like.shape[1], end - k * BLOCK), k * BLOCK, end) for k, end in enumerate(ends)]
-
-    def _copy(self, weights: tuple[Tensor, ...]) -> None:
-        begin = 0
-        for weight in weights:
-            for block, start, end in self.blocks:
-                low, high = max(start, begin), min(end, begin + len(weight))
-                if low < high:
-                    block[:, low - start : high - start].copy_(weight[low - begin : high - begin].t())
-            begin += len(weight)
-
     def times(self, x: Tensor) -> Tensor:
-        """[n, width]: x [n, in] times all of them."""
-        if len(self.blocks) == 1:
-            return x @ self.blocks[0][0]
-        out = x.new_empty(len(x), self.width)
-        for block, start, end in self.blocks:
-            torch.mm(x, block, out=out[:, start:end])
-        return out
-
-    def add_to(self, y: Tensor, x: Tensor) -> None:
-        """y += x times all of them."""
-        for block, start, end in self.blocks:
-            y[:, start:end].addmm_(x, block)
+        """[n, out]: x [n, in] times all of them."""
+        if not self.ordered.is_mkldnn:
+            return x @ self.ordered.t()
+        return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]

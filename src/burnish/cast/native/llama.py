@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from burnish.cast.attention import Layout
 from burnish.cast.native.blocks import inner_layer, norm, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
-from burnish.cast.native.laid import Blocks
+from burnish.cast.native.laid import Laid
 
 
 class Weight(nn.Module):
@@ -69,7 +69,7 @@ class Layer(nn.Module):
         self.eps = shape.rms_norm_eps
         self.self_attn, self.mlp = Attention(shape), Inner(shape)
         self.input_layernorm, self.post_attention_layernorm = Weight(shape.hidden_size), Weight(shape.hidden_size)
-        self.laid = Blocks(), Blocks(), Blocks(), Blocks()
+        self.laid = Laid(), Laid(), Laid(), Laid()
 
     def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
         """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
@@ -95,10 +95,10 @@ class Layer(nn.Module):
         rotate_(found[:, : a.heads + a.kv_heads], *angles)
         q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
         seen = layout.attend(a, q, k, v, a.width**-0.5, None)
-        out.of(a.o_proj.weight).add_to(x, seen.reshape(len(x), -1))
+        x += out.of(a.o_proj.weight).times(seen.reshape(len(x), -1))
         inner.of(m.gate_proj.weight, m.up_proj.weight, norm=self.post_attention_layernorm.weight)
         gate, up = inner.times(x * scale_of(x, self.eps)).chunk(2, -1)
-        down.of(m.down_proj.weight).add_to(x, nn.functional.silu(gate).mul_(up))
+        x += down.of(m.down_proj.weight).times(nn.functional.silu(gate).mul_(up))
 
 
 class Decoder(nn.Module):
@@ -156,7 +156,7 @@ class Llama(nn.Module):
         self.config, self.generation = shape, generation
         self.model = Decoder(shape)
         self.lm_head = Matrix(shape.vocab_size, shape.hidden_size)
-        self.laid = Blocks()
+        self.laid = Laid()
 
     @property
     def base_model(self) -> Decoder:
