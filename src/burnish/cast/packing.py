@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +93,11 @@ class Packed:
         """Where tokens number `tokens` of a row lie in the pack."""
         start, length, rest = self.rows[row]
         return tokens + np.where(tokens < length, start, rest - length)
+
+    @cached_property
+    def plans(self) -> dict[Any, Any]:
+        """On a CPU: how attention goes through the pack (cast/varlen.py), by the model's heads and window."""
+        return {}
 
     @property
     def read_by_tiles(self) -> bool:

@@ -1,24 +1,35 @@
 """Attention over packed rows on a CPU (cast/tiled.py has the GPU's), with beginnings that several rows share read once, forward and backward.
 
-A child's token attends to two stretches: its root (all of it) and itself (causally). Each is an attention of its own,
-with its output o and its log-sum-exp l; the attention over both together is
+A token of a child looks at its root and at its own stretch up to itself. Stretches are cut into blocks of queries; the keys of a
+block are its root's, and its own stretch's up to its end. Blocks of about one size are gathered side by side and worked on
+together as batched products (`Part`), few enough that their scores stay in the cache:
 
-    l = log(e^l1 + e^l2),    o = o1 e^(l1 - l) + o2 e^(l2 - l).
+    s = q k^T * scale + mask,   p = softmax(s),   o = p v
+    dv = p^T do,   ds = p (do v^T - sum p (do v^T)),   dq = ds k * scale,   dk = ds^T q * scale
 
-The backward of attention needs only the probabilities e^(s - l) and the sum over do * o. Called on each part with the
-joined l and o, the stock backward kernels give the exact gradient of the whole.
+The backward makes p again. A key's gradient is the sum over the blocks that looked at it, taken in a fixed order.
 
-Tensors are [N, heads, D]; log-sum-exps are [N, heads].
+Tensors are [N, heads, D].
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from burnish.cast.packing import Cuts, Packed
+from burnish.cast.packing import Packed
+
+QUERIES = 128  # of one stretch, worked on together
+SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
+PADDED = 1.5  # how much larger than what is asked for a part may be
+
+Numbers = npt.NDArray[np.int64]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
@@ -30,123 +41,165 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
         from burnish.cast import tiled
 
         return tiled.attend(q, k, v, packed.table, scale, window or 0)[0]  # type: ignore[no-any-return]
-    return _Attend.apply(q, k, v, packed, scale, window)  # type: ignore[no-any-return]
+    how = q.shape[1], k.shape[1], window
+    if how not in packed.plans:
+        packed.plans[how] = _plan(packed, *how)
+    return _Attend.apply(q, k, v, packed.plans[how], scale)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Blocks that are worked on together, each once for every head of the keys: B of them. Lines are those of [N x heads, D].
+
+    q, k   [B, queries x those that share keys], [B, keys]: the lines of their queries and keys; padding points at a real one
+    extra  [B, queries x those that share keys, 1] bool: queries that are padding
+    mask   [blocks, 1, queries, 1, keys]: -inf where a query must not look
+    at     its queries and its keys among those of all parts
+    """
+
+    q: Tensor
+    k: Tensor
+    extra: Tensor
+    mask: Tensor
+    at: tuple[slice, slice]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pack's parts. back: of each query's line, its place among those of all parts; `places` from `begins` on: of each key's."""
+
+    parts: list[Part]
+    back: Tensor
+    places: Tensor
+    begins: Tensor
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
-        out, lse = _whole(q, k, v, packed, scale, window)
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.how = packed, scale, window
-        return out
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
+        ctx.save_for_backward(q, k, v)
+        ctx.how = plan, scale
+        all_q, all_k, all_v = (x.reshape(-1, x.shape[-1]) for x in (q, k, v))
+        wide = all_v.new_empty(plan.parts[-1].at[0].stop, v.shape[-1])
+        for part in plan.parts:
+            p = _chances(_lines(all_q, part.q).mul_(scale), _lines(all_k, part.k), part)
+            torch.bmm(p, _lines(all_v, part.k), out=wide[part.at[0]].view(*part.q.shape, -1))
+        return wide.index_select(0, plan.back).view(*q.shape[:2], -1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return *_whole_backward(grad, *ctx.saved_tensors, *ctx.how), None, None, None
+        (q, k, v), (plan, scale) = ctx.saved_tensors, ctx.how
+        all_q, all_k, all_v, all_d = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad))
+        queries, keys = (part.stop for part in plan.parts[-1].at)
+        wide_q, wide_k, wide_v = all_q.new_empty(queries, q.shape[-1]), *(x.new_empty(keys, x.shape[-1]) for x in (k, v))
+        for part in plan.parts:
+            mine, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
+            d = _lines(all_d, part.q).masked_fill_(part.extra, 0)
+            p = _chances(mine, others, part)
+            torch.bmm(p.transpose(1, 2), d, out=wide_v[part.at[1]].view(*part.k.shape, -1))
+            dp = torch.bmm(d, _lines(all_v, part.k).transpose(1, 2))
+            ds = torch.ops.aten._softmax_backward_data(dp, p, -1, p.dtype)
+            torch.bmm(ds, others, out=wide_q[part.at[0]].view(*part.q.shape, -1))
+            torch.bmm(ds.transpose(1, 2), mine, out=wide_k[part.at[1]].view(*part.k.shape, -1))
+        dq = wide_q.index_select(0, plan.back).mul_(scale)
+        dk, dv = (_sums(x, plan.places, plan.begins) for x in (wide_k, wide_v))
+        return dq.view(q.shape), dk.view(k.shape), dv.view(v.shape), None, None
 
 
-def _whole(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> tuple[Tensor, Tensor]:
-    """Every stretch looking at itself, and children looking at their roots."""
-    n = packed.n_roots
-    parts = [_forward(q[part], k[part], v[part], cuts, True, scale, window) for part, cuts in _own(packed)]
-    out, lse = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
-    if packed.in_roots is not None:
-        seen, weight = _forward(q[n:], k[:n], v[:n], packed.in_roots, False, scale, None)
-        out[n:] = torch.lerp(out[n:], seen, torch.sigmoid(weight - lse[n:])[..., None])
-        lse[n:] = torch.logaddexp(lse[n:], weight)
-    return out, lse
+def _lines(x: Tensor, which: Tensor) -> Tensor:
+    """x[which]: whole lines are copied at once, which takes half as long as indexing."""
+    return x.index_select(0, which.flatten()).view(*which.shape, -1)
 
 
-def _whole_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    packed: Packed, scale: float, window: int | None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    n = packed.n_roots
-    grad = grad.contiguous()
-    parts = [
-        _backward(grad[part], q[part], k[part], v[part], out[part], lse[part], cuts, True, scale, window)
-        for part, cuts in _own(packed)
-    ]
-    dq, dk, dv = (torch.cat(x) if len(x) > 1 else x[0] for x in zip(*parts, strict=True))
-    if packed.in_roots is not None:
-        more = _backward(grad[n:], q[n:], k[:n], v[:n], out[n:], lse[n:], packed.in_roots, False, scale, None)
-        dq[n:] += more[0]
-        dk[:n] += more[1]
-        dv[:n] += more[2]
-    return dq, dk, dv
+def _chances(q: Tensor, k: Tensor, part: Part) -> Tensor:
+    """[B, queries, keys]: how much of each key a query takes."""
+    scores = torch.bmm(q, k.transpose(1, 2))
+    blocks, _, queries, _, keys = part.mask.shape
+    scores.view(blocks, -1, queries, q.shape[1] // queries, keys).add_(part.mask)
+    return torch.softmax(scores, -1)
 
 
-def _own(packed: Packed) -> list[tuple[slice, Cuts]]:
-    """Every stretch looking at itself: roots and children apart, because they are padded to the longest of them."""
+def _sums(wide: Tensor, places: Tensor, begins: Tensor) -> Tensor:
+    """Of each run of places, the sum of the lines there."""
+    return torch.ops.aten._embedding_bag_forward_only(wide, places, begins)[0]  # type: ignore[no-any-return]
+
+
+def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan:
+    """The parts of a pack, their padding and their masks: made once for all layers."""
+    parts: list[Part] = []
+    positions, group = packed.positions.numpy(), heads // kv_heads
+    ends = [0, 0]
+    shown: tuple[list[Numbers], list[Numbers]] = ([], [])  # the lines that the parts' queries and keys are; -1: padding
+    for some in _alike(_blocks(packed), heads):
+        q, real_q, k, real_k = _padded(some)
+        hidden = (positions[k][:, None] > positions[q][:, :, None]) | ~real_k[:, None]
+        if window is not None:
+            hidden |= positions[k][:, None] <= positions[q][:, :, None] - window
+        mask = torch.zeros(hidden.shape).masked_fill_(torch.from_numpy(hidden), -torch.inf)
+        own, shared = np.arange(heads).reshape(1, kv_heads, 1, group), np.arange(kv_heads).reshape(1, kv_heads, 1)
+        lines_q = (q[:, None, :, None] * heads + own).reshape(len(q) * kv_heads, -1)
+        lines_k = (k[:, None] * kv_heads + shared).reshape(len(k) * kv_heads, -1)
+        wide_q = np.broadcast_to(real_q[:, None, :, None], (*q.shape[:1], kv_heads, q.shape[1], group)).reshape(lines_q.shape)
+        wide_k = np.broadcast_to(real_k[:, None], (len(k), kv_heads, k.shape[1])).reshape(lines_k.shape)
+        at = slice(ends[0], ends[0] + lines_q.size), slice(ends[1], ends[1] + lines_k.size)
+        ends = [at[0].stop, at[1].stop]
+        extra = torch.from_numpy(~wide_q)[..., None]
+        parts.append(Part(torch.from_numpy(lines_q), torch.from_numpy(lines_k), extra, mask[:, None, :, None], at))
+        for lines, real, found in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
+            found.append(np.where(real, lines, -1).ravel())
+    back, _ = _places(np.concatenate(shown[0]), len(positions) * heads)
+    return Plan(parts, back, *_places(np.concatenate(shown[1]), len(positions) * kv_heads))
+
+
+def _places(shown: Numbers, lines: int) -> tuple[Tensor, Tensor]:
+    """Where each line is shown, line after line, and where the places of each begin."""
+    order = np.argsort(shown, kind="stable")
+    order = order[np.searchsorted(shown[order], 0) :]
+    return torch.from_numpy(order), torch.from_numpy(np.searchsorted(shown[order], np.arange(lines)))
+
+
+def _blocks(packed: Packed) -> Numbers:
+    """[blocks, 5]: where its queries begin and end, where its root does, and where its own stretch begins."""
     assert packed.roots is not None
-    if packed.children is None:
-        return [(slice(None), packed.roots)]
-    return [(slice(0, packed.n_roots), packed.roots), (slice(packed.n_roots, None), packed.children)]
+    roots = packed.roots.q.numpy().astype(np.int64)
+    own = [(start, end, 0, 0) for start, end in zip(roots[:-1], roots[1:], strict=True)]
+    if packed.children is not None and packed.in_roots is not None:
+        borders = packed.children.q.numpy().astype(np.int64)
+        of = np.searchsorted(packed.in_roots.q.numpy(), borders[:-1], side="right") - 1
+        children = borders + packed.n_roots
+        own += zip(children[:-1], children[1:], roots[of], roots[of + 1], strict=True)
+    cut = [
+        (at, min(at + QUERIES, end), *root, start) for start, end, *root in own for at in range(start, end, QUERIES)
+    ]
+    return np.array(cut, dtype=np.int64)
 
 
-def _forward(
-    q: Tensor, k: Tensor, v: Tensor, cuts: Cuts, causal: bool, scale: float, window: int | None
-) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp of queries that look at the keys of their stretch."""
-    wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
-    mask = _mask(cuts, causal, window, q.dtype)
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        wide_q, wide_k, wide_v, 0.0, causal and mask is None, attn_mask=mask, scale=scale
-    )
-    return _narrow(out, cuts.padded_q[1]), _narrow(lse, cuts.padded_q[1])
+def _sizes(blocks: Numbers) -> tuple[Numbers, Numbers]:
+    """How many queries and keys each block has."""
+    start, end, root, root_end, own = blocks.T
+    return end - start, root_end - root + end - own
 
 
-def _backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
-    cuts: Cuts, causal: bool, scale: float, window: int | None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k, v, for the probabilities that `lse` normalises."""
-    wide_q, wide_k, wide_v = _wide(q, k, v, cuts)
-    mask, places = _mask(cuts, causal, window, q.dtype), cuts.padded_q[0]
-    wide_out, wide_lse = _rows(out, places).transpose(1, 2), _rows(lse, places).transpose(1, 2)
-    dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-        _zero_padded(grad, cuts), wide_q, wide_k, wide_v, wide_out, wide_lse,
-        0.0, causal and mask is None, attn_mask=mask, scale=scale,
-    )  # fmt: skip
-    real_q, real_k = cuts.padded_q[1], cuts.padded_k[1]
-    shared = k.shape[1], q.shape[1] // k.shape[1]
-    dk, dv = (_narrow(x.unflatten(1, shared).sum(2), real_k) for x in (dk, dv))
-    return _narrow(dq, real_q), dk, dv
+def _alike(blocks: Numbers, heads: int) -> Iterator[Numbers]:
+    """Blocks of about one size together: not too many, and not too much padding."""
+    queries, keys = _sizes(blocks)
+    order = np.lexsort((keys, queries))
+    begin = real = 0
+    for i, at in enumerate(order):
+        area = int(queries[at]) * int(keys[at])
+        padded = (i + 1 - begin) * int(queries[at]) * int(keys[order[begin : i + 1]].max())
+        if i > begin and (padded * heads > SCORES or padded > PADDED * (real + area)):
+            yield blocks[order[begin:i]]
+            begin, real = i, 0
+        real += area
+    yield blocks[order[begin:]]
 
 
-def _wide(q: Tensor, k: Tensor, v: Tensor, cuts: Cuts) -> tuple[Tensor, Tensor, Tensor]:
-    """[S, heads, longest, D] of each, keys and values repeated for the queries that share them."""
-    times = q.shape[1] // k.shape[1]
-    wide_q = _rows(q, cuts.padded_q[0]).transpose(1, 2)
-    wide_k, wide_v = (_rows(x, cuts.padded_k[0]).transpose(1, 2) for x in (k, v))
-    if times > 1:
-        wide_k, wide_v = (x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2) for x in (wide_k, wide_v))
-    return wide_q, wide_k, wide_v
-
-
-def _rows(x: Tensor, places: Tensor) -> Tensor:
-    """x[places]: whole rows are copied at once, which on a CPU takes half as long as indexing."""
-    return x.index_select(0, places.flatten()).unflatten(0, places.shape)
-
-
-def _narrow(wide: Tensor, real: Tensor) -> Tensor:
-    """[N, heads, ...] of [S, heads, longest, ...]: what is no padding, end to end."""
-    return wide.transpose(1, 2).flatten(0, 1).index_select(0, real.flatten().nonzero()[:, 0])
-
-
-def _zero_padded(grad: Tensor, cuts: Cuts) -> Tensor:
-    """[S, heads, longest, D]: queries that are padding ask for nothing."""
-    places, real = cuts.padded_q
-    return _rows(grad, places).masked_fill_(~real[..., None, None], 0).transpose(1, 2)
-
-
-def _mask(cuts: Cuts, causal: bool, window: int | None, dtype: torch.dtype) -> Tensor | None:
-    """What the kernel's own causal rule does not say: keys that are padding, and keys before the window."""
-    if not causal:
-        return cuts.key_mask(dtype)
-    if window is None:
-        return None
-    t = torch.arange(cuts.longest_q, device=cuts.q.device)
-    back = t[:, None] - t[None]
-    return torch.zeros(back.shape, dtype=dtype).masked_fill((back < 0) | (back >= window), -torch.inf)[None, None]
+def _padded(blocks: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_], Numbers, npt.NDArray[np.bool_]]:
+    """[blocks, most] places of the queries and whether they are real, and the same of the keys; padding repeats the first."""
+    start, end, root, root_end, own = (column[:, None] for column in blocks.T)
+    queries, keys = _sizes(blocks)
+    t, u = np.arange(queries.max()), np.arange(keys.max())
+    real_q, real_k = t < queries[:, None], u < keys[:, None]
+    place_k = np.where(u < root_end - root, root + u, own + u - (root_end - root))
+    return np.where(real_q, start + t, start), real_q, np.where(real_k, place_k, own), real_k
