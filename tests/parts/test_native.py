@@ -19,7 +19,7 @@ from burnish.cast.local import LocalEngine, Request
 from burnish.cast.models import TINY
 from burnish.cast.native import blocks
 from burnish.cast.native.config import shape_of
-from burnish.cast.native.laid import BLOCK, Blocks
+from burnish.cast.native.laid import Laid
 from burnish.cast.native.llama import Llama
 from burnish.cast.native.tokenizer import compiled, tokenizer_of
 from burnish.cast.optimiser import Optimiser
@@ -122,18 +122,16 @@ def test_a_weight_of_another_shape_is_refused_in_a_sentence(directory: Path, tmp
         load_model(tmp_path / "m", 0, CPU)
 
 
-def test_blocks_are_the_product_and_follow_the_weights() -> None:
-    one, two, scale = torch.randn(BLOCK + 5, 24), torch.randn(BLOCK - 9, 24), torch.rand(24)
-    laid = Blocks()
-    x, whole = torch.randn(6, 24), torch.cat([one, two])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # ordered by MKL, where there is one; as they are
+def test_laid_weights_give_the_product_for_any_number_of_rows_and_follow_the_weights(dtype: torch.dtype) -> None:
+    one, two, scale = (torch.randn(*shape, dtype=dtype) for shape in ((773, 24), (59, 24), (24,)))
+    laid = Laid()
     for _ in range(2):
-        laid.of(one, two, norm=scale)
-        assert torch.allclose(laid.times(x), (x * scale) @ whole.t(), atol=1e-4)
-        y = torch.ones(6, len(whole))
-        laid.add_to(y, x)
-        assert torch.allclose(y, 1 + (x * scale) @ whole.t(), atol=1e-4)
+        whole = torch.cat([one, two]) * scale
+        for rows in (1, 2, 7, 64, 65, 200):
+            x = torch.randn(rows, 24, dtype=dtype)
+            assert torch.allclose(laid.of(one, two, norm=scale).times(x), x @ whole.t(), atol=1e-4)
         one.mul_(2)
-        whole = torch.cat([one, two])
 
 
 def test_sampling_follows_every_move_of_the_weights(directory: Path) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 from burnish.cast import attention
 from burnish.cast.chat import Chat
+from burnish.cast.keep import keep_memory
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.models import adapted_model, is_adapter
 from burnish.cast.native import llama
@@ -53,6 +54,8 @@ def load_model(path: Path, outputs: int, device: torch.device, native: bool = Tr
     Weights are held in fp32 (master weights); on CUDA the forward runs in bf16 autocast.
     native: on a CPU a plain Llama is burnish's own (cast/native); False takes transformers' in any case.
     """
+    if device.type == "cpu":
+        keep_memory()
     shape = shape_of(path) if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         model, missing = llama.load(path, shape) if shape is not None else _by_transformers(path, outputs)

@@ -54,34 +54,34 @@ class _Head(torch.autograd.Function):
                 raw = logits_of(states[part], weight)
                 gpu().from_logits(raw, chosen[part], factor, lse[part], logp[part], spread[part], entropy)
                 continue
-            logits = logits_of(states[part], weight, factor)
-            lse[part] = torch.logsumexp(logits, -1)
-            logp[part] = logits.gather(-1, chosen[part, None])[:, 0] - lse[part]
-            logs = logits.sub_(lse[part, None])
+            logs = torch.log_softmax(logits_of(states[part], weight, factor), -1)
+            logp[part] = logs.gather(-1, chosen[part, None])[:, 0]
             if entropy:
-                spread[part] = -(logs.exp() * logs).sum(-1)
+                spread[part] = logs.exp().mul_(logs).sum(-1).neg_()
             if hold:
                 held.append(logs)
         ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
         ctx.factor, ctx.size, ctx.entropy = factor, size, entropy
+        ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
         return logp, spread
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, grad_entropy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         states, weight, chosen, lse, spread, *held = ctx.saved_tensors
         n, size, factor = len(states), ctx.size, ctx.factor
+        grad = torch.zeros_like(lse) if grad is None else grad
         d_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         d_weight = None
         for k, i in enumerate(range(0, n, size)):
             part = slice(i, min(i + size, n))
-            more = grad_entropy[part] if ctx.entropy else None
+            more = grad_entropy[part] if ctx.entropy and grad_entropy is not None else None
             if states.is_cuda:
                 raw = logits_of(states[part], weight)
                 d = gpu().d_logits(
                     raw, chosen[part], factor, lse[part], spread[part], grad[part].contiguous(), more, states.dtype
                 )
             else:
-                logs = held[k] if held else logits_of(states[part], weight, factor).sub_(lse[part, None])
+                logs = held[k] if held else torch.log_softmax(logits_of(states[part], weight, factor), -1)
                 d = _d_logits(logs, chosen[part], grad[part], more, spread[part])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:

@@ -91,7 +91,10 @@ class _Attend(torch.autograd.Function):
         (q, k, v), (plan, scale) = ctx.saved_tensors, ctx.how
         all_q, all_k, all_v, all_d = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad))
         queries, keys = (part.stop for part in plan.parts[-1].at)
-        wide_q, wide_k, wide_v = all_q.new_empty(queries, q.shape[-1]), *(x.new_empty(keys, x.shape[-1]) for x in (k, v))
+        wide_q, wide_k, wide_v = (
+            all_q.new_empty(queries, q.shape[-1]),
+            *(x.new_empty(keys, x.shape[-1]) for x in (k, v)),
+        )
         for part in plan.parts:
             mine, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
             d = _lines(all_d, part.q).masked_fill_(part.extra, 0)
@@ -139,7 +142,9 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
         own, shared = np.arange(heads).reshape(1, kv_heads, 1, group), np.arange(kv_heads).reshape(1, kv_heads, 1)
         lines_q = (q[:, None, :, None] * heads + own).reshape(len(q) * kv_heads, -1)
         lines_k = (k[:, None] * kv_heads + shared).reshape(len(k) * kv_heads, -1)
-        wide_q = np.broadcast_to(real_q[:, None, :, None], (*q.shape[:1], kv_heads, q.shape[1], group)).reshape(lines_q.shape)
+        wide_q = np.broadcast_to(real_q[:, None, :, None], (*q.shape[:1], kv_heads, q.shape[1], group)).reshape(
+            lines_q.shape
+        )
         wide_k = np.broadcast_to(real_k[:, None], (len(k), kv_heads, k.shape[1])).reshape(lines_k.shape)
         at = slice(ends[0], ends[0] + lines_q.size), slice(ends[1], ends[1] + lines_k.size)
         ends = [at[0].stop, at[1].stop]
@@ -168,9 +173,7 @@ def _blocks(packed: Packed) -> Numbers:
         of = np.searchsorted(packed.in_roots.q.numpy(), borders[:-1], side="right") - 1
         children = borders + packed.n_roots
         own += zip(children[:-1], children[1:], roots[of], roots[of + 1], strict=True)
-    cut = [
-        (at, min(at + QUERIES, end), *root, start) for start, end, *root in own for at in range(start, end, QUERIES)
-    ]
+    cut = [(at, min(at + QUERIES, end), *root, start) for start, end, *root in own for at in range(start, end, QUERIES)]
     return np.array(cut, dtype=np.int64)
 
 

@@ -146,7 +146,7 @@ def _look_at_own(
     """The same as two batched products, which for one token a row beat the kernel by far; keys lie transposed in memory."""
     n, heads, t, d = q.shape
     scores = torch.bmm(q.reshape(n * heads, t, d), k.flatten(0, 1).transpose(1, 2)).view(n, heads, t, -1)
-    scores.mul_(scale).add_(mask)
+    torch.add(mask, scores, alpha=scale, out=scores)
     lse = torch.logsumexp(scores, -1) if with_lse else None
     chances = torch.softmax(scores, -1) if lse is None else scores.sub_(lse[..., None]).exp_()
     return torch.bmm(chances.view(n * heads, t, -1), v.flatten(0, 1)).view(n, heads, t, d), lse

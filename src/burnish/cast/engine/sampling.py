@@ -15,11 +15,12 @@ def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, gree
 
     The token is where the cumulative probability passes u(key, position); greedy rows take the likeliest.
     """
-    u = uniform(keys, positions)
-    z = logits * factor[:, None]
+    seen = not logits.is_cuda  # whether a look at a flag costs nothing; a pass over a large vocabulary does
+    z = logits if seen and bool((factor == 1).all()) else logits * factor[:, None]
     p = torch.softmax(z, -1)
-    token = _pass(p, u)
-    token = torch.where(greedy, logits.argmax(-1), token)
+    token = _pass(p, uniform(keys, positions))
+    if not seen or bool(greedy.any()):
+        token = torch.where(greedy, logits.argmax(-1), token)
     return token, p.gather(-1, token[:, None])[:, 0].log()
 
 
@@ -29,7 +30,7 @@ def _pass(p: Tensor, u: Tensor) -> Tensor:
     if vocabulary % BLOCK or vocabulary <= 4 * BLOCK:
         return _search(p.double().cumsum(-1), u)
     blocks = p.view(rows, -1, BLOCK)
-    sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    sums = (blocks.sum(-1, dtype=torch.float64) if p.is_cuda else blocks.sum(-1).double()).cumsum(-1)
     block = _search(sums, u)
     before = torch.where(block > 0, sums.gather(-1, (block - 1).clamp(min=0)[:, None])[:, 0], 0.0)
     inside = blocks[torch.arange(rows, device=p.device), block].double().cumsum(-1)

@@ -11,6 +11,7 @@ again in the backward rather than kept. Tokens are worked on a thousand at a tim
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,7 +22,14 @@ CHUNK = 1024  # tokens at a time
 
 def scale_of(x: Tensor, eps: float) -> Tensor:
     """r: [N, 1]."""
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return torch.addcmul(_constant(eps, x.dtype), norm, norm, value=1 / x.shape[-1]).rsqrt_()
+
+
+@cache
+def _constant(number: float, dtype: torch.dtype) -> Tensor:
+    """As a tensor: an operator that is given a number makes one of it every time, which for a few rows takes as long as the rest."""
+    return torch.tensor(number, dtype=dtype)
 
 
 def rotate_(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -21,7 +21,9 @@ class Laid:
 
     def __init__(self) -> None:
         self.stamp: tuple[tuple[int, int], ...] = ()
-        self.like = self.ordered = torch.empty(0)  # the matrices as one: a tensor of their shape; and as they are multiplied
+        self.like = self.ordered = torch.empty(
+            0
+        )  # the matrices as one: a tensor of their shape; and as they are multiplied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Laid:
         return Laid()  # a copy of the model lays out its own weights
