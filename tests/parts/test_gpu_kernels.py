@@ -12,13 +12,14 @@ pytest.importorskip("triton", reason="the GPU kernels need triton, which comes w
 
 DECODE = """
 from burnish.cast.engine import kernels
+rows, shared, group, d, capacity = 7, 2, 3, 16, 40
 for window in (1 << 30, 20, 60):
-    rows, shared, group, d, capacity = 3, 2, 3, 16, 40
     q, k, v = torch.randn(rows, shared * group, 1, d), torch.randn(rows, shared, 1, d), torch.randn(rows, shared, 1, d)
     own_k, own_v = torch.randn(2, rows, shared, capacity, d)
     pool_k, pool_v = torch.randn(2, 200, shared, d)
-    count, root, length = torch.tensor([1, 7, 33]), torch.tensor([0, 100, 100]), torch.tensor([90, 70, 70])
-    slot = torch.tensor([2, 0, 1])
+    count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
+    length = torch.where(root == 0, 90, 70)
+    slot = torch.tensor([2, 0, 1, 3, 6, 5, 4])
     out = kernels.attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, length, slot, 0.25, window)
     for i in range(rows):
         j, n = slot[i], count[i] - 1
