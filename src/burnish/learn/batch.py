@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -75,21 +76,16 @@ Claims = dict[str, list[list[int]]]  # by the term's name: of each group, the to
 
 def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
     """What the terms claim, counted once for the whole batch of an update."""
-    traces = [trace for group in groups for trace in group.traces]
-    ends = np.cumsum([len(group.traces) for group in groups])[:-1]
     found: Claims = {}
     for term in terms:
-        sums = sums_of([members(term, trace) for trace in traces])
-        found[term.name] = [part.tolist() for part in np.split(sums, ends)]
+        sums = iter(sums_of([members(term, trace) for group in groups for trace in group.traces]))
+        found[term.name] = [list(islice(sums, len(group.traces))) for group in groups]
     return found
 
 
-def sums_of(masks: list[Tensor]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def sums_of(masks: list[Tensor]) -> list[int]:
     """How many are true in each of some masks [T]."""
-    if not masks:
-        return np.zeros(0, np.int64)
-    so_far = np.concatenate([[0], np.cumsum(joined(masks))])
-    return np.diff(so_far[np.cumsum([0, *(mask.shape[0] for mask in masks)])])
+    return [int(np.count_nonzero(mask.numpy())) for mask in masks]
 
 
 def joined(parts: Sequence[Tensor]) -> np.ndarray[Any, Any]:
