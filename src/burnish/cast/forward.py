@@ -230,7 +230,8 @@ def _from_logits(
     found = plain_head(model)
     if found is not None and "greedy" not in want:
         weight, factor = found
-        logp, entropy = logp_entropy(states, weight, chosen, factor / temperature, "entropy" in want)
+        product = model.logits if isinstance(model, Llama) else None
+        logp, entropy = logp_entropy(states, weight, chosen, factor / temperature, "entropy" in want, product)
         return {name: x for name, x in (("logp", logp), ("entropy", entropy)) if name in want}
     vocabulary: int = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
     size = max(1, CHUNK // vocabulary)

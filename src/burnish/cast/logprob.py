@@ -10,6 +10,7 @@ of half-precision numbers are summed, kept and normalised in fp32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,16 +20,26 @@ CHUNK = {"cpu": 1 << 25, "cuda": 1 << 28}  # logits worked on at once
 HOLD = 1 << 27  # logits that are kept for the backward rather than made twice
 
 
+Product = Callable[[Tensor], Tensor]  # states [N, H] -> states @ weight.T, as the sampler computes it
+
+
 def logp_entropy(
-    states: Tensor, weight: Tensor, chosen: Tensor, factor: float = 1.0, entropy: bool = False
+    states: Tensor,
+    weight: Tensor,
+    chosen: Tensor,
+    factor: float = 1.0,
+    entropy: bool = False,
+    product: Product | None = None,
 ) -> tuple[Tensor, Tensor]:
     """[N] log-probs and [N] entropies (zeros unless asked for) of logits `states @ weight.T * factor`."""
-    return _Head.apply(states, weight, chosen, factor, entropy)  # type: ignore[no-any-return]
+    return _Head.apply(states, weight, chosen, factor, entropy, product)  # type: ignore[no-any-return]
 
 
-def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0) -> Tensor:
+def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, product: Product | None = None) -> Tensor:
     """[N, V] in at least fp32."""
-    if states.dtype in (torch.bfloat16, torch.float16):
+    if product is not None:
+        logits = product(states)
+    elif states.dtype in (torch.bfloat16, torch.float16):
         if states.is_cuda:
             logits = torch.mm(states, weight.t(), out_dtype=torch.float32)
         else:
@@ -41,7 +52,7 @@ def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0) -> Tensor:
 class _Head(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool
+        ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, product: Product | None
     ) -> tuple[Tensor, Tensor]:
         n, size = len(states), max(1, CHUNK[states.device.type] // len(weight))
         hold = n * len(weight) <= HOLD and not states.is_cuda and any(ctx.needs_input_grad[:2])
@@ -54,14 +65,14 @@ class _Head(torch.autograd.Function):
                 raw = logits_of(states[part], weight)
                 gpu().from_logits(raw, chosen[part], factor, lse[part], logp[part], spread[part], entropy)
                 continue
-            logs = torch.log_softmax(logits_of(states[part], weight, factor), -1)
+            logs = torch.log_softmax(logits_of(states[part], weight, factor, product), -1)
             logp[part] = logs.gather(-1, chosen[part, None])[:, 0]
             if entropy:
                 spread[part] = logs.exp().mul_(logs).sum(-1).neg_()
             if hold:
                 held.append(logs)
         ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
-        ctx.factor, ctx.size, ctx.entropy = factor, size, entropy
+        ctx.factor, ctx.size, ctx.entropy, ctx.product = factor, size, entropy, product
         ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
         return logp, spread
 
@@ -81,14 +92,14 @@ class _Head(torch.autograd.Function):
                     raw, chosen[part], factor, lse[part], spread[part], grad[part].contiguous(), more, states.dtype
                 )
             else:
-                logs = held[k] if held else torch.log_softmax(logits_of(states[part], weight, factor), -1)
+                logs = held[k] if held else torch.log_softmax(logits_of(states[part], weight, factor, ctx.product), -1)
                 d = _d_logits(logs, chosen[part], grad[part], more, spread[part])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
                 d_states[part] = d @ weight
             if ctx.needs_input_grad[1]:
                 d_weight = _add_product(d_weight, d, states[part])
-        return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None
+        return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
 
 
 def gpu() -> Any:

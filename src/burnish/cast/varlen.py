@@ -27,6 +27,7 @@ from burnish.cast.packing import Packed
 
 QUERIES = 128  # of one stretch, worked on together
 SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
+FEWEST = 4, 16  # queries and keys that a product has at least: smaller ones sum in another order
 PADDED = 1.5  # how much larger than what is asked for a part may be
 
 Numbers = npt.NDArray[np.int64]
@@ -134,7 +135,7 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
     ends = [0, 0]
     shown: tuple[list[Numbers], list[Numbers]] = ([], [])  # the lines that the parts' queries and keys are; -1: padding
     for some in _alike(_blocks(packed), heads):
-        q, real_q, k, real_k = _padded(some)
+        q, real_q, k, real_k = _padded(some, -(-FEWEST[0] // group))
         hidden = (positions[k][:, None] > positions[q][:, :, None]) | ~real_k[:, None]
         if window is not None:
             hidden |= positions[k][:, None] <= positions[q][:, :, None] - window
@@ -198,11 +199,14 @@ def _alike(blocks: Numbers, heads: int) -> Iterator[Numbers]:
     yield blocks[order[begin:]]
 
 
-def _padded(blocks: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_], Numbers, npt.NDArray[np.bool_]]:
-    """[blocks, most] places of the queries and whether they are real, and the same of the keys; padding repeats the first."""
+def _padded(blocks: Numbers, fewest: int) -> tuple[Numbers, npt.NDArray[np.bool_], Numbers, npt.NDArray[np.bool_]]:
+    """[blocks, most] places of the queries (of so many at least) and whether they are real, and the same of the keys.
+
+    Padding repeats the first.
+    """
     start, end, root, root_end, own = (column[:, None] for column in blocks.T)
     queries, keys = _sizes(blocks)
-    t, u = np.arange(queries.max()), np.arange(keys.max())
+    t, u = np.arange(max(fewest, queries.max())), np.arange(max(FEWEST[1], keys.max()))
     real_q, real_k = t < queries[:, None], u < keys[:, None]
     place_k = np.where(u < root_end - root, root + u, own + u - (root_end - root))
     return np.where(real_q, start + t, start), real_q, np.where(real_k, place_k, own), real_k

@@ -12,6 +12,9 @@ from burnish.cast.fused import FAR
 from burnish.cast.packing import Packed
 
 
+FEWEST = 16  # on the CPU: keys that a product has at least, and a slot has room for; smaller ones sum in another order
+
+
 @dataclass(frozen=True)
 class Reading:
     """Prompts being read: they attend as a pack does, and what they leave is kept at `places` of the pool."""
@@ -77,7 +80,7 @@ class OnCpu:
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.used = int(self.own.max()) + 1
+        self.used = max(int(self.own.max()) + 1, FEWEST)
         self.rows = torch.arange(len(self.own))
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
@@ -143,10 +146,16 @@ def _look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) ->
 def _look_at_own(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float, with_lse: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The same as two batched products, which for one token a row beat the kernel by far; keys lie transposed in memory."""
+    """The same as two batched products, which for one token a row beat the kernel by far; keys lie transposed in memory.
+
+    In training (cast/varlen.py) the products are larger. Their bits are the same as long as there is more than one query here.
+    """
     n, heads, t, d = q.shape
-    scores = torch.bmm(q.reshape(n * heads, t, d), k.flatten(0, 1).transpose(1, 2)).view(n, heads, t, -1)
-    torch.add(mask, scores, alpha=scale, out=scores)
+    if t == 1:
+        out, lse = _look_at_own(q.expand(n, heads, 2, d), k, v, mask, scale, with_lse)
+        return out[:, :, :1], lse if lse is None else lse[:, :, :1]
+    scores = torch.bmm((q * scale).view(n * heads, t, d), k.flatten(0, 1).transpose(1, 2)).view(n, heads, t, -1)
+    scores.add_(mask)
     lse = torch.logsumexp(scores, -1) if with_lse else None
     chances = torch.softmax(scores, -1) if lse is None else scores.sub_(lse[..., None]).exp_()
     return torch.bmm(chances.view(n * heads, t, -1), v.flatten(0, 1)).view(n, heads, t, d), lse

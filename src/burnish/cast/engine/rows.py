@@ -88,8 +88,7 @@ class Rows:
         positions = self.root_length[at] + self.base[at] + count
         token, logp = choose(logits, factor, self.key[at], positions, self.greedy[at])
         if filtered:  # the log-prob that counts is that of the whole distribution
-            z = whole * factor[:, None]
-            logp = z.gather(-1, token[:, None])[:, 0] - torch.logsumexp(z, -1)
+            logp = torch.log_softmax(whole * factor[:, None], -1).gather(-1, token[:, None])[:, 0]
         self._record(at, token, logp, count)
 
     def _record(self, at: slice, token: Tensor, logp: Tensor, count: Tensor) -> None:

@@ -17,11 +17,11 @@ def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, gree
     """
     seen = not logits.is_cuda  # whether a look at a flag costs nothing; a pass over a large vocabulary does
     z = logits if seen and bool((factor == 1).all()) else logits * factor[:, None]
-    p = torch.softmax(z, -1)
-    token = _pass(p, uniform(keys, positions))
+    logs = torch.log_softmax(z, -1)
+    token = _pass(logs.exp(), uniform(keys, positions))
     if not seen or bool(greedy.any()):
         token = torch.where(greedy, logits.argmax(-1), token)
-    return token, p.gather(-1, token[:, None])[:, 0].log()
+    return token, logs.gather(-1, token[:, None])[:, 0]
 
 
 def _pass(p: Tensor, u: Tensor) -> Tensor:

@@ -6,6 +6,8 @@
 
 Each half is one step of autograd: fewer passes over memory than the modules of transformers make, and gates and norms are made
 again in the backward rather than kept. Tokens are worked on a thousand at a time, so that what is made in between stays small.
+
+Forward products are those of sampling (`Laid`): each row's result is the same bit for bit, whatever other rows there are.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.cast.native.laid import Laid
+
+Matrices = tuple[Tensor, Tensor, Tensor]
 CHUNK = 1024  # tokens at a time
 
 
@@ -48,15 +53,23 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def queries_keys_values(
-    x: Tensor, weight: Tensor, eps: float, projections: tuple[Tensor, Tensor, Tensor], angles: tuple[Tensor, Tensor]
+    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, angles: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """[N, heads, D] each, from x [N, H]; angles: cosines and sines [N, 1, D/2]."""
-    return _Read.apply(x, weight, eps, *projections, *angles)  # type: ignore[no-any-return]
+    return _Read.apply(x, weight, eps, laid.of(*projections), *projections, *angles)  # type: ignore[no-any-return]
 
 
-def inner_layer(x: Tensor, weight: Tensor, eps: float, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+def plus_product(x: Tensor, read: Tensor, laid: Laid, weight: Tensor) -> Tensor:
+    """x + read weight^T."""
+    return x + _Product.apply(read, laid.of(weight), weight)
+
+
+def inner_layer(
+    x: Tensor, weight: Tensor, eps: float, laid: tuple[Laid, Laid], gate: Tensor, up: Tensor, down: Tensor
+) -> Tensor:
     """x plus what the inner layer makes of its norm."""
-    return _Inner.apply(x, weight, eps, gate, up, down)  # type: ignore[no-any-return]
+    inner, last = laid[0].of(gate, up), laid[1].of(down)
+    return _Inner.apply(x, weight, eps, inner, last, gate, up, down)  # type: ignore[no-any-return]
 
 
 def _chunks(n: int) -> Iterator[slice]:
@@ -107,26 +120,39 @@ class _Norm(torch.autograd.Function):
         return dx, (d * unit).sum(0) if ctx.needs_input_grad[1] else None, None
 
 
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, laid: Laid, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return laid.times(x)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        return d @ weight, None, d.t() @ x if ctx.needs_input_grad[2] else None
+
+
 class _Read(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, eps: float, wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx: Any, x: Tensor, weight: Tensor, eps: float, laid: Laid,
+        wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         r, width = scale_of(x, eps), 2 * cos.shape[-1]
-        out = [x.new_empty(len(x), len(w)) for w in (wq, wk, wv)]
+        sizes = [len(w) for w in (wq, wk, wv)]
+        out = [x.new_empty(len(x), size) for size in sizes]
         for part in _chunks(len(x)):
-            n = (x[part] * r[part]).mul_(weight)
-            for whole, w in zip(out, (wq, wk, wv), strict=True):
-                torch.mm(n, w.t(), out=whole[part])
-            for whole in out[:2]:
-                rotate_(whole[part].unflatten(-1, (-1, width)), cos[part], sin[part])
+            made = laid.times((x[part] * r[part]).mul_(weight))
+            rotate_(made[:, : sizes[0] + sizes[1]].unflatten(-1, (-1, width)), cos[part], sin[part])
+            for whole, mine in zip(out, made.split(sizes, -1), strict=True):
+                whole[part] = mine
         ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin)
         return tuple(whole.unflatten(-1, (-1, width)) for whole in out)  # type: ignore[return-value]
 
     @staticmethod
     def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, weight, r, *matrices, cos, sin = ctx.saved_tensors
-        sums = _Sums((weight, *matrices), (ctx.needs_input_grad[1], *ctx.needs_input_grad[3:6]))
+        sums = _Sums((weight, *matrices), (ctx.needs_input_grad[1], *ctx.needs_input_grad[4:7]))
         dx = torch.empty_like(x)
         for part in _chunks(len(x)):
             n = (x[part] * r[part]).mul_(weight)
@@ -139,31 +165,32 @@ class _Read(torch.autograd.Function):
                 dn.addmm_(flat, w)
             dx[part], unit = _norm_backward(dn, x[part], r[part], weight)
             sums.add_norm(0, dn, unit)
-        return dx, sums.found[0], None, *sums.found[1:], None, None
+        return dx, sums.found[0], None, None, *sums.found[1:], None, None
 
 
 class _Inner(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, wg: Tensor, wu: Tensor, wd: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, eps: float, inner: Laid, last: Laid, wg: Tensor, wu: Tensor, wd: Tensor
+    ) -> Tensor:
         r, y = scale_of(x, eps), torch.empty_like(x)
-        keep = any(ctx.needs_input_grad)
-        gate, up = (x.new_empty(len(x) if keep else min(len(x), CHUNK), len(wg)) for _ in range(2))
+        made: list[Tensor] = []  # gates and what they let through, side by side, chunk by chunk
         for part in _chunks(len(x)):
-            n = (x[part] * r[part]).mul_(weight)
-            here = part if keep else slice(0, len(n))
-            g, u = torch.mm(n, wg.t(), out=gate[here]), torch.mm(n, wu.t(), out=up[here])
-            torch.addmm(x[part], torch.nn.functional.silu(g).mul_(u), wd.t(), out=y[part])
-        if keep:
-            ctx.save_for_backward(x, weight, r, gate, up, wg, wu, wd)
+            both = inner.times((x[part] * r[part]).mul_(weight))
+            gate, up = both.chunk(2, -1)
+            torch.add(x[part], last.times(torch.nn.functional.silu(gate).mul_(up)), out=y[part])
+            if any(ctx.needs_input_grad):
+                made.append(both)
+        ctx.save_for_backward(x, weight, r, wg, wu, wd, *made)
         return y
 
     @staticmethod
     def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, weight, r, gate, up, wg, wu, wd = ctx.saved_tensors
-        sums = _Sums((weight, wg, wu, wd), (ctx.needs_input_grad[1], *ctx.needs_input_grad[3:]))
+        x, weight, r, wg, wu, wd, *made = ctx.saved_tensors
+        sums = _Sums((weight, wg, wu, wd), (ctx.needs_input_grad[1], *ctx.needs_input_grad[5:]))
         dx = torch.empty_like(x)
-        for part in _chunks(len(x)):
-            g, u, dy = gate[part], up[part], d[part]
+        for part, both in zip(_chunks(len(x)), made, strict=True):
+            (g, u), dy = both.chunk(2, -1), d[part]
             n = (x[part] * r[part]).mul_(weight)
             opened = torch.nn.functional.silu(g)
             sums.add(3, dy, opened * u)
@@ -176,4 +203,4 @@ class _Inner(torch.autograd.Function):
             found, unit = _norm_backward(dn, x[part], r[part], weight)
             torch.add(found, dy, out=dx[part])
             sums.add_norm(0, dn, unit)
-        return dx, sums.found[0], None, *sums.found[1:]
+        return dx, sums.found[0], None, None, None, *sums.found[1:]

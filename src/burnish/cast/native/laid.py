@@ -29,13 +29,11 @@ class Laid:
         return Laid()  # a copy of the model lays out its own weights
 
     @torch.no_grad()
-    def of(self, *weights: Tensor, norm: Tensor | None = None) -> Laid:
-        """These weights, one after the other, as they are now. norm: the norm's weight before them, taken in."""
-        watched = weights if norm is None else (*weights, norm)
-        stamp = tuple((w.data_ptr(), w._version) for w in watched)
+    def of(self, *weights: Tensor) -> Laid:
+        """These weights, one after the other, as they are now."""
+        stamp = tuple((w.data_ptr(), w._version) for w in weights)
         if stamp != self.stamp:
             whole = torch.cat(weights) if len(weights) > 1 else weights[0].detach()
-            whole = whole if norm is None else whole * norm
             if whole.dtype == torch.float32 and torch.backends.mkl.is_available():
                 self.ordered = torch.ops.mkl._mkl_reorder_linear_weight(whole, ROWS)
                 self.like = whole.new_empty(1).expand(whole.shape)  # the operator asks for nothing but its shape

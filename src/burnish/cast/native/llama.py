@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from burnish.cast.attention import Layout
-from burnish.cast.native.blocks import inner_layer, norm, queries_keys_values, rotate_, scale_of
+from burnish.cast.native.blocks import inner_layer, norm, plus_product, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
 
@@ -74,30 +74,31 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
         """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
         a, m = self.self_attn, self.mlp
+        read, out, *inner = self.laid
         matrices = a.q_proj.weight, a.k_proj.weight, a.v_proj.weight
-        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, matrices, angles)
+        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, read, matrices, angles)
         q, k, v = (part.unflatten(0, (rows, -1)).transpose(1, 2) for part in found)
         if layout is None:
             seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
         else:
             seen = layout.attend(a, q, k, v, a.width**-0.5, None)
-        x = torch.addmm(x, seen.reshape(len(x), -1), a.o_proj.weight.t())
-        return inner_layer(
-            x, self.post_attention_layernorm.weight, self.eps, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight
-        )
+        x = plus_product(x, seen.reshape(len(x), -1), out, a.o_proj.weight)
+        others = m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight
+        return inner_layer(x, self.post_attention_layernorm.weight, self.eps, (inner[0], inner[1]), *others)
 
     def add_one(self, x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout) -> None:
         """The same without gradient for rows of one token each: x [n, H] is overwritten."""
         a, m = self.self_attn, self.mlp
         read, out, inner, down = self.laid
-        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, norm=self.input_layernorm.weight)
-        found = read.times(x * scale_of(x, self.eps)).unflatten(-1, (-1, a.width))
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
+        n = (x * scale_of(x, self.eps)).mul_(self.input_layernorm.weight)
+        found = read.times(n).unflatten(-1, (-1, a.width))
         rotate_(found[:, : a.heads + a.kv_heads], *angles)
         q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
         seen = layout.attend(a, q, k, v, a.width**-0.5, None)
         x += out.of(a.o_proj.weight).times(seen.reshape(len(x), -1))
-        inner.of(m.gate_proj.weight, m.up_proj.weight, norm=self.post_attention_layernorm.weight)
-        gate, up = inner.times(x * scale_of(x, self.eps)).chunk(2, -1)
+        n = (x * scale_of(x, self.eps)).mul_(self.post_attention_layernorm.weight)
+        gate, up = inner.of(m.gate_proj.weight, m.up_proj.weight).times(n).chunk(2, -1)
         x += down.of(m.down_proj.weight).times(nn.functional.silu(gate).mul_(up))
 
 
@@ -177,7 +178,7 @@ class Llama(nn.Module):
 
     @torch.no_grad()
     def logits(self, states: Tensor) -> Tensor:
-        """[n, V] from hidden states of few tokens, without gradient."""
+        """[n, V] from hidden states, without gradient."""
         return self.laid.of(self.lm_head.weight).times(states)
 
     def save_pretrained(self, path: Path, state_dict: dict[str, Tensor] | None = None) -> None:
