@@ -12,13 +12,14 @@ pytest.importorskip("triton", reason="the GPU kernels need triton, which comes w
 
 DECODE = """
 from burnish.cast.engine import kernels
+rows, shared, group, d, capacity = 7, 2, 3, 16, 40
 for window in (1 << 30, 20, 60):
-    rows, shared, group, d, capacity = 3, 2, 3, 16, 40
     q, k, v = torch.randn(rows, shared * group, 1, d), torch.randn(rows, shared, 1, d), torch.randn(rows, shared, 1, d)
     own_k, own_v = torch.randn(2, rows, shared, capacity, d)
     pool_k, pool_v = torch.randn(2, 200, shared, d)
-    count, root, length = torch.tensor([1, 7, 33]), torch.tensor([0, 100, 100]), torch.tensor([90, 70, 70])
-    slot = torch.tensor([2, 0, 1])
+    count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
+    length = torch.where(root == 0, 90, 70)
+    slot = torch.tensor([2, 0, 1, 3, 6, 5, 4])
     out = kernels.attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, length, slot, 0.25, window)
     for i in range(rows):
         j, n = slot[i], count[i] - 1
@@ -179,4 +180,42 @@ def test_a_kernel_equals_plain_torch(what: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import torch\ntorch.manual_seed(0)\n" + what], env=env, capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from burnish.cast import products
+from burnish.cast.engine import kernels
+
+def made(kernel, numbers, pointers, known, capability):
+    kinds = {name: numbers.get(name, pointers.get(name, "i32")) for name in kernel.arg_names}
+    kinds |= dict.fromkeys(known, "constexpr")
+    source = ASTSource(kernel, kinds, {(kernel.arg_names.index(name),): value for name, value in known.items()})
+    options = {"num_warps": 4, "num_stages": 3} | ({"launch_pdl": True} if known["PDL"] else {})
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).asm["ptx"]
+
+half = dict.fromkeys(["x", "y", "z", "weight", "bias", "norm", "out"], "*bf16") | {"squares": "*fp32"}
+block = dict(BM=64, BN=64, BK=64, K=576, P=18)
+row = dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
+row |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False)
+for capability, ahead in ((90, True), (80, False)):
+    for kernel, known in (
+        (products._normed_kernel, block | dict(PP=32, BIAS=True)),
+        (products._gated_kernel, block | dict(PP=32)),
+        (products._added_kernel, block | dict(PART=32)),
+    ):
+        code = made(kernel, {"eps": "fp32"}, half, known | {"PDL": ahead}, capability)
+        assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
+    code = made(kernels._decode_kernel, {"eps": "fp32", "scale": "fp32"}, row, decode | {"PDL": ahead}, capability)
+    assert ("griddepcontrol.wait" in code) == ahead
+"""
+
+
+def test_kernels_are_compiled_for_gpus_that_are_not_here() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", COMPILE], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -10,7 +10,7 @@ from conftest import make_model
 
 from burnish.cast import packing, recorded, working
 from burnish.cast.load import load_model
-from burnish.cast.packing import TILE, TooShort, lines_for, pack, packed_tokens
+from burnish.cast.packing import TILE, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.cast.recorded import AFTER, PATIENCE, Recorder, size_for
 from burnish.cast.working import Working
 
@@ -31,8 +31,8 @@ def test_a_size_is_a_sixteenth_too_large_at_most(tokens: int) -> None:
 def test_tokens_are_counted_as_they_are_packed() -> None:
     for lengths in ((3, 4, 200), (70,), (1, 1)):
         rows, asked = rows_of(*lengths)
-        assert packed_tokens(rows, asked) == len(pack(rows, asked, CPU).tokens)
-        assert packed_tokens(rows, None) == len(pack(rows, None, CPU).tokens)
+        assert packed_tokens(rows, asked, families_of(rows, asked)) == len(pack(rows, asked, CPU).tokens)
+        assert packed_tokens(rows, None, families_of(rows, None)) == len(pack(rows, None, CPU).tokens)
 
 
 def test_a_pack_is_filled_with_tokens_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:

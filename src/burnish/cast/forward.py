@@ -12,10 +12,10 @@ attention a real token never looks at padding, so no mask is needed), for models
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -24,9 +24,8 @@ from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.native.llama import Llama, Matrix
-from burnish.cast.packing import pack, send
+from burnish.cast.packing import Numbers, pack, send
 
-Numbers = npt.NDArray[np.int64]
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
@@ -49,35 +48,51 @@ def outputs(
     recorded  on a GPU the pass may be replayed (cast/recorded.py): one backward follows, straight into the weights' gradients
     """
     device = next(model.parameters()).device
-    asked = [_asked(mask) for mask in masks]
+    asked = Asked.of(masks)
     if packed and packable(model):
         states, places = _packed(model, tokens, asked, device, embedded, recorded)
     else:
         states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
-        before = states[_numbers([places(i, at - 1) for i, at in enumerate(asked)], device)]
+        before = states[send(torch.from_numpy(places(asked.row, asked.at - 1)), device)]
     if want & FROM_LOGITS:
-        chosen = send(torch.cat([row[mask] for row, mask in zip(tokens, masks, strict=True)]), device)
+        chosen = send(torch.from_numpy(np.concatenate([row.numpy() for row in tokens])[asked.flat]), device)
         found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, before)
     if "score" in want:
-        found["score"] = _head(model, states[_numbers([places(i, at) for i, at in enumerate(asked)], device)])
+        found["score"] = _head(model, states[send(torch.from_numpy(places(asked.row, asked.at)), device)])
     return found
 
 
-def _numbers(parts: list[Numbers], device: torch.device) -> Tensor:
-    return send(torch.from_numpy(np.concatenate(parts)), device)
+@dataclass(frozen=True)
+class Asked:
+    """The tokens that are asked about, row after row.
 
+    flat, row, at  [N] their numbers among the tokens of all rows, their rows, their numbers there
+    first          for each row: the first one, or the row's length where none is
+    """
 
-def _asked(mask: Tensor) -> Numbers:
-    """The numbers of the tokens that are asked about."""
-    if bool(mask[0]):
-        raise ValueError(
-            "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
-        )
-    return np.flatnonzero(mask.numpy())
+    flat: Numbers
+    row: Numbers
+    at: Numbers
+    first: list[int]
+
+    @classmethod
+    def of(cls, masks: list[Tensor]) -> Asked:
+        lengths = np.array([mask.shape[0] for mask in masks])
+        ends = np.cumsum(lengths)
+        flat = np.flatnonzero(np.concatenate([mask.numpy() for mask in masks]))
+        row = np.repeat(np.arange(len(masks)), lengths)[flat]
+        at = flat - (ends - lengths)[row]
+        if not at.all():
+            raise ValueError(
+                "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
+            )
+        first = lengths.copy()
+        first[row[::-1]] = at[::-1]  # of several, the last one written stays
+        return cls(flat, row, at, first.tolist())
 
 
 def packable(model: nn.Module) -> bool:
@@ -89,11 +104,11 @@ def packable(model: nn.Module) -> bool:
 
 
 Embedded = list[Tensor] | None
-Places = Callable[[int, Numbers], Numbers]  # (row, numbers of its tokens) -> where their states are
+Places = Callable[[Numbers, Numbers], Numbers]  # (rows, numbers of tokens there) -> where their states are
 
 
 def _padded(
-    model: nn.Module, tokens: list[Tensor], asked: list[Numbers], device: torch.device, embedded: Embedded
+    model: nn.Module, tokens: list[Tensor], asked: Asked, device: torch.device, embedded: Embedded
 ) -> tuple[Tensor, Places]:
     """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
@@ -108,7 +123,7 @@ def _padded(
 def _packed(
     model: nn.Module,
     tokens: list[Tensor],
-    asked: list[Numbers],
+    asked: Asked,
     device: torch.device,
     embedded: Embedded,
     recorded: bool = False,
@@ -116,12 +131,12 @@ def _packed(
     """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
     window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
     shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
-    firsts = [int(at[0]) if len(at) else len(row) for at, row in zip(asked, tokens, strict=True)]
+    firsts = asked.first if shared else None
     recorder = getattr(model, "recorder", None) if recorded and embedded is None else None
-    replayed = recorder.states(tokens, firsts if shared else None) if recorder is not None else None
+    replayed = recorder.states(tokens, firsts) if recorder is not None else None
     if replayed is not None:
         return replayed[0], replayed[1].places
-    rows = pack(tokens, firsts if shared else None, device)
+    rows = pack(tokens, firsts, device)
     given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
     return hidden(model, given, rows.positions[None], rows)[0], rows.places
 
@@ -130,7 +145,7 @@ def hidden(model: nn.Module, given: Tensor, positions: Tensor, layout: attention
     """[1, N, H]: the last hidden states of tokens [1, N], or of their embeddings [1, N, H], that see each other as `layout` says."""
     fused: Fused | None = getattr(model, "fused", None)
     tokens = given.ndim == 2
-    recomputes = torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)  # its modules know how
+    recomputes = torch.is_grad_enabled() and getattr(model, "recomputes", False)  # its modules know how
     if fused is not None and not recomputes and getattr(layout, "read_by_tiles", False):
         x = nn.functional.embedding(given[0], fused.embedding) if tokens else given[0]
         return fused.states(x, positions[0], layout)[None]

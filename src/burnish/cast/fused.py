@@ -20,6 +20,7 @@ from burnish.cast.joint import First
 
 LIKE_LLAMA = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 STILL = ("default", "linear", "llama3", "yarn")  # rotations that depend on nothing but the position
+NARROW = 1024  # hidden size up to which our own matrix products beat a library's and the kernels around them
 FAR = 1 << 30  # the window of a layer that has none
 
 
@@ -104,26 +105,26 @@ class Fused:
 
     def step(self, rows: Any, at: slice) -> Tensor:
         """[n, H]: the last hidden states after the newest tokens of the rows of a slice, which is being decoded."""
-        from burnish.cast import layer_kernels as kernels
         from burnish.cast.engine.kernels import Turn, attend_one
+        from burnish.cast.layer_kernels import WideStream
+        from burnish.cast.products import Stream
 
         count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
         n, d = len(count), self.of_heads[2]
-        linear = nn.functional.linear
-        x = nn.functional.embedding(rows.last[at], self.embedding)
-        y: Tensor | None = None
-        for layer in self.layers:
+        norms = [*(layer.norm for layer in self.layers), self.norm]
+        kind = Stream if self.embedding.shape[1] <= NARROW else WideStream
+        stream = kind(rows.last[at], self.embedding, norms[0], self.eps)
+        for layer, following in zip(self.layers, norms[1:], strict=True):
             kv: Any = layer.attention.kv
-            h = kernels.add_norm(x, y, layer.norm, self.eps, x)
-            q, k, v = linear(h, layer.heads, layer.bias).view(n, -1, 1, d).split(_parts(self.of_heads), 1)
+            made = stream.normed(layer.heads, layer.bias)
+            q, k, v = made.view(n, -1, 1, d).split(_parts(self.of_heads), 1)
             seen = attend_one(
                 q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
                 Turn(*self.turn, layer.head_norms, self.eps),
             )  # fmt: skip
-            y = linear(seen.view(n, -1), layer.out)
-            h = kernels.add_norm(x, y, layer.second_norm, self.eps, x)
-            y = linear(kernels.gated_product(h, layer.gate_and_up), layer.down)
-        return kernels.add_norm(x, y, self.norm, self.eps, x)
+            stream.add(seen.view(n, -1), layer.out, layer.second_norm)
+            stream.add(stream.gated(layer.gate_and_up), layer.down, following)
+        return stream.end()
 
 
 def _parts(of_heads: tuple[int, int, int]) -> list[int]:

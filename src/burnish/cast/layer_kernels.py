@@ -8,10 +8,9 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
 PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
-FEW_ROWS, NARROW = 512, 1024  # up to which one kernel beats a product and another kernel
 
 
 @triton.jit
@@ -67,30 +66,6 @@ def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
     gate = tl.load(both + row * 2 * N + n, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(both + row * 2 * N + N + n, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _gated_product_kernel(
-    x, weight, out, M, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):  # fmt: skip
-    """One block of silu(gate) * up, straight from x [M, K] and the weight [2 N, K] of gate and up."""
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
-    rows = tl.program_id(1) * BM + tl.arange(0, BM)
-    up_from = weight + N.to(tl.int64) * K
-    gate = tl.zeros([BM, BN], tl.float32)
-    up = tl.zeros([BM, BN], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        h = tl.load(x + rows[:, None] * K + k[None, :], mask=(rows < M)[:, None] & (k < K)[None, :], other=0.0)
-        place = n[None, :] * K + k[:, None]
-        seen = (n < N)[None, :] & (k < K)[:, None]
-        gate = tl.dot(h, tl.load(weight + place, mask=seen, other=0.0), gate)
-        up = tl.dot(h, tl.load(up_from + place, mask=seen, other=0.0), up)
-    kind = out.dtype.element_ty
-    gate, up = gate.to(kind).to(tl.float32), up.to(kind).to(tl.float32)
-    place = rows.to(tl.int64)[:, None] * N + n[None, :]
-    value = gate / (1.0 + tl.exp(-gate)) * up
-    tl.store(out + place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
@@ -157,7 +132,7 @@ def norm_backward(x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tenso
     d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
     _norm_backward_kernel[(programs,)](
         x, norm, grad, more, d_x, out, d_norm, eps, m, triton.cdiv(m, programs),
-        K=width, BK=block, ROWS=max(1, min(4, 4096 // block)), num_warps=_warps(block),
+        K=width, BK=block, ROWS=2 if block <= 1024 else 1, num_warps=1 if block <= 1024 else _warps(block),
     )  # fmt: skip
     return d_x, d_norm.sum(0).to(norm.dtype), out
 
@@ -168,19 +143,6 @@ def gate(both: Tensor) -> Tensor:
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block = min(1024, triton.next_power_of_2(n))
     _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
-    return out
-
-
-def gated_product(x: Tensor, weight: Tensor) -> Tensor:
-    """[M, N]: silu(gate) * up of x [M, K], for a weight [2 N, K]: one small kernel where a few rows are decoded, else two."""
-    m, width = x.shape
-    if m > FEW_ROWS or width > NARROW:
-        return gate(torch.nn.functional.linear(x, weight))
-    n = len(weight) // 2
-    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
-    bm = 16 if m <= 64 else 64
-    grid = triton.cdiv(n, 64), triton.cdiv(m, bm)
-    _gated_product_kernel[grid](x, weight, out, m, n, K=width, BM=bm, BN=64, BK=64, num_warps=4, num_stages=4)
     return out
 
 
@@ -197,3 +159,32 @@ def rotate(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, heads: int, d
     """Rotate the first heads of each token of x [N, W] in place, by [positions, D / 2] cosines and sines; or back again."""
     n, width = x.shape
     _rotate_kernel[(triton.cdiv(n, 16),)](x, positions, cos, sin, n, width, heads, D=d, ROWS=16, BACK=back, num_warps=4)
+
+
+class WideStream:
+    """What flows through the layers of a wide decoder while rows add a token each: x, and y that is still to be added to it.
+
+    Its products are large enough to be the library's, and what lies between them is small beside them.
+    """
+
+    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float) -> None:
+        self.x = nn.functional.embedding(tokens, table)
+        self.y: Tensor | None = None
+        self.norm, self.eps = norm, eps
+
+    def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[M, N]: norm(x) weight^T + bias."""
+        return nn.functional.linear(self.end(), weight, bias)
+
+    def gated(self, weight: Tensor) -> Tensor:
+        """[M, N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
+        return gate(nn.functional.linear(self.end(), weight))
+
+    def add(self, y: Tensor, weight: Tensor, norm: Tensor) -> None:
+        """x += y weight^T; the norm is the one that follows."""
+        self.y, self.norm = nn.functional.linear(y, weight), norm
+
+    def end(self) -> Tensor:
+        """[M, H]: norm(x)."""
+        y, self.y = self.y, None
+        return add_norm(self.x, y, self.norm, self.eps, self.x)

@@ -19,6 +19,8 @@ class Optimiser:
 
     def __init__(self, model: nn.Module, settings: Settings, multiplier: float = 1.0) -> None:
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.matrices: list[Tensor] = [p for p in self.named.values() if p.ndim >= 2]
+        self.vectors: list[Tensor] = [p for p in self.named.values() if p.ndim < 2]
         self.settings, self.multiplier = settings, multiplier
         self.schedule = warmup_then(settings.lr_schedule, settings.lr_warmup)
         self.moments: dict[Tensor, dict[str, Tensor]] = {}  # of each parameter, from its first step on
@@ -47,18 +49,18 @@ class Optimiser:
     @torch.no_grad()
     def step(self, clock: Clock) -> None:
         """Move the weights by the gradient. Matrices decay, vectors do not."""
-        moving: list[Tensor] = [p for p in self.named.values() if p.grad is not None]
-        for decay, some in (
-            (self.settings.weight_decay, [p for p in moving if p.ndim >= 2]),
-            (0.0, [p for p in moving if p.ndim < 2]),
-        ):
-            if some:
-                self._adamw(some, decay, self.lr(clock))
-        torch.autograd.graph.increment_version(moving)  # the operator does not say by itself that it changed them
+        lr = self.lr(clock)
+        for decay, parameters in ((self.settings.weight_decay, self.matrices), (0.0, self.vectors)):
+            moving = [p for p in parameters if p.grad is not None]
+            if moving:
+                self._adamw(moving, decay, lr)
+                torch.autograd.graph.increment_version(
+                    moving
+                )  # the operator does not say by itself that it changed them
 
     def _adamw(self, some: list[Tensor], decay: float, lr: float) -> None:
         """One call of the operator that torch.optim.AdamW calls too; to import torch.optim's own takes a second."""
-        kept = [self.moments.setdefault(p, {}) or self._fresh(p) for p in some]
+        kept = [self.moments.get(p) or self._fresh(p) for p in some]
         torch._foreach_add_([m["step"] for m in kept], 1)
         torch._fused_adamw_(
             some, [p.grad for p in some if p.grad is not None], [m["exp_avg"] for m in kept], [m["exp_avg_sq"] for m in kept], [],
@@ -67,7 +69,7 @@ class Optimiser:
         )  # fmt: skip
 
     def _fresh(self, p: Tensor) -> dict[str, Tensor]:
-        self.moments[p] |= {
+        self.moments[p] = {
             "step": torch.zeros((), device=p.device),
             "exp_avg": torch.zeros_like(p),
             "exp_avg_sq": torch.zeros_like(p),

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+Numbers = npt.NDArray[np.int64]
 TILE = 64  # tokens of one stretch that a GPU works on together
 
 
@@ -89,10 +90,10 @@ class Packed:
     shared: bool = False
     table: Tensor | None = None
 
-    def places(self, row: int, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Where tokens number `tokens` of a row lie in the pack."""
-        start, length, rest = self.rows[row]
-        return tokens + np.where(tokens < length, start, rest - length)
+    def places(self, row: Numbers, at: Numbers) -> Numbers:
+        """Where tokens lie in the pack: token number at[i] of row number row[i]."""
+        start, length, rest = np.array(self.rows).T[:, row]
+        return at + np.where(at < length, start, rest - length)
 
     @cached_property
     def plans(self) -> dict[Any, Any]:
@@ -114,7 +115,14 @@ class Packed:
 
 def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" and not x.is_cuda else x
+    if device.type != "cuda" or x.is_cuda:
+        return x
+    held = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    if x.dtype == torch.bfloat16:
+        held.copy_(x)
+    else:  # torch would wake up threads for it, which takes longer than the copy
+        np.copyto(held.numpy(), x.numpy())
+    return held.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -127,13 +135,20 @@ class _Stretch:
     kids: tuple[int, int] = (0, 0)
 
 
-def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.device, size: int | None = None) -> Packed:
+def pack(
+    rows: Sequence[Tensor],
+    asked: Sequence[int] | None,
+    device: torch.device,
+    size: int | None = None,
+    families: list[list[int]] | None = None,
+) -> Packed:
     """Lay rows end to end. asked[i]: the first token of row i that is asked about; None: nothing is shared.
 
     size: on a GPU, fill the pack up to this many tokens that nobody asks about, with a table as long as `lines_for` says.
+    families: which rows begin alike, where it is known (`families_of`).
     """
-    families = _families(rows, asked)
-    lengths = [len(rows[family[0]]) if len(family) == 1 else asked[family[0]] for family in families]  # type: ignore[index]
+    families = families or families_of(rows, asked)
+    lengths = [rows[family[0]].shape[0] if len(family) == 1 else asked[family[0]] for family in families]  # type: ignore[index]
     n_roots = sum(lengths)
     roots: list[_Stretch] = []
     children: list[_Stretch] = []
@@ -145,10 +160,10 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
             where[i] = (start, shared, rest)
             if len(family) > 1:
                 children.append(_Stretch(rows[i][shared:], shared, len(roots)))
-                rest += len(rows[i]) - shared
+                rest += rows[i].shape[0] - shared
         roots.append(_Stretch(rows[family[0]][:shared], kids=(before, rest)))
         start += shared
-    longest = max(map(len, rows))
+    longest = max(row.shape[0] for row in rows)
     if on_gpu(device):
         stretches = [*roots, *children, *_filling(size - rest if size else 0)]
         table = send(tile_table(stretches, lines_for(size) if size else None), device)
@@ -167,10 +182,17 @@ def pack(rows: Sequence[Tensor], asked: Sequence[int] | None, device: torch.devi
 
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
     """All tokens and their positions."""
-    parts = [s.tokens.numpy() for s in stretches]
-    positions = [np.arange(s.offset, s.offset + part.size) for s, part in zip(stretches, parts, strict=True)]
-    both = send(torch.from_numpy(np.stack([np.concatenate(parts), np.concatenate(positions)])), device)
+    lengths = [s.tokens.shape[0] for s in stretches]
+    tokens = np.concatenate([s.tokens.numpy() for s in stretches])
+    first = np.array([s.offset for s in stretches]) - _starts(lengths)[:-1]
+    positions = np.arange(len(tokens)) + np.repeat(first, lengths)
+    both = send(torch.from_numpy(np.stack([tokens, positions])), device)
     return both[0], both[1]
+
+
+def _starts(lengths: Sequence[int] | Numbers) -> Numbers:
+    """[S + 1]: where stretches of these lengths begin, and where the last one ends."""
+    return np.cumsum([0, *lengths])
 
 
 def _filling(missing: int) -> list[_Stretch]:
@@ -186,18 +208,19 @@ def lines_for(size: int) -> int:
 
 def tile_table(stretches: list[_Stretch], lines: int | None = None) -> Tensor:
     """[tiles, 8] int32, as cast/tiled.py reads it; with `lines`, filled up with tiles of no tokens."""
-    starts = [0]
-    for s in stretches:
-        starts.append(starts[-1] + len(s.tokens))
-    found = []
-    for i, s in enumerate(stretches):
-        root = (starts[s.root], len(stretches[s.root].tokens)) if s.root is not None else (0, 0)
-        for at in range(starts[i], starts[i + 1], TILE):
-            found.append((at, min(TILE, starts[i + 1] - at), starts[i], starts[i + 1], *root, *s.kids))
+    lengths = np.array([s.tokens.shape[0] for s in stretches])
+    starts = _starts(lengths)
+    of_roots = [(starts[s.root], lengths[s.root]) if s.root is not None else (0, 0) for s in stretches]
+    facts = np.array([(*root, *s.kids) for root, s in zip(of_roots, stretches, strict=True)])
+    tiles = -(-lengths // TILE)
+    of = np.repeat(np.arange(len(stretches)), tiles)
+    number = np.arange(len(of)) - _starts(tiles)[of]  # of a tile in its stretch
+    at, end = starts[of] + number * TILE, starts[of + 1]
+    found = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *facts[of].T], 1)
     if lines is not None and len(found) > lines:
         raise TooShort(f"{len(stretches)} stretches make {len(found)} tiles, more than {lines}")
     table = torch.zeros(lines or len(found), 8, dtype=torch.int32)
-    table[: len(found)] = torch.tensor(found, dtype=torch.int32)
+    table[: len(found)] = torch.from_numpy(found)
     return table
 
 
@@ -214,18 +237,18 @@ def _cuts(lengths: list[int], device: torch.device) -> Cuts:
     return Cuts(borders, borders, max(lengths), max(lengths))
 
 
-def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None) -> int:
+def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]]) -> int:
     """How many tokens the pack of these rows has."""
-    repeated = sum((len(family) - 1) * asked[family[0]] for family in _families(rows, asked)) if asked else 0
+    repeated = sum((len(family) - 1) * asked[family[0]] for family in families) if asked else 0
     return sum(row.shape[0] for row in rows) - repeated
 
 
-def _families(rows: Sequence[Tensor], asked: Sequence[int] | None) -> list[list[int]]:
+def families_of(rows: Sequence[Tensor], asked: Sequence[int] | None) -> list[list[int]]:
     """Rows by their beginnings, in order of appearance; a row that ends where its beginning does shares nothing."""
     if asked is None:
         return [[i] for i in range(len(rows))]
     found: dict[object, list[int]] = {}
     for i, (row, first) in enumerate(zip(rows, asked, strict=True)):
-        key = row[:first].numpy().tobytes() if 0 < first < len(row) else i
+        key = row.numpy()[:first].tobytes() if 0 < first < row.shape[0] else i
         found.setdefault(key, []).append(i)
     return list(found.values())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.packing import Packed, TooShort, lines_for, pack, packed_tokens
+from burnish.cast.packing import Packed, TooShort, families_of, lines_for, pack, packed_tokens
 
 if TYPE_CHECKING:
     from burnish.cast.working import Working
@@ -46,11 +46,14 @@ class Recorder:
 
     def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
         """The last hidden states [N, H] of rows, and how they are packed; None where nothing is recorded for them."""
-        size = self._size(packed_tokens(rows, asked)) if self._may() else None
+        if not self._may():
+            return None
+        families = families_of(rows, asked)
+        size = self._size(packed_tokens(rows, asked, families))
         if size is None:
             return None
         try:
-            packed = pack(rows, asked, self.switch.device, size)
+            packed = pack(rows, asked, self.switch.device, size, families)
         except TooShort:
             return None
         recording = self._recording(size, packed)
@@ -61,8 +64,7 @@ class Recorder:
         windows = getattr(self.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
         if self.off or not torch.is_grad_enabled() or not self.working.leaves or windows:
             return False
-        recomputes = getattr(self.model, "is_gradient_checkpointing", False)
-        return not recomputes and not any(m.p for m in self.dropout)
+        return not getattr(self.model, "recomputes", False) and not any(m.p for m in self.dropout)
 
     def _size(self, tokens: int) -> int | None:
         """The size to replay or to record; None where it was not asked for often enough."""

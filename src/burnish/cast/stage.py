@@ -91,6 +91,7 @@ def build(
             model = add_lora(model, adapted, stored) if adapted else model
             if settings.checkpoint_activations:
                 model.gradient_checkpointing_enable()  # type: ignore[operator]
+                model.recomputes = True  # type: ignore[assignment]  # to ask transformers walks through all modules
                 model.train()
             trainer = Optimiser(model, settings, role.lr)
         else:

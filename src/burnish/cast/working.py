@@ -86,7 +86,10 @@ class Working:
         if fresh:
             torch._foreach_copy_([masters[i].grad for i in fresh], [parts[i] for i in fresh])  # type: ignore[misc]
         if old:
-            torch._foreach_add_([masters[i].grad for i in old], [parts[i] for i in old])  # type: ignore[misc]
+            sums = [masters[i].grad for i in old]
+            more = [torch.empty_like(total) for total in sums]  # type: ignore[arg-type]
+            torch._foreach_copy_(more, [parts[i] for i in old])  # numbers of one kind are added in a few kernels
+            torch._foreach_add_(sums, more)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def settle(self) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from burnish.learn.norms import Counts
@@ -14,19 +18,32 @@ from burnish.nouns import Group, Trace
 
 @dataclass(frozen=True)
 class Row:
-    """A trace in a batch, and the number of its group there."""
+    """A trace in a batch, the number of its group there, and how many of its tokens each term claims."""
 
     trace: Trace
     group: int
+    claimed: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        return self.trace.tokens
+
+    @cached_property
+    def length(self) -> int:
+        return len(self.trace)
 
 
 @dataclass(frozen=True)
 class Micro:
-    """Rows that one backward covers, with the pairs and lists among them (as row numbers)."""
+    """Rows that one backward covers, with the pairs and lists among them (as row numbers).
+
+    tokens  how many the model reads for them, where it has been counted
+    """
 
     rows: tuple[Row, ...]
     pairs: tuple[tuple[int, int], ...] = ()
     lists: tuple[tuple[int, ...], ...] = ()
+    tokens: int | None = None
 
     @property
     def groups(self) -> list[int]:
@@ -54,11 +71,32 @@ def stream(term: Term, trace: Trace, name: str) -> Tensor:
     return trace.streams[name]
 
 
-def count(term: Term, groups: Iterable[Group], longest: int) -> Counts:
+Claims = dict[str, list[list[int]]]  # by the term's name: of each group, the tokens that it claims of each trace
+
+
+def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
+    """What the terms claim, counted once for the whole batch of an update."""
+    found: Claims = {}
+    for term in terms:
+        sums = iter(sums_of([members(term, trace) for group in groups for trace in group.traces]))
+        found[term.name] = [list(islice(sums, len(group.traces))) for group in groups]
+    return found
+
+
+def sums_of(masks: list[Tensor]) -> list[int]:
+    """How many are true in each of some masks [T]."""
+    return [int(np.count_nonzero(mask.numpy())) for mask in masks]
+
+
+def joined(parts: Sequence[Tensor]) -> np.ndarray[Any, Any]:
+    """Tensors of the CPU end to end. Small work on rows is numpy's: torch wakes up threads for it."""
+    return np.concatenate([part.numpy() for part in parts])
+
+
+def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:
     """What the term claims over the whole batch."""
     tokens = sequences = with_members = pairs = lists = 0
-    for group in groups:
-        sizes = [int(members(term, trace).sum()) for trace in group.traces]
+    for group, sizes in zip(groups, claimed[term.name], strict=True):
         tokens += sum(sizes)
         sequences += sum(size > 0 for size in sizes)
         with_members += any(sizes)
@@ -68,7 +106,7 @@ def count(term: Term, groups: Iterable[Group], longest: int) -> Counts:
     return Counts(tokens, sequences, with_members, units, longest)
 
 
-def atoms(groups: list[Group], terms: Iterable[Term]) -> Iterator[Micro]:
+def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterator[Micro]:
     """The smallest things that must stay together: a group where a term compares traces, else a trace.
 
     A trace that no term claims, and that no pair or list mentions, costs nothing: it is left out.
@@ -76,19 +114,23 @@ def atoms(groups: list[Group], terms: Iterable[Term]) -> Iterator[Micro]:
     terms = tuple(terms)
     compares = any(term.unit in ("pair", "list", "group") for term in terms)
     for g, group in enumerate(groups):
-        claimed = [i for i, trace in enumerate(group.traces) if any(bool(members(term, trace).any()) for term in terms)]
+        rows = [
+            Row(trace, g, {term.name: claimed[term.name][g][i] for term in terms})
+            for i, trace in enumerate(group.traces)
+        ]
+        wanted = [i for i, row in enumerate(rows) if any(row.claimed.values())]
         if not compares:
-            yield from (Micro((Row(group.traces[i], g),)) for i in claimed)
-        elif group.pairs or group.lists or claimed:
+            yield from (Micro((rows[i],)) for i in wanted)
+        elif group.pairs or group.lists or wanted:
             compared = [i for item in (*(group.pairs or ()), *(group.lists or ())) for i in item]
-            kept = sorted({*claimed, *compared})
+            kept = sorted({*wanted, *compared})
             place = {i: k for k, i in enumerate(kept)}
             pairs = tuple((place[a], place[b]) for a, b in group.pairs or ())
             lists = tuple(tuple(place[i] for i in ranking) for ranking in group.lists or ())
-            yield Micro(tuple(Row(group.traces[i], g) for i in kept), pairs, lists)
+            yield Micro(tuple(rows[i] for i in kept), pairs, lists)
 
 
-def join(micros: Iterable[Micro]) -> Micro:
+def join(micros: Iterable[Micro], tokens: int | None = None) -> Micro:
     """Several micro-batches as one, their pairs and lists renumbered."""
     rows: list[Row] = []
     pairs: list[tuple[int, int]] = []
@@ -98,7 +140,7 @@ def join(micros: Iterable[Micro]) -> Micro:
         rows += micro.rows
         pairs += [(a + start, b + start) for a, b in micro.pairs]
         lists += [tuple(i + start for i in ranking) for ranking in micro.lists]
-    return Micro(tuple(rows), tuple(pairs), tuple(lists))
+    return Micro(tuple(rows), tuple(pairs), tuple(lists), tokens)
 
 
 class Filling:
@@ -114,11 +156,13 @@ class Filling:
     def with_rows(self, rows: Sequence[Row]) -> Filling:
         """What it would be with these rows as well."""
         more = Filling(self.packed)
-        more.last, more.rows = rows[-1], self.rows + len(rows)
-        lengths = [len(row.trace) for row in rows]
-        more.longest = max(self.longest, *lengths)
-        fresh = sum(lengths) - sum(_shared(before, row) for before, row in zip((self.last, *rows), rows, strict=False))
-        more.tokens = self.tokens + fresh if self.packed else more.rows * more.longest
+        more.rows, more.longest, more.tokens, more.last = self.rows + len(rows), self.longest, self.tokens, self.last
+        for row in rows:
+            more.longest = max(more.longest, row.length)
+            more.tokens += row.length - _shared(more.last, row)
+            more.last = row
+        if not self.packed:
+            more.tokens = more.rows * more.longest
         return more
 
 
@@ -143,7 +187,7 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
     atoms = list(found)
     longest: dict[int, int] = {}
     for row in (row for atom in atoms for row in atom.rows):
-        longest[row.group] = max(longest.get(row.group, 0), len(row.trace))
+        longest[row.group] = max(longest.get(row.group, 0), row.length)
     by_group = sorted(atoms, key=lambda atom: (-longest[atom.rows[0].group], atom.rows[0].group, -_length(atom)))
     batches: list[list[Micro]] = []
     fillings: list[Filling] = []
@@ -156,15 +200,17 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
             batches.append([atom])
             fillings.append(Filling(packed).with_rows(atom.rows))
     largest_first = sorted(range(len(batches)), key=lambda i: -fillings[i].tokens)
-    return [join(batches[i]) for i in largest_first]
+    return [join(batches[i], fillings[i].tokens) for i in largest_first]
 
 
 def _length(atom: Micro) -> int:
-    return max(len(row.trace) for row in atom.rows)
+    return max(row.length for row in atom.rows)
 
 
 def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ...]]:
     """A micro-batch's rows in order, cut so that each piece fits the budget (one row at least)."""
+    if micro.tokens is not None and micro.tokens <= budget:
+        return [micro.rows]
     cut: list[list[Row]] = []
     filling = Filling(packed)
     for row in micro.rows:

@@ -11,13 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from burnish import randomness
 from burnish.cast.member import Member
 from burnish.cast.packing import send
-from burnish.learn.batch import Micro, Row, atoms, count, members, micro_batches, pieces, stream
+from burnish.learn.batch import Micro, Row, atoms, claims, count, joined, members, micro_batches, pieces, stream
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
@@ -25,6 +27,7 @@ from burnish.refusal import NotFinite
 from burnish.schedules import at
 from burnish.step import Notes, Step
 
+Mask = npt.NDArray[np.bool_]
 Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
 
 
@@ -142,14 +145,10 @@ class _Update:
 
     @classmethod
     def of(cls, groups: list[Group], plan: Learn, step: Step) -> _Update:
-        longest = step.settings.max_new_tokens
-        sizes = {term.name: float(term.norm.size(count(term, groups, longest))) for term in plan.terms}
-        tokens = {
-            (term.name, g): sum(int(members(term, trace).sum()) for trace in group.traces)
-            for term in plan.terms
-            for g, group in enumerate(groups)
-        }
-        return cls(plan, step, sizes, tokens, list(atoms(groups, plan.terms)))
+        longest, claimed = step.settings.max_new_tokens, claims(groups, plan.terms)
+        sizes = {term.name: float(term.norm.size(count(term, groups, claimed, longest))) for term in plan.terms}
+        tokens = {(name, g): sum(sizes) for name, of_groups in claimed.items() for g, sizes in enumerate(of_groups)}
+        return cls(plan, step, sizes, tokens, list(atoms(groups, plan.terms, claimed)))
 
     def terms(self, trainee: str) -> list[Term]:
         """The trainee's terms that claim anything."""
@@ -191,7 +190,9 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
 
 def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:
     """The tokens that any of the terms claims, row by row, and the outputs they want there."""
-    claimed = [torch.stack([members(term, row.trace) for term in terms]).any(0) for row in micro.rows]
+    claimed = [members(terms[0], row.trace) for row in micro.rows]
+    for term in terms[1:]:
+        claimed = [already | members(term, row.trace) for already, row in zip(claimed, micro.rows, strict=True)]
     return claimed, set().union(*(term.own for term in terms))
 
 
@@ -261,12 +262,12 @@ def _outputs(
     embed: Embed | None = None,
 ) -> dict[str, Tensor]:
     if embed is None:
-        tokens = [row.trace.tokens for row in rows]
+        tokens = [row.tokens for row in rows]
         return member.outputs(tokens, masks, want, temperature, recorded=torch.is_grad_enabled())
     table = member.working.weights().get_input_embeddings()  # type: ignore[operator]
     device = member.device
-    embedded = [embed.call(table(row.trace.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
-    return member.outputs([row.trace.tokens for row in rows], masks, want, temperature, embedded)
+    embedded = [embed.call(table(row.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
+    return member.outputs([row.tokens for row in rows], masks, want, temperature, embedded)
 
 
 def _total(
@@ -276,12 +277,12 @@ def _total(
     device, clock = next(iter(outputs.values())).device, update.step.clock
     total = torch.zeros((), device=device)
     everything = {**outputs, **_others(update, micro, terms, claimed)}
+    all_claimed = joined(claimed)
     for term in terms:
-        mine = [members(term, row.trace) for row in micro.rows]
-        inside = torch.cat([own[all_] for own, all_ in zip(mine, claimed, strict=True)])
-        live = _live(term, micro, mine, _at(inside, {n: everything[n] for n in term.live}), clock)
+        mine = joined([members(term, row.trace) for row in micro.rows])
+        live = _live(term, micro, mine, _at(mine[all_claimed], {n: everything[n] for n in term.live}), clock)
         losses = term.loss(live)
-        weights = _weights(update, term, micro, mine, live).to(losses.dtype)
+        weights = _weights(update, term, micro, live).to(losses.dtype)
         assert losses.shape == weights.shape, (
             f"term {term.name!r} gave {tuple(losses.shape)} numbers for {tuple(weights.shape)} units"
         )
@@ -291,24 +292,27 @@ def _total(
     return total
 
 
-def _at(inside: Tensor, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def _at(inside: Mask, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The outputs at the tokens that a term claims; itself where it claims all."""
-    if bool(inside.all()):
+    if inside.all():
         return outputs
-    return {name: out[send(inside.nonzero()[:, 0], out.device)] for name, out in outputs.items()}
+    places = torch.from_numpy(np.flatnonzero(inside))
+    return {name: out[send(places, out.device)] for name, out in outputs.items()}
 
 
-def _live(term: Term, micro: Micro, mine: list[Tensor], outputs: dict[str, Tensor], clock: Clock) -> Live:
-    """What the term sees of the micro-batch: everything at the tokens that it claims, flat."""
+def _live(term: Term, micro: Micro, mine: Mask, outputs: dict[str, Tensor], clock: Clock) -> Live:
+    """What the term sees of the micro-batch: everything at the tokens that it claims (mine, over all rows), flat."""
     device = next(iter(outputs.values())).device
+    places = np.flatnonzero(mine)
 
     def flat(name: str) -> Tensor:
-        return torch.cat([stream(term, row.trace, name)[own] for row, own in zip(micro.rows, mine, strict=True)])
+        return torch.from_numpy(joined([stream(term, row.trace, name) for row in micro.rows])[places])
 
+    sizes = [row.claimed[term.name] for row in micro.rows]
     return Live(
         outputs=outputs,
         streams={name: send(flat(name), device) for name in term.streams},
-        row=send(torch.repeat_interleave(torch.arange(len(mine)), torch.tensor([int(m.sum()) for m in mine])), device),
+        row=send(torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)), device),
         rows=len(micro.rows),
         pairs=send(torch.tensor(micro.pairs, dtype=torch.long).reshape(-1, 2), device),
         lists=list(micro.lists),
@@ -317,11 +321,11 @@ def _live(term: Term, micro: Micro, mine: list[Tensor], outputs: dict[str, Tenso
     )
 
 
-def _weights(update: _Update, term: Term, micro: Micro, mine: list[Tensor], live: Live) -> Tensor:
+def _weights(update: _Update, term: Term, micro: Micro, live: Live) -> Tensor:
     device = live.row.device
     if term.unit in ("pair", "list"):
         return torch.ones(len(live.pairs) if term.unit == "pair" else len(live.lists), device=device)
-    tokens = [int(m.sum()) for m in mine]
+    tokens = [row.claimed[term.name] for row in micro.rows]
     weight = [
         term.norm.weight(n, update.group_tokens[term.name, row.group]) if n else 0.0
         for n, row in zip(tokens, micro.rows, strict=True)

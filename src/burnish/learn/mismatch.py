@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from burnish.cast.member import Member
 from burnish.cast.packing import send
-from burnish.learn.batch import Row
-from burnish.nouns import Trace, Turn
+from burnish.learn.batch import Row, joined
+from burnish.nouns import Trace
 from burnish.step import Notes
 
 NAME = "mismatch/logp"
@@ -27,21 +29,21 @@ def note_mismatch(
     """Note mean |trainer - sampler| over claimed tokens that the member sampled with the weights it has now."""
     if "logp" not in outputs or member.name != "policy" or not member.fresh:
         return
-    sampled = torch.cat([_sampled(row.trace, member)[mask] for row, mask in zip(rows, claimed, strict=True)])
-    known = sampled.isfinite()
-    if not bool(known.any()):
+    sampled = _sampled([row.trace for row in rows], member)[joined(claimed)]
+    known = np.isfinite(sampled).astype(np.float32)
+    if not known.any():
         return
-    theirs = send(sampled.nan_to_num(), outputs["logp"].device)
-    apart = (outputs["logp"].detach() - theirs).abs() * send(known.float(), theirs.device)
-    notes.add(NAME, apart.sum(), float(known.sum()))
+    device = outputs["logp"].device
+    theirs, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), known))
+    notes.add(NAME, ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum()))
 
 
-def _sampled(trace: Trace, member: Member) -> Tensor:
-    """[T]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
-    return torch.cat([_of_version(turn, member) for turn in trace.turns])
-
-
-def _of_version(turn: Turn, member: Member) -> Tensor:
-    if turn.logp is None or turn.versions is None or turn.author != member.name:
-        return torch.full((len(turn),), torch.nan)
-    return turn.logp.masked_fill(turn.versions != member.version, torch.nan)
+def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]:
+    """[all tokens]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
+    found = []
+    for turn in (turn for trace in traces for turn in trace.turns):
+        if turn.author == member.name and turn.logp is not None and turn.versions is not None:
+            found.append(np.where(turn.versions.numpy() == member.version, turn.logp.numpy(), np.float32("nan")))
+        else:
+            found.append(np.full(len(turn), np.float32("nan")))
+    return np.concatenate(found)

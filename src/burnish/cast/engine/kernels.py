@@ -14,31 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-NARROW = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}  # heads of up to 64; both as measured on an H200
+from burnish.cast.products import after, chained
+
+# as measured on an H200: heads of up to 64 for few rows, some, many; and wider heads
+FEW = {"BLOCK": 128, "num_warps": 4, "num_stages": 3}
+SOME = {"BLOCK": 32, "num_warps": 1, "num_stages": 4}
+MANY = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}
 WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
-FEW = {"BLOCK": 128, "num_warps": 4, "num_stages": 2}  # where there are too few rows to fill the GPU
 LOG2E = tl.constexpr(1.4426950408889634)
-
-
-@triton.jit
-def _look(q, m, total, acc, keys, values, at, token_stride, first, end, scale, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Go on with a softmax (m, total, acc) over keys first..end of one stretch; token t lies at + t * token_stride."""
-    d = tl.arange(0, D)
-    for start in range(first, end, BLOCK):
-        t = start + tl.arange(0, BLOCK)
-        inside = t < end
-        places = at + t.to(tl.int64)[:, None] * token_stride + d[None, :]
-        k = tl.load(keys + places, mask=inside[:, None], other=0.0)
-        s = tl.dot(q, tl.trans(k)) * scale
-        s = tl.where(inside[None, :], s, float("-inf"))
-        top = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp2((s - top[:, None]) * LOG2E)
-        shrink = tl.exp2((m - top) * LOG2E)
-        v = tl.load(values + places, mask=inside[:, None], other=0.0)
-        total = total * shrink + tl.sum(p, 1)
-        acc = acc * shrink[:, None] + tl.dot(p.to(v.dtype), v)
-        m = top
-    return m, total, acc
 
 
 @triton.jit
@@ -69,8 +52,9 @@ def _decode_kernel(
     cos_ptr, sin_ptr, q_norm, k_norm, eps,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    after(PDL)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
@@ -93,11 +77,22 @@ def _decode_kernel(
     m = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale
     total = tl.full([GP], 1.0, tl.float32)
     acc = tl.zeros([GP, D], tl.float32) + v.to(tl.float32)[None, :]
-    before = tl.maximum(length + own + 1 - window, 0)  # tokens that have left the window
     root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
-    m, total, acc = _look(q, m, total, acc, pool_k, pool_v, root, pool_token, before, length, scale, D, BLOCK)
-    first = tl.maximum(before - length, 0)
-    m, total, acc = _look(q, m, total, acc, own_k, own_v, at, D, first, own, scale, D, BLOCK)
+    # one walk over the root and the row's own tokens, from the first one that the window shows
+    for start in range(tl.maximum(length + own + 1 - window, 0), length + own, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        seen, in_root = (t < length + own)[:, None], (t < length)[:, None]
+        shared = root + t.to(tl.int64)[:, None] * pool_token + d[None, :]
+        alone = at + (t - length).to(tl.int64)[:, None] * D + d[None, :]
+        keys = tl.load(tl.where(in_root, pool_k + shared, own_k + alone), mask=seen, other=0.0)
+        z = tl.where(tl.trans(seen), tl.dot(q, tl.trans(keys)) * scale, float("-inf"))
+        top = tl.maximum(m, tl.max(z, 1))
+        p = tl.exp2((z - top[:, None]) * LOG2E)
+        shrink = tl.exp2((m - top) * LOG2E)
+        values = tl.load(tl.where(in_root, pool_v + shared, own_v + alone), mask=seen, other=0.0)
+        total = total * shrink + tl.sum(p, 1)
+        acc = acc * shrink[:, None] + tl.dot(p.to(values.dtype), values)
+        m = top
     place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
     tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
@@ -131,7 +126,7 @@ def attend_one(
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
         HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
         TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        **(WIDE if d > 64 else FEW if rows <= 128 else NARROW),
+        **(WIDE if d > 64 else FEW if rows <= 128 else SOME if rows <= 512 else MANY), **chained(q),
     )  # fmt: skip
     return out
 

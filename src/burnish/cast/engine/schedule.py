@@ -295,15 +295,16 @@ class Schedule:
         """What was put aside becomes samples; the prompts that got new ones."""
         touched: dict[Prompt, None] = {}
         for owners, (tokens, logp, count, ended), stopped in self.aside:
-            rows = zip(owners, tokens.cpu(), logp.cpu(), count.tolist(), ended.tolist(), strict=True)
-            for i, said, chances, n, by_token in rows:
+            counts = count.tolist()
+            written = np.arange(tokens.shape[1]) < np.array(counts)[:, None]
+            said, chances = (torch.from_numpy(x.cpu().numpy()[written]).split(counts) for x in (tokens, logp))
+            for i, its, its_logp, by_token in zip(owners, said, chances, ended.tolist(), strict=True):
                 stop = self.requests[i].stop
-                end = self._end(said[:n], stop) if stop else None
+                end = self._end(its, stop) if stop else None
                 why = stopped or ("stop" if end is not None or by_token else "length")
-                n = n if end is None else end
-                if 2 * n < said.shape[0]:  # a view would hold on to the memory of all
-                    said, chances = said[:n].clone(), chances[:n].clone()
-                self.found[i] = Sample(said[:n], chances[:n], why)
+                self.found[i] = (
+                    Sample(its[:end], its_logp[:end], why) if end is not None else Sample(its, its_logp, why)
+                )
                 if self.heard is not None:
                     self.heard(i, self.found[i])
                 if not stopped:
