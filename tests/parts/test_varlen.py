@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ def plainly(q: Tensor, k: Tensor, v: Tensor, packed: Packed, lengths: list[int],
     out = torch.zeros_like(q)
     group = q.shape[1] // k.shape[1]
     for row, length in enumerate(lengths):
-        at = torch.from_numpy(packed.places(row, torch.arange(length).numpy()))
+        at = torch.from_numpy(packed.places(np.full(length, row), np.arange(length)))
         keys, values = (x[at].repeat_interleave(group, 1) for x in (k, v))
         back = torch.arange(length)[:, None] - torch.arange(length)
         scores = torch.einsum("qhd,khd->hqk", q[at], keys) * scale

@@ -31,47 +31,11 @@ def on_gpu(device: torch.device) -> bool:
 
 
 @dataclass(frozen=True)
-class Cuts:
-    """Where stretches begin: stretch i of the queries looks at stretch i of the keys.
-
-    q, k     [S + 1] int32: their borders;  longest_q, longest_k: the longest stretches
-    """
-
-    q: Tensor
-    k: Tensor
-    longest_q: int
-    longest_k: int
-
-    @cached_property
-    def padded_q(self) -> tuple[Tensor, Tensor]:
-        return _padded(self.q, self.longest_q)
-
-    @cached_property
-    def padded_k(self) -> tuple[Tensor, Tensor]:
-        return self.padded_q if self.k is self.q else _padded(self.k, self.longest_k)
-
-    def key_mask(self, dtype: torch.dtype) -> Tensor | None:
-        """[S, 1, longest_q, longest_k]: -inf at keys that are padding; None where nothing is padded."""
-        inside = self.padded_k[1]
-        if bool(inside.all()):
-            return None
-        mask = torch.zeros(inside.shape, dtype=dtype, device=inside.device).masked_fill(~inside, -torch.inf)
-        return mask[:, None, None].expand(-1, 1, self.longest_q, -1)
-
-
-def _padded(borders: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-    """[S, longest] places (padding points at the last place of its stretch), and where they are real."""
-    starts, ends = borders[:-1].long(), borders[1:].long()
-    places = starts[:, None] + torch.arange(longest, device=borders.device)
-    return torch.minimum(places, (ends - 1).clamp(min=0)[:, None]), places < ends[:, None]
-
-
-@dataclass(frozen=True)
 class Packed:
     """The rows as the model reads them.
 
     tokens, positions  [N], roots first
-    roots, children    on a CPU: stretches of each kind that look at themselves; in_roots: what children's tokens see of roots
+    roots, children    on a CPU: the borders of the stretches of each kind; kids: those of the children of each root
     n_roots            how many of the N tokens belong to roots
     longest            the length of the longest row
     rows               for each row: where its beginning lies, how long that is, where the rest lies
@@ -81,9 +45,9 @@ class Packed:
 
     tokens: Tensor
     positions: Tensor
-    roots: Cuts | None
-    children: Cuts | None
-    in_roots: Cuts | None
+    roots: Numbers | None
+    children: Numbers | None
+    kids: Numbers | None
     n_roots: int
     longest: int
     rows: list[tuple[int, int, int]]
@@ -168,16 +132,10 @@ def pack(
         stretches = [*roots, *children, *_filling(size - rest if size else 0)]
         table = send(tile_table(stretches, lines_for(size) if size else None), device)
         return Packed(*_joined(stretches, device), None, None, None, n_roots, longest, where, bool(children), table)
-    root_cuts, child_cuts = (
-        _cuts([len(s.tokens) for s in part], device) if part else None for part in (roots, children)
-    )
-    assert root_cuts is not None
-    in_roots = None
-    if children:
-        of_root = [root.kids[1] - root.kids[0] for root in roots]
-        in_roots = Cuts(_borders(of_root, device), root_cuts.k, max(of_root), root_cuts.longest_k)
+    of_roots, of_children = (_borders([len(s.tokens) for s in part]) if part else None for part in (roots, children))
+    kids = _borders([root.kids[1] - root.kids[0] for root in roots]) if children else None
     tokens, positions = _joined([*roots, *children], device)
-    return Packed(tokens, positions, root_cuts, child_cuts, in_roots, n_roots, longest, where, bool(children))
+    return Packed(tokens, positions, of_roots, of_children, kids, n_roots, longest, where, bool(children))
 
 
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -228,13 +186,8 @@ class TooShort(ValueError):
     """The stretches of a pack are too short for a table of fixed length."""
 
 
-def _borders(lengths: list[int], device: torch.device) -> Tensor:
-    return send(torch.tensor([0, *lengths]).cumsum(0).to(torch.int32), device)
-
-
-def _cuts(lengths: list[int], device: torch.device) -> Cuts:
-    borders = _borders(lengths, device)
-    return Cuts(borders, borders, max(lengths), max(lengths))
+def _borders(lengths: list[int]) -> Numbers:
+    return np.cumsum([0, *lengths], dtype=np.int64)
 
 
 def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]]) -> int:

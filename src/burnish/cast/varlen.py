@@ -23,14 +23,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from burnish.cast.packing import Packed
+from burnish.cast.packing import Numbers, Packed
 
 QUERIES = 128  # of one stretch, worked on together
 SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
 FEWEST = 4, 16  # queries and keys that a product has at least: smaller ones sum in another order
 PADDED = 1.5  # how much larger than what is asked for a part may be
-
-Numbers = npt.NDArray[np.int64]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window: int | None) -> Tensor:
@@ -167,12 +165,11 @@ def _places(shown: Numbers, lines: int) -> tuple[Tensor, Tensor]:
 def _blocks(packed: Packed) -> Numbers:
     """[blocks, 5]: where its queries begin and end, where its root does, and where its own stretch begins."""
     assert packed.roots is not None
-    roots = packed.roots.q.numpy().astype(np.int64)
+    roots = packed.roots
     own = [(start, end, 0, 0) for start, end in zip(roots[:-1], roots[1:], strict=True)]
-    if packed.children is not None and packed.in_roots is not None:
-        borders = packed.children.q.numpy().astype(np.int64)
-        of = np.searchsorted(packed.in_roots.q.numpy(), borders[:-1], side="right") - 1
-        children = borders + packed.n_roots
+    if packed.children is not None and packed.kids is not None:
+        of = np.searchsorted(packed.kids, packed.children[:-1], side="right") - 1
+        children = packed.children + packed.n_roots
         own += zip(children[:-1], children[1:], roots[of], roots[of + 1], strict=True)
     cut = [(at, min(at + QUERIES, end), *root, start) for start, end, *root in own for at in range(start, end, QUERIES)]
     return np.array(cut, dtype=np.int64)
