@@ -28,6 +28,7 @@ class Settings:
     token_budget: int = 8192  # tokens in one micro-batch
     packed: bool = True  # rows laid end to end, shared beginnings once; off: padded
     kv_gib: float | None = None  # memory for keys and values while sampling
+    exact: bool = False  # sampler and trainer agree bit for bit, whoever is sampled beside whom
     lr: float = 1e-6
     lr_schedule: str = "constant"  # constant, linear or cosine, after the warm-up
     lr_warmup: int = 0  # steps of linear warm-up

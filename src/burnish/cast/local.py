@@ -30,10 +30,16 @@ MAX_ROWS = {"cpu": 256, "cuda": 1024}  # rows decoded together
 
 
 class LocalEngine:
-    """Samples replies from a model in this process. budget: bytes for keys and values; None takes a share of what is free."""
+    """Samples replies from a model in this process.
 
-    def __init__(self, model: nn.Module, chat: Chat, context: int, budget: int | None = None) -> None:
-        self.model, self.chat, self.context, self.budget = model, chat, context, budget
+    budget  bytes for keys and values; None takes a share of what is free
+    exact   on a CPU: rows never look at a prompt together, so that a log-prob has the bits that the trainer finds
+    """
+
+    def __init__(
+        self, model: nn.Module, chat: Chat, context: int, budget: int | None = None, exact: bool = False
+    ) -> None:
+        self.model, self.chat, self.context, self.budget, self.exact = model, chat, context, budget, exact
         self.kept: Kept | None = None
 
     @torch.no_grad()

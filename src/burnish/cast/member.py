@@ -42,6 +42,7 @@ class Member:
     version: int = 0
     fresh: bool = True
     kv_budget: int | None = None
+    exact: bool = False
     apart: Apart | None = None
     said: list[str] = field(default_factory=list)
     working: Working = field(init=False)
@@ -52,7 +53,7 @@ class Member:
         if self.apart is not None:
             self.engine = ApartEngine(self.apart, self.model, self.chat, self.context, self._log_probs, self.said)
         else:
-            self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget)
+            self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget, self.exact)
 
     @property
     def optimiser(self) -> Optimiser:

@@ -15,6 +15,7 @@ from burnish.cast.load import context_length, load_chat, load_model, stored_outp
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.member import Member
 from burnish.cast.models import resolve
+from burnish.cast.native.llama import Llama
 from burnish.cast.optimiser import Optimiser
 from burnish.cast.ranks import Ranks
 from burnish.cast.roles import Role
@@ -97,12 +98,26 @@ def build(
         else:
             model.requires_grad_(False)
         packed = settings.packed and packable(model)
+        if settings.exact and role.speaks():
+            _require_exact(model, settings)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
         sampled = apart if role.speaks() and not settings.lag else None
         members[name] = Member(
-            name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room, apart=sampled
-        )
+            name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room, exact=settings.exact,
+            apart=sampled,
+        )  # fmt: skip
     return Cast(members, ahead=apart if settings.lag else None)
+
+
+def _require_exact(model: nn.Module, settings: Settings) -> None:
+    """Refuse a run that asks for the same bits where they cannot be had."""
+    if not isinstance(model, Llama):
+        raise ValueError(
+            "--exact needs a plain Llama on a CPU, all of whose weights are trained (tiny, smollm2): only there do sampler and "
+            "trainer share every product; leave it out, and mismatch/logp says how far they are apart"
+        )
+    if settings.engine != "local" or not settings.packed or not torch.backends.mkl.is_available():
+        raise ValueError("--exact needs --engine local, --packed and a torch with MKL; leave it out, or change that")
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from burnish.cast.packing import Numbers, Packed
 
 QUERIES = 128  # of one stretch, worked on together
 SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
-FEWEST = 4, 16  # queries and keys that a product has at least: smaller ones sum in another order
+FEWEST = 8, 16  # queries and keys that a product has at least: smaller ones sum in another order
 PADDED = 1.5  # how much larger than what is asked for a part may be
 
 

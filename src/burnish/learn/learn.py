@@ -234,7 +234,7 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
 
 def _note(step: Step, trainee: Member, micro: Micro, claimed: list[Tensor], outputs: dict[str, Tensor]) -> None:
     """What people want to know of a pass, whatever its terms."""
-    note_mismatch(step.notes, trainee, micro.rows, claimed, outputs)
+    note_mismatch(step.notes, trainee, micro.rows, claimed, outputs, step.settings.exact)
     if trainee.name == "policy":
         step.looks.note([row.trace for row in micro.rows], claimed, outputs)
 

@@ -24,9 +24,12 @@ ALARM = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 2e-2}  # mean
 
 
 def note_mismatch(
-    notes: Notes, member: Member, rows: Sequence[Row], claimed: list[Tensor], outputs: dict[str, Tensor]
+    notes: Notes, member: Member, rows: Sequence[Row], claimed: list[Tensor], outputs: dict[str, Tensor], exact: bool
 ) -> None:
-    """Note mean |trainer - sampler| over claimed tokens that the member sampled with the weights it has now."""
+    """Note mean |trainer - sampler| over claimed tokens that the member sampled with the weights it has now.
+
+    exact: it has to be 0.
+    """
     if "logp" not in outputs or member.name != "policy" or not member.fresh:
         return
     sampled = _sampled([row.trace for row in rows], member)[joined(claimed)]
@@ -35,7 +38,13 @@ def note_mismatch(
         return
     device = outputs["logp"].device
     theirs, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), known))
-    notes.add(NAME, ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum()))
+    apart, number = ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum())
+    if exact and 0 < float(apart) / number < ALARM[torch.float32]:  # more is another distribution, not rounding
+        raise ValueError(
+            f"--exact was asked for, but sampler and trainer differ by {float(apart) / number:.2g} on average: on this machine a "
+            "product depends on the number of its rows; leave --exact out"
+        )
+    notes.add(NAME, apart, number)
 
 
 def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]:

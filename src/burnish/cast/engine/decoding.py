@@ -11,7 +11,6 @@ from burnish.cast.engine.store import LayerKV, Store
 from burnish.cast.fused import FAR
 from burnish.cast.packing import Packed
 
-
 FEWEST = 16  # on the CPU: keys that a product has at least, and a slot has room for; smaller ones sum in another order
 
 

@@ -103,10 +103,11 @@ class Schedule:
     def _share(self) -> bool:
         """Whether rows look at a shared prompt where it lies, or each at its own copy.
 
-        On the CPU short prompts are copied, and so are those that a window may cut off.
+        On the CPU short prompts are copied, and so are those that a window may cut off. What is copied is looked at in the
+        order in which the trainer looks at it; a prompt and a reply that are looked at apart give other last bits.
         """
-        if self.gpu:
-            return True
+        if self.gpu or self.engine.exact:
+            return self.gpu
         longest = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
         several = any(prompt.needed > 1 for prompt in self.prompts.values())

@@ -43,7 +43,9 @@ class Laid:
         return self
 
     def times(self, x: Tensor) -> Tensor:
-        """[n, out]: x [n, in] times all of them."""
+        """[n, out]: x [n, in] times all of them. With MKL a row gets the same bits whatever other rows there are."""
         if not self.ordered.is_mkldnn:
             return x @ self.ordered.t()
+        if len(x) == 1:  # a product of one row is another kind of product, which may sum in another order
+            return self.times(x.expand(2, -1).contiguous())[:1]
         return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]

@@ -1,0 +1,107 @@
+"""On a CPU sampler and trainer agree bit for bit, and a reply depends on nobody beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SMALL, build_cast, build_method, make_model
+
+from burnish.cast.forward import outputs
+from burnish.cast.local import Request, Sample
+from burnish.cast.member import Member
+from burnish.cast.models import TINY
+from burnish.cast.roles import stage
+from burnish.cast.stage import build
+from burnish.learn.mismatch import NAME
+from burnish.loop import loop
+from burnish.step import Settings
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="the same bits need MKL's products")
+EXACT = replace(SMALL, exact=True)
+
+
+@pytest.fixture(scope="module", params=["tiny", "a head for each query", "heads of 64"])
+def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Member:
+    shapes = {
+        "a head for each query": {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 64},
+        "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
+    }
+    path = TINY
+    if request.param in shapes:
+        path = make_model(tmp_path_factory.mktemp("exact") / "model", **shapes[request.param])
+    return build(stage(), path, Settings(exact=True), device="cpu")["policy"]
+
+
+def asked(policy: Member) -> list[Request]:
+    """Prompts short and long, groups, and uneven lengths."""
+    dice = torch.Generator().manual_seed(0)
+    words = policy.model.get_input_embeddings().weight.shape[0]
+    prompts = [torch.randint(4, words, (n,), generator=dice) for n in (1, 2, 9, 40, 70, 130)]
+    return [Request(prompts[k % 6], k, 1 + (k * 7) % 30, temperature=1.0 if k % 4 else 0.7) for k in range(30)]
+
+
+def trained(policy: Member, requests: list[Request], samples: list[Sample], at_once: int) -> list[torch.Tensor]:
+    """The trainer's log-probs of the samples, from packs of so many rows."""
+    found: list[torch.Tensor] = []
+    for i in range(0, len(requests), at_once):
+        some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
+        rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
+        masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
+        logp = outputs(policy.model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach()
+        found += logp.split([len(sample.tokens) for _, sample in some])
+    return found
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("at_once", [1, 4, 30])
+def test_the_trainer_finds_the_bits_of_the_sampler(policy: Member, at_once: int, temperature: float) -> None:
+    requests = [request for request in asked(policy) if request.temperature == temperature]
+    samples = policy.generate(asked(policy))
+    samples = [s for s, request in zip(samples, asked(policy), strict=True) if request.temperature == temperature]
+    for sample, logp in zip(samples, trained(policy, requests, samples, at_once), strict=True):
+        assert torch.equal(sample.logp, logp)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 30])
+def test_a_reply_depends_on_nobody_beside_it(policy: Member, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = policy.generate(asked(policy))
+    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cpu": rows})
+    for one, other in zip(together, policy.generate(asked(policy)[::-1])[::-1], strict=True):
+        assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)
+
+
+@pytest.mark.parametrize("method", ["grpo", "ppo", "reinforce"])
+def test_a_run_notes_that_nothing_differs(method: str, small_model: Path, other_model: Path) -> None:
+    made = build_method(method, other_model)
+    reports = list(loop(made, build_cast(made, small_model, EXACT), EXACT, steps=2))
+    assert [report.metrics[NAME] for report in reports] == [0.0, 0.0]
+
+
+def test_a_difference_stops_a_run_that_must_be_exact(small_model: Path, other_model: Path) -> None:
+    made = build_method("grpo", other_model)
+    cast = build_cast(made, small_model, EXACT)
+    policy = cast["policy"]
+    generate = policy.engine.generate
+
+    def worn(*args: object, **more: object) -> list[Sample]:
+        return [Sample(s.tokens, s.logp + 1e-6, s.stopped) for s in generate(*args, **more)]  # type: ignore[arg-type]
+
+    policy.engine.generate = worn  # type: ignore[method-assign, assignment]
+    with pytest.raises(ValueError, match="--exact was asked for, but sampler and trainer differ by"):
+        list(loop(made, cast, EXACT, steps=1))
+
+
+def test_what_cannot_be_exact_is_refused(small_model: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
+
+    shape = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    config = Qwen2Config(**shape, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(small_model).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="--exact needs a plain Llama on a CPU"):
+        build(stage(), tmp_path, EXACT, device="cpu")
+    with pytest.raises(ValueError, match="--exact needs --engine local, --packed"):
+        build(stage(), small_model, replace(EXACT, packed=False), device="cpu")
