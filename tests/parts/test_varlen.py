@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from burnish.cast import varlen
+from burnish.cast.forward import _lines
 from burnish.cast.packing import Packed, pack
 from burnish.randomness import generator
 
@@ -61,3 +62,17 @@ def test_a_pack_attends_as_its_rows_do(
         torch.autograd.grad(found, (q, k, v), d), torch.autograd.grad(wanted, (q, k, v), d), strict=True
     ):
         assert torch.allclose(mine, theirs, atol=1e-11)
+
+
+def test_what_many_replies_ask_about_gets_the_same_gradient_every_time() -> None:
+    """The sum over a group's replies of the gradient at the end of their prompt must not depend on which thread comes first."""
+    states = normal(400, 96, what="states").float().requires_grad_()
+    places = generator("varlen", "places").integers(0, 40, 2000)
+    d = normal(2000, 96, what="of places").float()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, *others = (torch.autograd.grad(_lines(states, places), states, d)[0] for _ in range(40))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(first, other) for other in others)

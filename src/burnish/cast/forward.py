@@ -55,14 +55,14 @@ def outputs(
         states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS or "value" in want:
-        before = states[send(torch.from_numpy(places(asked.row, asked.at - 1)), device)]
+        before = _lines(states, places(asked.row, asked.at - 1))
     if want & FROM_LOGITS:
         chosen = send(torch.from_numpy(np.concatenate([row.numpy() for row in tokens])[asked.flat]), device)
         found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, before)
     if "score" in want:
-        found["score"] = _head(model, states[send(torch.from_numpy(places(asked.row, asked.at)), device)])
+        found["score"] = _head(model, _lines(states, places(asked.row, asked.at)))
     return found
 
 
@@ -93,6 +93,13 @@ class Asked:
         first = lengths.copy()
         first[row[::-1]] = at[::-1]  # of several, the last one written stays
         return cls(flat, row, at, first.tolist())
+
+
+def _lines(states: Tensor, places: Numbers) -> Tensor:
+    """states[places]. The replies of a group all ask about the end of their prompt, so its gradient is a sum; indexing on a
+    CPU adds it up in whatever order its threads come, this always in the same; on a GPU it is the other way round."""
+    at = send(torch.from_numpy(places), states.device)
+    return states[at] if states.is_cuda else states.index_select(0, at)
 
 
 def packable(model: nn.Module) -> bool:
