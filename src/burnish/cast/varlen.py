@@ -5,7 +5,7 @@ block are its root's, and its own stretch's up to its end. Blocks of about one s
 together as batched products (`Part`), few enough that their scores stay in the cache:
 
     s = q k^T * scale + mask,   p = softmax(s),   o = p v
-    dv = p^T do,   ds = p (do v^T - sum p (do v^T)),   dq = ds k * scale,   dk = ds^T q * scale
+    dv = p^T do,   ds = p (do v^T - do o),   dq = ds k * scale,   dk = ds^T q * scale
 
 The backward makes p again. A key's gradient is the sum over the blocks that looked at it, taken in a fixed order.
 
@@ -76,19 +76,21 @@ class Plan:
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
-        ctx.save_for_backward(q, k, v)
         ctx.how = plan, scale
         all_q, all_k, all_v = (x.reshape(-1, x.shape[-1]) for x in (q, k, v))
         wide = all_v.new_empty(plan.parts[-1].at[0].stop, v.shape[-1])
         for part in plan.parts:
             p = _chances(_lines(all_q, part.q).mul_(scale), _lines(all_k, part.k), part)
             torch.bmm(p, _lines(all_v, part.k), out=wide[part.at[0]].view(*part.q.shape, -1))
-        return wide.index_select(0, plan.back).view(*q.shape[:2], -1)
+        out = wide.index_select(0, plan.back).view(*q.shape[:2], -1)
+        ctx.save_for_backward(q, k, v, out)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (q, k, v), (plan, scale) = ctx.saved_tensors, ctx.how
-        all_q, all_k, all_v, all_d = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad))
+        (q, k, v, out), (plan, scale) = ctx.saved_tensors, ctx.how
+        all_q, all_k, all_v, all_d, all_o = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad, out))
+        along = torch.linalg.vecdot(all_d, all_o)[:, None]
         queries, keys = (part.stop for part in plan.parts[-1].at)
         wide_q, wide_k, wide_v = (
             all_q.new_empty(queries, q.shape[-1]),
@@ -96,11 +98,11 @@ class _Attend(torch.autograd.Function):
         )
         for part in plan.parts:
             mine, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
-            d = _lines(all_d, part.q).masked_fill_(part.extra, 0)
+            d, mean = (_lines(x, part.q).masked_fill_(part.extra, 0) for x in (all_d, along))
             p = _chances(mine, others, part)
             torch.bmm(p.transpose(1, 2), d, out=wide_v[part.at[1]].view(*part.k.shape, -1))
             dp = torch.bmm(d, _lines(all_v, part.k).transpose(1, 2))
-            ds = torch.ops.aten._softmax_backward_data(dp, p, -1, p.dtype)
+            ds = dp.sub_(mean).mul_(p)  # torch's own operator for it gives other bits with other numbers of threads
             torch.bmm(ds, others, out=wide_q[part.at[0]].view(*part.q.shape, -1))
             torch.bmm(ds.transpose(1, 2), mine, out=wide_k[part.at[1]].view(*part.k.shape, -1))
         dq = wide_q.index_select(0, plan.back).mul_(scale)
