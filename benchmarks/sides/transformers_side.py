@@ -15,6 +15,7 @@ from burnish.randomness import rng
 def _model(work: dict[str, Any]) -> Any:
     dtype = torch.bfloat16 if work["device"] == "cuda" else torch.float32
     model = AutoModelForCausalLM.from_pretrained(work["model"], dtype=dtype, attn_implementation="sdpa")
+    model.generation_config.eos_token_id = None  # generate asks it for what its own configuration leaves open
     return model.to(work["device"]).eval()
 
 
