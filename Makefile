@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test test-slow lint bench clean
 
-demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a minute)
+demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about three quarters of a minute)
 	$(BIN)/burnish train
 
 test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
