@@ -24,7 +24,7 @@ from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.native.llama import Llama, Matrix
-from burnish.cast.packing import Numbers, pack, send
+from burnish.cast.packing import Numbers, joined, pack, send
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
@@ -57,7 +57,7 @@ def outputs(
     if want & FROM_LOGITS or "value" in want:
         before = _lines(states, places(asked.row, asked.at - 1))
     if want & FROM_LOGITS:
-        chosen = send(torch.from_numpy(np.concatenate([row.numpy() for row in tokens])[asked.flat]), device)
+        chosen = send(torch.from_numpy(joined(tokens)[asked.flat]), device)
         found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, before)
@@ -83,7 +83,7 @@ class Asked:
     def of(cls, masks: list[Tensor]) -> Asked:
         lengths = np.array([mask.shape[0] for mask in masks])
         ends = np.cumsum(lengths)
-        flat = np.flatnonzero(np.concatenate([mask.numpy() for mask in masks]))
+        flat = np.flatnonzero(joined(masks))
         row = np.repeat(np.arange(len(masks)), lengths)[flat]
         at = flat - (ends - lengths)[row]
         if not at.all():

@@ -77,6 +77,11 @@ class Packed:
         return attend(q, k, v, self, scale, window).unsqueeze(0)
 
 
+def joined(parts: Sequence[Tensor]) -> npt.NDArray[Any]:
+    """Tensors of the CPU end to end. Small work on rows is numpy's: torch wakes up threads for it."""
+    return np.concatenate([part.numpy() for part in parts])
+
+
 def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
     if device.type != "cuda" or x.is_cuda:
@@ -141,7 +146,7 @@ def pack(
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
     """All tokens and their positions."""
     lengths = [s.tokens.shape[0] for s in stretches]
-    tokens = np.concatenate([s.tokens.numpy() for s in stretches])
+    tokens = joined([s.tokens for s in stretches])
     first = np.array([s.offset for s in stretches]) - _starts(lengths)[:-1]
     positions = np.arange(len(tokens)) + np.repeat(first, lengths)
     both = send(torch.from_numpy(np.stack([tokens, positions])), device)

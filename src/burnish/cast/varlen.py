@@ -27,7 +27,7 @@ from burnish.cast.packing import Numbers, Packed
 
 QUERIES = 128  # of one stretch, worked on together
 SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
-FEWEST = 8, 16  # queries and keys that a product has at least: smaller ones sum in another order
+FEWEST_QUERIES, FEWEST_KEYS = 8, 16  # that a product has at least, in sampling too: smaller ones sum in another order
 PADDED = 1.5  # how much larger than what is asked for a part may be
 
 
@@ -135,7 +135,7 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
     ends = [0, 0]
     shown: tuple[list[Numbers], list[Numbers]] = ([], [])  # the lines that the parts' queries and keys are; -1: padding
     for some in _alike(_blocks(packed), heads):
-        q, real_q, k, real_k = _padded(some, -(-FEWEST[0] // group))
+        q, real_q, k, real_k = _padded(some, -(-FEWEST_QUERIES // group))
         hidden = (positions[k][:, None] > positions[q][:, :, None]) | ~real_k[:, None]
         if window is not None:
             hidden |= positions[k][:, None] <= positions[q][:, :, None] - window
@@ -205,7 +205,7 @@ def _padded(blocks: Numbers, fewest: int) -> tuple[Numbers, npt.NDArray[np.bool_
     """
     start, end, root, root_end, own = (column[:, None] for column in blocks.T)
     queries, keys = _sizes(blocks)
-    t, u = np.arange(max(fewest, queries.max())), np.arange(max(FEWEST[1], keys.max()))
+    t, u = np.arange(max(fewest, queries.max())), np.arange(max(FEWEST_KEYS, keys.max()))
     real_q, real_k = t < queries[:, None], u < keys[:, None]
     place_k = np.where(u < root_end - root, root + u, own + u - (root_end - root))
     return np.where(real_q, start + t, start), real_q, np.where(real_k, place_k, own), real_k

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -78,19 +76,10 @@ def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
     """What the terms claim, counted once for the whole batch of an update."""
     found: Claims = {}
     for term in terms:
-        sums = iter(sums_of([members(term, trace) for group in groups for trace in group.traces]))
-        found[term.name] = [list(islice(sums, len(group.traces))) for group in groups]
+        found[term.name] = [
+            [int(np.count_nonzero(members(term, trace).numpy())) for trace in group.traces] for group in groups
+        ]
     return found
-
-
-def sums_of(masks: list[Tensor]) -> list[int]:
-    """How many are true in each of some masks [T]."""
-    return [int(np.count_nonzero(mask.numpy())) for mask in masks]
-
-
-def joined(parts: Sequence[Tensor]) -> np.ndarray[Any, Any]:
-    """Tensors of the CPU end to end. Small work on rows is numpy's: torch wakes up threads for it."""
-    return np.concatenate([part.numpy() for part in parts])
 
 
 def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:

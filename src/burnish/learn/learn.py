@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from burnish import randomness
 from burnish.cast.member import Member
-from burnish.cast.packing import send
-from burnish.learn.batch import Micro, Row, atoms, claims, count, joined, members, micro_batches, pieces, stream
+from burnish.cast.packing import joined, send
+from burnish.learn.batch import Micro, Row, atoms, claims, count, members, micro_batches, pieces, stream
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from burnish.cast.member import Member
-from burnish.cast.packing import send
-from burnish.learn.batch import Row, joined
+from burnish.cast.packing import joined, send
+from burnish.learn.batch import Row
 from burnish.nouns import Trace
 from burnish.step import Notes
 

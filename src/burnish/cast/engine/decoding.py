@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from burnish.cast.engine.store import LayerKV, Store
 from burnish.cast.fused import FAR
 from burnish.cast.packing import Packed
-
-FEWEST = 16  # on the CPU: keys that a product has at least, and a slot has room for; smaller ones sum in another order
+from burnish.cast.varlen import FEWEST_KEYS
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class OnCpu:
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.used = max(int(self.own.max()) + 1, FEWEST)
+        self.used = max(int(self.own.max()) + 1, FEWEST_KEYS)
         self.rows = torch.arange(len(self.own))
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from burnish.cast.blend import Mix
 from burnish.cast.engine import store
-from burnish.cast.engine.decoding import FEWEST, Roots
+from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool
 from burnish.cast.packing import send
+from burnish.cast.varlen import FEWEST_KEYS
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
@@ -59,7 +60,7 @@ class Schedule:
         self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
         self.shared = self._share()
         longest = max(limit + (0 if self.shared else p.length) for limit, p in zip(self.limits, self.of, strict=True))
-        capacity = max(longest, 0 if self.gpu else FEWEST)
+        capacity = max(longest, 0 if self.gpu else FEWEST_KEYS)
         sizes = [prompt.length for prompt in self.prompts.values()]
         self.plan = engine.plan(requests, capacity, sizes, models)
         self.readers, self.rows = self._workplace(models)
