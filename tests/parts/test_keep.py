@@ -12,10 +12,10 @@ AGAIN = """
 import resource, torch
 from burnish.cast.keep import keep_memory
 keep_memory()
-torch.ones(1 << 24)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(1 << 24)  # 64 MiB: 16,384 pages, were they new
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+for _ in range(40):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(1 << 22)  # 16 MiB: 4,096 pages, were they new
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -23,6 +23,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="glibc keeps its own ways"
 )
 def test_a_tensor_made_again_costs_no_new_pages() -> None:
-    """In a process of its own: in that of all tests, who allocated what before decides where there is room."""
+    """In a process of its own: in that of all tests, who allocated what before decides where there is room.
+
+    The first seven may be new: glibc keeps as many crumbs of each size apart, and a crumb behind a freed tensor's place makes
+    it too small for the next aligned one.
+    """
     done = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 8192
+    assert max(map(int, done.stdout.split()[-10:])) < 1024
