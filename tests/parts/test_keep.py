@@ -12,9 +12,9 @@ AGAIN = """
 import resource, torch
 from burnish.cast.keep import keep_memory
 keep_memory()
-for _ in range(40):
+for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(1 << 22)  # 16 MiB: 4,096 pages, were they new
+    torch.ones(1 << 24)  # 64 MiB: 16,384 pages, were they new
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
