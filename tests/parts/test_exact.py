@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="t
 EXACT = replace(SMALL, exact=True)
 
 
-@pytest.fixture(scope="module", params=["tiny", "a head for each query", "heads of 64"])
-def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Member:
+@pytest.fixture(scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64"])
+def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     shapes = {
         "a head for each query": {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 64},
         "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
@@ -32,7 +33,10 @@ def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = TINY
     if request.param in shapes:
         path = make_model(tmp_path_factory.mktemp("exact") / "model", **shapes[request.param])
-    return build(stage(), path, Settings(exact=True), device="cpu")["policy"]
+    with pytest.MonkeyPatch.context() as change:
+        if request.param == "tiny without kernels":
+            change.setattr("burnish.cast.native.compiled._found", lambda: "not here")
+        yield build(stage(), path, Settings(exact=True), device="cpu")["policy"]
 
 
 def asked(policy: Member) -> list[Request]:

@@ -70,9 +70,9 @@ def test_what_cannot_fit_is_refused_with_the_numbers(policy) -> None:
 
 def test_a_plan_by_hand() -> None:
     """1000 tokens fit; prompts of 100 and 60 take 160 of them; rows of 50 each: (1000 - 160) / 50 = 16."""
-    found = plan(most=64, capacity=50, prompts=[100, 60], per_token=10, budget=10_000)
+    found = plan(most=64, reply=50, prompts=[100, 60], per_token=10, budget=10_000)
     assert (found.slots, found.capacity, found.pool) == (16, 50, 160)
-    assert plan(most=4, capacity=50, prompts=[100], per_token=10, budget=10_000).slots == 4
+    assert plan(most=4, reply=50, prompts=[100], per_token=10, budget=10_000).slots == 4
 
 
 def test_the_pool_joins_what_is_given_back() -> None:

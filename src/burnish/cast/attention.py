@@ -7,19 +7,34 @@ used like any other.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from burnish.cast.packing import Packed
 
 NAME = "burnish"
 
 
 class Layout(Protocol):
-    """How the tokens of a forward see each other."""
+    """How the tokens of a forward see each other. packed: the pack that they are; None where rows add a token each."""
+
+    @property
+    def packed(self) -> Packed | None: ...
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         """[1, N, heads, D] or [rows, 1, heads, D] from queries, keys and values as transformers makes them."""
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A layout that keeps keys and values."""
+
+    def keep(self, module: nn.Module, k: Tensor, v: Tensor) -> None:
+        """[N, heads, D] of one layer."""
         ...
 
 

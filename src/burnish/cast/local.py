@@ -18,7 +18,7 @@ from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.schedule import Schedule
-from burnish.cast.engine.store import Plan, bytes_per_token, default_budget, plan
+from burnish.cast.engine.store import STEP, Plan, bytes_per_token, default_budget, on_gpu, plan
 from burnish.cast.forward import decoder, packable
 
 if TYPE_CHECKING:
@@ -84,10 +84,11 @@ class LocalEngine:
                 "shorten the prompt or drop such rows from the dataset"
             )
 
-    def plan(self, requests: list[Request], capacity: int, prompts: list[int], models: Sequence[nn.Module]) -> Plan:
+    def plan(self, requests: list[Request], longest: int, prompts: list[int], models: Sequence[nn.Module]) -> Plan:
         """How many rows fit, at this many tokens of their own each."""
         weight = next(self.model.parameters())
         if self.budget is None:
             self.budget = default_budget(weight.device)
         per_token = sum(bytes_per_token(model, weight.element_size()) for model in models)
-        return plan(min(len(requests), MAX_ROWS[weight.device.type]), capacity, prompts, per_token, self.budget)
+        most, step = min(len(requests), MAX_ROWS[weight.device.type]), 1 if on_gpu(weight.device) else STEP
+        return plan(most, longest, prompts, per_token, self.budget, step)

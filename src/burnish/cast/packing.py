@@ -65,6 +65,11 @@ class Packed:
         return {}
 
     @property
+    def packed(self) -> Packed:
+        """Of this layout, as of one that holds a pack."""
+        return self
+
+    @property
     def read_by_tiles(self) -> bool:
         """Whether a decoder in our own kernels can read it."""
         return self.table is not None

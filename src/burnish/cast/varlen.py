@@ -23,6 +23,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from burnish.cast.native.packs import attend as attend_in_kernels
+from burnish.cast.native.packs import suits
 from burnish.cast.packing import Numbers, Packed
 
 QUERIES = 128  # of one stretch, worked on together
@@ -40,6 +42,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
         from burnish.cast import tiled
 
         return tiled.attend(q, k, v, packed.table, scale, window or 0)[0]  # type: ignore[no-any-return]
+    if suits(q, v, window):
+        return attend_in_kernels(q, k, v, packed, scale)
     how = q.shape[1], k.shape[1], window
     if how not in packed.plans:
         packed.plans[how] = _plan(packed, *how)

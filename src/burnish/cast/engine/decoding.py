@@ -45,6 +45,7 @@ class OnGpu:
     root: Tensor
     root_length: Tensor
     slot: Tensor
+    packed: None = None
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
         kv: LayerKV = module.kv  # type: ignore[assignment]
@@ -56,11 +57,18 @@ class OnGpu:
 
 @dataclass(frozen=True)
 class Roots:
-    """Which rows share which root. members [roots, most] rows of each root (padding repeats); back [rows] where each lies."""
+    """Which rows share which root. members [roots, most] rows of each root (padding repeats); back [rows] where each lies.
+
+    lengths, longest  of the roots, and how many tokens each has room for
+    order, begins     the same for our kernels: rows by root, and where those of each begin
+    """
 
     members: Tensor
     back: Tensor
     lengths: Tensor
+    longest: int
+    order: Tensor
+    begins: Tensor
 
 
 @dataclass
@@ -74,6 +82,7 @@ class OnCpu:
     own: Tensor
     root_length: Tensor
     roots: Roots | None
+    packed: None = None
     used: int = field(init=False)
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
 
@@ -122,7 +131,7 @@ class OnCpu:
     def _root_mask(self, window: int, gone: Tensor, dtype: torch.dtype) -> Tensor | None:
         if self.roots is None:
             return None
-        longest = int(self.roots.lengths.max())
+        longest = self.roots.longest
         t = torch.arange(longest)
         hidden = (t >= self.roots.lengths[:, None])[:, None, None]
         if window < longest + self.used:

@@ -15,11 +15,16 @@ from burnish.cast.fused import Fused
 from burnish.cast.packing import Packed, TooShort, pack, send
 
 
+def panel_of(model: nn.Module) -> int:
+    """How many keys our kernels for a CPU read at once (cast/native); 0 where they do not run the model."""
+    return getattr(decoder(model), "panel", 0)
+
+
 class Reader:
     """One model, and the store of what it has read."""
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
-        self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool)
+        self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool, panel_of(model))
         self.device = next(model.parameters()).device
         self.fused: Fused | None = None
         self.asked: dict[int, int] = {}

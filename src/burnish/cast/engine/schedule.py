@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from burnish.cast.blend import Mix
 from burnish.cast.engine import store
 from burnish.cast.engine.decoding import Roots
-from burnish.cast.engine.reader import Reader
+from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
-from burnish.cast.engine.store import Pool
+from burnish.cast.engine.store import Pool, in_steps
 from burnish.cast.packing import send
-from burnish.cast.varlen import FEWEST_KEYS
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
@@ -55,14 +54,14 @@ class Schedule:
         self.engine, self.requests, self.mix, self.enough, self.heard = engine, requests, mix, enough, heard
         self.device = next(engine.model.parameters()).device
         self.gpu = store.on_gpu(self.device)
+        self.kernels = all(panel_of(model) for model in models)
         self.prompts: dict[bytes, Prompt] = {}
         self.of = [self._prompt(request.prompt) for request in requests]
         self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
         self.shared = self._share()
         longest = max(limit + (0 if self.shared else p.length) for limit, p in zip(self.limits, self.of, strict=True))
-        capacity = max(longest, 0 if self.gpu else FEWEST_KEYS)
         sizes = [prompt.length for prompt in self.prompts.values()]
-        self.plan = engine.plan(requests, capacity, sizes, models)
+        self.plan = engine.plan(requests, longest, sizes, models)
         self.readers, self.rows = self._workplace(models)
         self.pool = Pool(self.plan.pool)
         self.queue = deque(self._order())
@@ -104,10 +103,10 @@ class Schedule:
     def _share(self) -> bool:
         """Whether rows look at a shared prompt where it lies, or each at its own copy.
 
-        On the CPU short prompts are copied, and so are those that a window may cut off. What is copied is looked at in the
-        order in which the trainer looks at it; a prompt and a reply that are looked at apart give other last bits.
+        On the CPU short prompts are copied, and so are those that a window may cut off. Without our kernels a prompt and a reply
+        that are looked at apart give other last bits than the trainer's.
         """
-        if self.gpu or self.engine.exact:
+        if self.gpu or (self.engine.exact and not self.kernels):
             return self.gpu
         longest = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
@@ -201,7 +200,7 @@ class Schedule:
         )
         first = [torch.stack([p.after[k] for p in prompts]) for k in range(len(self.readers))]
         if not self.shared:
-            longest = torch.arange(max(lengths))
+            longest = torch.arange(in_steps(max(lengths)))
             places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in prompts])
             for reader in self.readers:
                 reader.store.copy_prompts(at, places)
@@ -372,10 +371,13 @@ class Schedule:
             back[slots] = torch.arange(len(slots)) + k * most
         lengths = torch.tensor([p.length for p in by_prompt])
         members = torch.tensor([slots + slots[:1] * (most - len(slots)) for slots in by_prompt.values()])
-        self.roots = Roots(members, back, lengths)
+        order = torch.tensor([slot for slots in by_prompt.values() for slot in slots])
+        begins = torch.tensor([0, *map(len, by_prompt.values())]).cumsum(0)
+        most_root = in_steps(int(lengths.max()))
+        self.roots = Roots(members, back, lengths, most_root, order, begins)
         if list(by_prompt) != self.rooted:
             self.rooted = list(by_prompt)
-            longest = torch.arange(int(lengths.max()))
+            longest = torch.arange(most_root)
             places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in by_prompt])
             for reader in self.readers:
                 reader.store.gather_roots(places)

@@ -14,6 +14,14 @@ def on_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+STEP = 32  # on the CPU keys are kept in multiples of it: products read so many at once
+
+
+def in_steps(tokens: int, step: int = STEP) -> int:
+    """Rounded up."""
+    return -(-tokens // step) * step
+
+
 @dataclass
 class LayerKV:
     """One attention layer's keys and values.
@@ -21,6 +29,8 @@ class LayerKV:
     own_k, own_v    [slots + 1, heads, capacity, D]: what each row has read by itself; the last slot is nobody's
     pool_k, pool_v  [T + 1, heads, D]: prompts, each a run of tokens; the last place is nobody's
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
+
+    For our kernels on a CPU, own_k and roots_k are [.., tokens / P, D, P] (`in_panels`).
     """
 
     own_k: Tensor
@@ -32,10 +42,13 @@ class LayerKV:
 
 
 class Store:
-    """All layers of one model. A layer's tensors are made when its first prompt arrives: only it knows their shape."""
+    """All layers of one model. A layer's tensors are made when its first prompt arrives: only it knows their shape.
 
-    def __init__(self, slots: int, capacity: int, pool: int) -> None:
-        self.slots, self.capacity, self.pool = slots, capacity, pool
+    panel  how many keys lie in a panel, where our kernels read them on a CPU; else 0
+    """
+
+    def __init__(self, slots: int, capacity: int, pool: int, panel: int = 0) -> None:
+        self.slots, self.capacity, self.pool, self.panel = slots, capacity, pool, panel
         self.layers: list[LayerKV] = []
         self.modules: list[nn.Module] = []
 
@@ -44,7 +57,9 @@ class Store:
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
             own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
-            if not on_gpu(k.device):  # a product with keys on a CPU is several times faster if they lie transposed
+            if self.panel:
+                own[0] = own[0].view(self.slots + 1, k.shape[1], -1, k.shape[-1], self.panel)
+            elif not on_gpu(k.device):  # a product with keys on a CPU is several times faster if they lie transposed
                 own[0] = own[0].view(self.slots + 1, k.shape[1], k.shape[-1], self.capacity).transpose(2, 3)
             pool = [x.new_zeros(self.pool + 1, x.shape[1], x.shape[-1]) for x in (k, v)]
             found = LayerKV(*own, *pool)
@@ -69,19 +84,29 @@ class Store:
         """The prompts at places [rows, longest] of the pool become the beginnings of these slots."""
         longest = places.shape[1]
         for layer in self.layers:
-            for own, pool in ((layer.own_k, layer.pool_k), (layer.own_v, layer.pool_v)):
-                own[slots, :, :longest] = pool[places].transpose(1, 2)
+            k, v = layer.pool_k[places], layer.pool_v[places]
+            layer.own_v[slots, :, :longest] = v.transpose(1, 2)
+            if self.panel:
+                layer.own_k[slots, :, : longest // self.panel] = in_panels(k, self.panel)
+            else:
+                layer.own_k[slots, :, :longest] = k.transpose(1, 2)
 
     def gather_roots(self, places: Tensor) -> None:
         """The prompts at places [roots, longest] of the pool, side by side."""
         for layer in self.layers:
-            layer.roots_k = layer.pool_k[places].transpose(1, 2).contiguous()
-            layer.roots_v = layer.pool_v[places].transpose(1, 2).contiguous()
+            k, v = layer.pool_k[places], layer.pool_v[places]
+            layer.roots_v = v.transpose(1, 2).contiguous()
+            layer.roots_k = (in_panels(k, self.panel) if self.panel else k.transpose(1, 2)).contiguous()
 
     def release(self) -> None:
         for module in self.modules:
             del module.kv
         self.layers, self.modules = [], []
+
+
+def in_panels(k: Tensor, panel: int) -> Tensor:
+    """[rows, heads, tokens / panel, D, panel] from keys [rows, tokens, heads, D]."""
+    return k.unflatten(1, (-1, panel)).permute(0, 3, 1, 4, 2)
 
 
 class Pool:
@@ -122,15 +147,19 @@ class Plan:
         return self.slots >= other.slots and self.capacity >= other.capacity and self.pool >= other.pool
 
 
-def plan(most: int, capacity: int, prompts: list[int], per_token: int, budget: int) -> Plan:
-    """What fits `budget` bytes at `per_token` bytes a token; a request that cannot fit alone is refused."""
+def plan(most: int, reply: int, prompts: list[int], per_token: int, budget: int, step: int = 1) -> Plan:
+    """What fits `budget` bytes at `per_token` bytes a token; a request that cannot fit alone is refused.
+
+    reply: the longest that a slot must hold; it gets a multiple of `step`.
+    """
+    capacity = in_steps(reply, step)
     tokens, longest = budget // per_token, max(prompts)
     pool = min(sum(prompts), max(longest, tokens // 2))
     slots = min(most, (tokens - pool) // capacity)
     if slots < 1:
         need = (capacity + longest) * per_token
         raise ValueError(
-            f"a reply of up to {capacity} tokens after a prompt of {longest} needs {need / 2**30:.2f} GiB of keys and values, "
+            f"a reply of up to {reply} tokens after a prompt of {longest} needs {need / 2**30:.2f} GiB of keys and values, "
             f"but the budget is {budget / 2**30:.2f} GiB; lower --max-new-tokens or raise --kv-gib"
         )
     return Plan(slots, capacity, pool)

@@ -1,9 +1,10 @@
-"""A Llama's weights as sampling on a CPU wants them: what reads one input side by side, in the order in which the product reads.
+"""A Llama's weights as products on a CPU want them: what reads one input side by side, in the order in which the product reads.
 
 A product of a few rows spends its time on weights: it has to read them, and before that to put them into the order in which its
-inner loop goes through them, which every call does anew. MKL can do it once and for all. The copy takes as much memory as the
-model, is made when the model first samples, and is renewed when a weight has moved. Without MKL, and in other precisions
-than fp32, weights that read one input are laid side by side and multiplied as they are.
+inner loop goes through them, which every call does anew. Here it is done once and for all, for our own kernels, or without them
+for MKL's. The copy takes as much memory as the model, is made when the model first samples or learns, and is renewed when a weight
+has moved. Without either, and in other precisions than fp32, weights that read one input are laid side by side and multiplied
+as they are.
 """
 
 from __future__ import annotations
@@ -13,39 +14,77 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS = 64  # the order is made for about this many; products of any number of rows can use it
+from burnish.cast.native.compiled import kernels
+
+ROWS = 64  # MKL's order is made for about this many; products of any number of rows can use it
 
 
 class Laid:
-    """Matrices [out, in] that read one input, ready to be multiplied with. `of` says which, and copies those that have moved."""
+    """Matrices [out, in] that read one input, ready to be multiplied with. `of` says which, and copies those that have moved.
 
-    def __init__(self) -> None:
+    gated  of two matrices, the gate and what it lets through: our kernels multiply with both at once
+    """
+
+    def __init__(self, gated: bool = False) -> None:
+        self.gated = gated
         self.stamp: tuple[tuple[int, int], ...] = ()
+        self.outputs = 0
+        self.panels = False  # whether it is laid out for our kernels
         self.like = self.ordered = torch.empty(
             0
-        )  # the matrices as one: a tensor of their shape; and as they are multiplied
+        )  # of MKL: a tensor of their shape; and the weights as they are multiplied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Laid:
-        return Laid()  # a copy of the model lays out its own weights
+        return Laid(self.gated)  # a copy of the model lays out its own weights
 
     @torch.no_grad()
     def of(self, *weights: Tensor) -> Laid:
         """These weights, one after the other, as they are now."""
         stamp = tuple((w.data_ptr(), w._version) for w in weights)
         if stamp != self.stamp:
-            whole = torch.cat(weights) if len(weights) > 1 else weights[0].detach()
-            if whole.dtype == torch.float32 and torch.backends.mkl.is_available():
-                self.ordered = torch.ops.mkl._mkl_reorder_linear_weight(whole, ROWS)
-                self.like = whole.new_empty(1).expand(whole.shape)  # the operator asks for nothing but its shape
+            self.outputs = sum(map(len, weights))
+            self.panels = (
+                weights[0].dtype == torch.float32 and weights[0].device.type == "cpu" and kernels() is not None
+            )
+            if self.panels:
+                self.ordered = _panels(weights, self.gated)
             else:
-                self.ordered = self.like = whole
+                self._order(torch.cat(weights) if len(weights) > 1 else weights[0].detach())
             self.stamp = stamp
         return self
 
+    def _order(self, whole: Tensor) -> None:
+        if whole.dtype == torch.float32 and torch.backends.mkl.is_available():
+            self.ordered = torch.ops.mkl._mkl_reorder_linear_weight(whole, ROWS)
+            self.like = whole.new_empty(1).expand(whole.shape)  # the operator asks for nothing but its shape
+        else:
+            self.ordered = self.like = whole
+
     def times(self, x: Tensor) -> Tensor:
-        """[n, out]: x [n, in] times all of them. With MKL a row gets the same bits whatever other rows there are."""
+        """[n, out]: x [n, in] times all of them. In our order or MKL's, a row gets the same bits whatever other rows there are."""
+        if self.panels:
+            assert not self.gated
+            x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
+            run = kernels()
+            assert run is not None
+            run.times(x.data_ptr(), self.ordered.data_ptr(), y.data_ptr(), len(x), x.shape[1], self.outputs, None)
+            return y
         if not self.ordered.is_mkldnn:
             return x @ self.ordered.t()
         if len(x) == 1:  # a product of one row is another kind of product, which may sum in another order
             return self.times(x.expand(2, -1).contiguous())[:1]
         return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]
+
+
+def _panels(weights: tuple[Tensor, ...], gated: bool) -> Tensor:
+    """[panels, in, columns of a panel]; of gated ones, half of a panel's columns are the gate's."""
+    run = kernels()
+    assert run is not None
+    wide = run.columns_of_a_panel()
+    whole = [w.detach().contiguous() for w in weights] if gated else [torch.cat([w.detach() for w in weights])]
+    outputs, inputs = whole[0].shape
+    taken = wide // 2 if gated else wide
+    panels = torch.empty(-(-outputs // taken), inputs, wide)
+    for i, w in enumerate(whole):
+        run.lay_out(w.data_ptr(), panels.data_ptr(), outputs, inputs, taken, i * taken)
+    return panels

@@ -6,9 +6,10 @@ It answers what burnish asks of a transformers model (cast/forward.py, cast/engi
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import safe_open
@@ -16,10 +17,17 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from burnish.cast.attention import Layout
+from burnish.cast.attention import Keeps, Layout
+from burnish.cast.native import compiled
 from burnish.cast.native.blocks import inner_layer, norm, plus_product, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
+from burnish.cast.native.packs import Stretches, stretches_of
+from burnish.cast.native.whole import one_token, over_pack, panel_width, sizes
+from burnish.cast.packing import Packed
+
+if TYPE_CHECKING:
+    from burnish.cast.engine.decoding import OnCpu
 
 
 class Weight(nn.Module):
@@ -64,12 +72,24 @@ class Inner(nn.Module):
 class Layer(nn.Module):
     """One layer: attention and the inner layer, each with its norm before and its sum after."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, whole: bool) -> None:
         super().__init__()
         self.eps = shape.rms_norm_eps
         self.self_attn, self.mlp = Attention(shape), Inner(shape)
         self.input_layernorm, self.post_attention_layernorm = Weight(shape.hidden_size), Weight(shape.hidden_size)
-        self.laid = Laid(), Laid(), Laid(), Laid()
+        self.laid = Laid(), Laid(), Laid(gated=whole), Laid()
+
+    def lay_out(self) -> tuple[Laid, Laid, Laid, Laid]:
+        """Its weights as products read them, as they are now."""
+        a, m = self.self_attn, self.mlp
+        read, out, opening, down = self.laid
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
+        return (
+            read,
+            out.of(a.o_proj.weight),
+            opening.of(m.gate_proj.weight, m.up_proj.weight),
+            down.of(m.down_proj.weight),
+        )
 
     def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
         """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
@@ -86,20 +106,34 @@ class Layer(nn.Module):
         others = m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight
         return inner_layer(x, self.post_attention_layernorm.weight, self.eps, (inner[0], inner[1]), *others)
 
+    def in_kernels(
+        self, shape: compiled.Shape, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None
+    ) -> Tensor:
+        """The same in our kernels."""
+        if layout is None:
+            stretches = Stretches.alike(rows, len(x) // rows)
+        else:
+            stretches = stretches_of(cast(Packed, layout.packed))
+        y, found = over_pack(self, shape, x, angles, stretches)
+        if isinstance(layout, Keeps):
+            a = self.self_attn
+            k, v = found.view(len(x), -1, a.width)[:, a.heads :].split(a.kv_heads, 1)
+            layout.keep(a, k, v)
+        return y
+
     def add_one(self, x: Tensor, angles: tuple[Tensor, Tensor], layout: Layout) -> None:
         """The same without gradient for rows of one token each: x [n, H] is overwritten."""
-        a, m = self.self_attn, self.mlp
-        read, out, inner, down = self.laid
-        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
+        a = self.self_attn
+        read, out, inner, down = self.lay_out()
         n = (x * scale_of(x, self.eps)).mul_(self.input_layernorm.weight)
         found = read.times(n).unflatten(-1, (-1, a.width))
         rotate_(found[:, : a.heads + a.kv_heads], *angles)
         q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
         seen = layout.attend(a, q, k, v, a.width**-0.5, None)
-        x += out.of(a.o_proj.weight).times(seen.reshape(len(x), -1))
+        x += out.times(seen.reshape(len(x), -1))
         n = (x * scale_of(x, self.eps)).mul_(self.post_attention_layernorm.weight)
-        gate, up = inner.of(m.gate_proj.weight, m.up_proj.weight).times(n).chunk(2, -1)
-        x += down.of(m.down_proj.weight).times(nn.functional.silu(gate).mul_(up))
+        gate, up = inner.times(n).chunk(2, -1)
+        x += down.times(nn.functional.silu(gate).mul_(up))
 
 
 class Decoder(nn.Module):
@@ -112,8 +146,10 @@ class Decoder(nn.Module):
         self.embed_tokens = nn.Embedding(
             shape.vocab_size, shape.hidden_size, getattr(shape, "pad_token_id", None), _weight=table
         )
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
+        self.sizes = sizes(shape)
+        self.layers = nn.ModuleList(Layer(shape, self.sizes is not None) for _ in range(shape.num_hidden_layers))
         self.norm = Weight(shape.hidden_size)
+        self.turned = torch.empty(0, 0), torch.empty(0, 0)
 
     def forward(
         self,
@@ -127,26 +163,56 @@ class Decoder(nn.Module):
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         rows, length, size = x.shape
         angles = self.angles(position_ids, rows, length, x.dtype)
-        one = length == 1 and layout is not None and not torch.is_grad_enabled()
+        one = layout is not None and layout.packed is None and not torch.is_grad_enabled()
         x = x.reshape(-1, size).clone() if one else x.reshape(-1, size)
-        for layer in cast("list[Layer]", self.layers):
-            if one:
-                layer.add_one(x, angles, cast(Layout, layout))
-            elif self.checkpointing and self.training and torch.is_grad_enabled():
-                x = checkpoint(layer, x, rows, angles, layout, use_reentrant=False)
-            else:
-                x = layer(x, rows, angles, layout)
+        x = self._through(x, rows, angles, layout, one)
         x = norm(x, self.norm.weight, self.config.rms_norm_eps)
         return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
+
+    @property
+    def kernels(self) -> compiled.Shape | None:
+        """What our kernels are told of this model; None where they do not run it."""
+        return self.sizes if self.norm.weight.dtype == torch.float32 else None
+
+    @property
+    def panel(self) -> int:
+        """How many keys the kernels read at once; 0 without them."""
+        return 0 if self.kernels is None else panel_width()
+
+    def _through(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None, one: bool) -> Tensor:
+        layers = cast("list[Layer]", list(self.layers))
+        sizes = self.kernels
+        if one and sizes is not None:
+            one_token(layers, sizes, x, angles, cast("OnCpu", layout))
+            return x
+        for layer in layers:
+            if one:
+                layer.add_one(x, angles, cast(Layout, layout))
+                continue
+            run = layer if sizes is None else partial(layer.in_kernels, sizes)
+            if self.checkpointing and self.training and torch.is_grad_enabled():
+                x = checkpoint(run, x, rows, angles, layout, use_reentrant=False)
+            else:
+                x = run(x, rows, angles, layout)
+        return x
 
     def angles(self, positions: Tensor | None, rows: int, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and sines [N, 1, D/2] of each token's angles."""
         if positions is None:
             positions = torch.arange(length).expand(rows, length)
+        positions = positions.reshape(-1)
+        far = int(positions.max()) + 1
+        if len(self.turned[0]) < far or self.turned[0].dtype != dtype:
+            self.turned = self._turned(max(far, 2 * len(self.turned[0])), dtype)
+        cos, sin = (table.index_select(0, positions)[:, None] for table in self.turned)
+        return cos, sin
+
+    def _turned(self, positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """[positions, D/2] cosines and sines: made once, so that a position's are the same wherever it is asked for."""
         width = self.config.head_dim
         speed = 1.0 / (self.config.rope_theta ** (torch.arange(0, width, 2).float() / width))
-        turned = positions.reshape(-1, 1).float() * speed
-        return turned.cos().to(dtype)[:, None], turned.sin().to(dtype)[:, None]
+        angles = torch.arange(positions).float()[:, None] * speed
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class Llama(nn.Module):

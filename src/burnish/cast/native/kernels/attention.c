@@ -1,0 +1,237 @@
+/* Attention. For one head of the keys, queries are rows and keys columns:
+
+       s = q k^T * scale,   p = softmax(s),   o = p v
+       dv = p^T do,   ds = p (do v^T - do o),   dq = ds k * scale,   dk = ds^T q * scale
+
+   A family's keys are its root's, then a child's own. Queries are worked on in blocks whose scores stay in the cache; the
+   backward makes p again. Families and heads are independent of each other: a thread takes one at a time. */
+#include "base.h"
+
+#define SCORES (48 * 1024) /* of a block */
+
+enum { QUERIES = 1, POINTS, SEEN, ROOT_K, OWN_K, ROOT_V, OWN_V }; /* pieces of scratch; 0 is the product's */
+
+/* [tokens][width] of one head, turned into panels [tokens / WIDE][width][WIDE]; what is beyond the tokens is zero. */
+static void turn(float *to, View x, long head, long first, long tokens, long width) {
+    for (long t = 0; t < up_to(tokens, WIDE); t++) {
+        const float *from = x.at + (first + t) * x.token + head * x.head;
+        float *column = to + t / WIDE * width * WIDE + t % WIDE;
+        for (long d = 0; d < width; d++) column[d * WIDE] = t < tokens ? from[d] : 0;
+    }
+}
+
+/* c [rows][columns, rounded up] = a b^T, from panels of b. */
+static void dots(const float *a, long rows, long width, const float *panels, long columns, float *c, long ldc) {
+    for (long j = 0; j < columns; j += WIDE)
+        for (long i = 0; i < rows; i += ROWS)
+            tile(least(ROWS, rows - i), width, a + i * width, width, 1, panels + j * width, WIDE, c + i * ldc + j, ldc, 0);
+}
+
+/* c [rows][width] = a b, a [rows][terms], b a row every ldb numbers; more: added to what is there. */
+static void mixed(const float *a, long rows, long lda, const float *b, long terms, long ldb, float *c, long width, int more) {
+    for (long d = 0; d < width; d += WIDE)
+        for (long i = 0; i < rows; i += ROWS)
+            tile(least(ROWS, rows - i), terms, a + i * lda, lda, 1, b + d, ldb, c + i * width + d, width, more);
+}
+
+/* c [columns][width], a row every ldc numbers, += a^T b, a [rows][columns], b [rows][width]. */
+static void add_turned(const float *a, long rows, long lda, const float *b, long columns, long width, float *c, long ldc) {
+    float made[ROWS * WIDE] __attribute__((aligned(64)));
+    for (long t = 0; t < columns; t += ROWS)
+        for (long d = 0; d < width; d += WIDE) {
+            const int m = least(ROWS, columns - t);
+            tile(m, rows, a + t, 1, lda, b + d, width, made, WIDE, 0);
+            for (int i = 0; i < m; i++)
+                for (long j = 0; j < WIDE; j += LANES) {
+                    float *to = c + (t + i) * ldc + d + j;
+                    store(to, load(to) + load(made + i * WIDE + j));
+                }
+        }
+}
+
+/* The first n of s become their exponentials (less the largest), the rest up to `all_of_them` zero; one over their sum. */
+static __attribute__((noinline)) float soften(float *s, long n, long all_of_them) {
+    Vec top = all(-INFINITY), total = (Vec){0};
+    for (long j = n; j < up_to(n, LANES); j++) s[j] = -INFINITY;
+    for (long j = 0; j < n; j += LANES) {
+        const Vec x = load(s + j);
+        top = where(x > top, x, top);
+    }
+    const Vec high = all(largest_of(top));
+    for (long j = 0; j < n; j += LANES) {
+        const Vec p = exponential(load(s + j) - high);
+        store(s + j, p);
+        total += p;
+    }
+    for (long j = up_to(n, LANES); j < all_of_them; j++) s[j] = 0;
+    return 1.0f / sum_of(total);
+}
+
+static void scaled(float *to, const float *from, long n, float by) {
+    for (long d = 0; d < n; d += LANES) store(to + d, load(from + d) * all(by));
+}
+
+/* Queries of a block of tokens, those that share keys next to each other: [tokens x sharing][width], times `by`. */
+static void gather(const Shape *s, float *to, View x, long head, long first, long tokens, float by) {
+    const long sharing = s->heads / s->kv_heads;
+    for (long t = 0; t < tokens; t++)
+        for (long i = 0; i < sharing; i++, to += s->width)
+            scaled(to, x.at + (first + t) * x.token + (head * sharing + i) * x.head, s->width, by);
+}
+
+/* A block of a family's queries: tokens first .. end of the stretch that begins at `start`, and the root that it looks at. */
+typedef struct {
+    long head, first, end, start, root, before, stride;
+    const float *root_k, *own_k, *root_v, *own_v;
+} Block;
+
+static void score(const Shape *s, const Block *b, const float *q, const float *root, const float *own, float *to) {
+    const long rows = (b->end - b->first) * (s->heads / s->kv_heads);
+    if (b->before) dots(q, rows, s->width, root, b->before, to, b->stride);
+    dots(q, rows, s->width, own, b->end - b->start, to + b->before, b->stride);
+}
+
+/* Softmax of every row of a block; by [rows]: one over each sum. */
+static void soften_all(const Shape *s, const Block *b, float *scores, float *by) {
+    const long sharing = s->heads / s->kv_heads;
+    for (long t = b->first, r = 0; t < b->end; t++)
+        for (long i = 0; i < sharing; i++, r++)
+            by[r] = soften(scores + r * b->stride, b->before + t - b->start + 1, b->before + b->end - b->start);
+}
+
+static void mix(const Shape *s, const Block *b, const float *p, View v, float *to) {
+    const long rows = (b->end - b->first) * (s->heads / s->kv_heads);
+    const float *at = v.at + b->head * v.head;
+    if (b->before) mixed(p, rows, b->stride, at + b->root * v.token, b->before, v.token, to, s->width, 0);
+    mixed(p + b->before, rows, b->stride, at + b->start * v.token, b->end - b->start, v.token, to, s->width, b->before > 0);
+}
+
+static void look(const Shape *s, const Block *b, View q, View v, View to) {
+    const long sharing = s->heads / s->kv_heads, tokens = b->end - b->first, rows = tokens * sharing;
+    float *queries = scratch(QUERIES, 2 * rows * s->width), *out = queries + rows * s->width;
+    float *scores = scratch(POINTS, rows * (b->stride + 1)), *by = scores + rows * b->stride;
+    gather(s, queries, q, b->head, b->first, tokens, s->scale);
+    score(s, b, queries, b->root_k, b->own_k, scores);
+    soften_all(s, b, scores, by);
+    mix(s, b, scores, v, out);
+    for (long r = 0; r < rows; r++)
+        scaled(to.at + (b->first + r / sharing) * to.token + (b->head * sharing + r % sharing) * to.head, out + r * s->width,
+               s->width, by[r]);
+}
+
+/* given: q, k, v, o, do; found: dq, dk, dv. */
+static void look_back(const Shape *s, const Block *b, const View *given, const View *found) {
+    const long sharing = s->heads / s->kv_heads, tokens = b->end - b->first, rows = tokens * sharing, w = s->width;
+    const long keys = b->end - b->start, wide = b->before + keys;
+    float *queries = scratch(QUERIES, 4 * rows * w), *d = queries + rows * w, *seen = d + rows * w, *dq = seen + rows * w;
+    float *p = scratch(POINTS, rows * (2 * b->stride + 1)), *ds = p + rows * b->stride, *by = ds + rows * b->stride;
+    gather(s, queries, given[0], b->head, b->first, tokens, s->scale);
+    gather(s, seen, given[3], b->head, b->first, tokens, 1);
+    gather(s, d, given[4], b->head, b->first, tokens, 1);
+    score(s, b, queries, b->root_k, b->own_k, p);
+    soften_all(s, b, p, by);
+    score(s, b, d, b->root_v, b->own_v, ds);
+    for (long r = 0; r < rows; r++) {
+        Vec along = (Vec){0};
+        for (long j = 0; j < w; j += LANES) along += load(d + r * w + j) * load(seen + r * w + j);
+        const Vec mean = all(sum_of(along)), part = all(by[r]);
+        for (long j = 0; j < wide; j += LANES) {
+            float *mine = p + r * b->stride + j, *its = ds + r * b->stride + j;
+            store(mine, load(mine) * part);
+            store(its, load(mine) * (load(its) - mean));
+        }
+    }
+    mix(s, b, ds, given[1], dq);
+    for (long r = 0; r < rows; r++)
+        scaled(found[0].at + (b->first + r / sharing) * found[0].token + (b->head * sharing + r % sharing) * found[0].head,
+               dq + r * w, w, s->scale);
+    for (int i = 1; i < 3; i++) { /* keys from ds and queries, values from p and do */
+        const float *a = i == 1 ? ds : p, *with = i == 1 ? queries : d;
+        float *to = found[i].at + b->head * found[i].head;
+        if (b->before) add_turned(a, rows, b->stride, with, b->before, w, to + b->root * found[i].token, found[i].token);
+        add_turned(a + b->before, rows, b->stride, with, keys, w, to + b->start * found[i].token, found[i].token);
+    }
+}
+
+/* One head of one family, block by block: forward (found is NULL) or back. */
+static void walk(const Shape *s, const Pack *pack, long family, long head, const View *given, const View *found, View to) {
+    const int64_t *at = pack->stretches + 2 * pack->begins[family], *last = pack->stretches + 2 * pack->begins[family + 1];
+    const long root = at[0], before = at[1] - at[0], sharing = s->heads / s->kv_heads;
+    float *turned[4] = {0};
+    for (const int64_t *mine = at; mine < last; mine += 2) {
+        const int child = mine != at;
+        const long own = mine[1] - mine[0];
+        for (int i = 0; i < (found ? 2 : 1); i++) {
+            float *to_turn = turned[2 * i + child] = scratch((i ? ROOT_V : ROOT_K) + child, s->width * up_to(own, WIDE));
+            turn(to_turn, given[1 + i], head, mine[0], own, s->width);
+        }
+        const long wide = (child ? before : 0) + own, at_once = most(1, SCORES / (wide + WIDE) / sharing);
+        for (long first = mine[0]; first < mine[1]; first += at_once) {
+            const long end = least(first + at_once, mine[1]);
+            const Block block = {
+                .head = head, .first = first, .end = end, .start = mine[0], .root = root,
+                .before = child ? before : 0, .stride = up_to(wide + WIDE, LANES),
+                .root_k = turned[0], .own_k = turned[child], .root_v = turned[2], .own_v = turned[2 + child],
+            };
+            if (found) look_back(s, &block, given, found);
+            else look(s, &block, given[0], given[2], to);
+        }
+    }
+}
+
+void attend_pack(const Shape *s, const Pack *pack, View q, View k, View v, View to) {
+    const View given[3] = {q, k, v};
+#pragma omp for schedule(dynamic)
+    for (long task = 0; task < pack->families * s->kv_heads; task++)
+        walk(s, pack, task / s->kv_heads, task % s->kv_heads, given, 0, to);
+}
+
+void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const View *found) {
+#pragma omp for schedule(dynamic)
+    for (long task = 0; task < pack->families * s->kv_heads; task++)
+        walk(s, pack, task / s->kv_heads, task % s->kv_heads, given, found, (View){0});
+}
+
+/* Rows of one family that add a token each: `found` holds their queries, keys and values, not yet rotated. */
+static void look_living(const Shape *s, const Layer *l, const Living *w, long family, long head, float *found, float *to) {
+    const long sharing = s->heads / s->kv_heads, d = s->width, first = w->begins[family], members = w->begins[family + 1] - first;
+    const long before = w->lengths[family], rows = members * sharing, total = (s->heads + 2 * s->kv_heads) * d;
+    const int64_t *row = w->order + first;
+    long longest = 0;
+    for (long j = 0; j < members; j++) longest = most(longest, w->own[row[j]] + 1);
+    const long stride = up_to(before + longest + WIDE, LANES);
+    float *q = scratch(QUERIES, 2 * rows * d), *out = q + rows * d, *scores = scratch(POINTS, rows * stride);
+    const float *root_k = l->roots_k + (family * s->kv_heads + head) * d * w->longest;
+    const float *root_v = l->roots_v + (family * s->kv_heads + head) * d * w->longest;
+    for (long j = 0; j < members; j++) {
+        float *mine = found + row[j] * total, *k = mine + (s->heads + head) * d, *v = k + s->kv_heads * d;
+        const float *cos = w->cos + row[j] * d / 2, *sin = w->sin + row[j] * d / 2;
+        const long slot = (row[j] * s->kv_heads + head) * d * w->capacity, at = w->own[row[j]];
+        float *slot_k = l->own_k + slot + at / WIDE * d * WIDE + at % WIDE;
+        for (long i = 0; i < sharing; i++) {
+            rotate(mine + (head * sharing + i) * d, d, cos, sin, 1);
+            scaled(q + (j * sharing + i) * d, mine + (head * sharing + i) * d, d, s->scale);
+        }
+        rotate(k, d, cos, sin, 1);
+        for (long i = 0; i < d; i++) slot_k[i * WIDE] = k[i];
+        memcpy(l->own_v + slot + at * d, v, d * sizeof(float));
+    }
+    if (before) dots(q, rows, d, root_k, before, scores, stride);
+    for (long j = 0; j < members; j++)
+        dots(q + j * sharing * d, sharing, d, l->own_k + (row[j] * s->kv_heads + head) * d * w->capacity, w->own[row[j]] + 1,
+             scores + j * sharing * stride + before, stride);
+    float by[rows];
+    for (long r = 0; r < rows; r++) by[r] = soften(scores + r * stride, before + w->own[row[r / sharing]] + 1, 0);
+    if (before) mixed(scores, rows, stride, root_v, before, d, out, d, 0);
+    for (long j = 0; j < members; j++)
+        mixed(scores + j * sharing * stride + before, sharing, stride, l->own_v + (row[j] * s->kv_heads + head) * d * w->capacity,
+              w->own[row[j]] + 1, d, out + j * sharing * d, d, before > 0);
+    for (long r = 0; r < rows; r++)
+        scaled(to + row[r / sharing] * s->heads * d + (head * sharing + r % sharing) * d, out + r * d, d, by[r]);
+}
+
+void attend_living(const Shape *s, const Layer *l, const Living *living, float *found, float *to) {
+#pragma omp for schedule(dynamic, 4)
+    for (long task = 0; task < living->families * s->kv_heads; task++)
+        look_living(s, l, living, task / s->kv_heads, task % s->kv_heads, found, to);
+}

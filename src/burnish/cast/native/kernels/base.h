@@ -1,0 +1,133 @@
+/* What all kernels share: vectors of floats, their exponential, and the one product that everything is made of.
+
+   A number never depends on how the work around it was cut: each sum goes through its terms in one order, by fused
+   multiply-adds from zero, whatever rows or columns are computed beside it and by however many threads. That is what makes
+   sampler and trainer agree bit for bit. Written for gcc's and clang's vectors, so that it runs wherever they do. */
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define ROWS 14 /* of a product's tile: two vectors a row, and two more, fill the registers */
+#elif defined(__AVX__)
+#define LANES 8
+#define ROWS 6
+#else
+#define LANES 4
+#define ROWS 8
+#endif
+#define WIDE (2 * LANES) /* columns of a tile */
+
+typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE Vec load(const float *p) { return *(const Vec *)p; }
+INLINE void store(float *p, Vec v) { *(Vec *)p = v; }
+INLINE Vec all(float x) { return x - (Vec){0}; } /* and not 0 + x, which is something else for -0 */
+INLINE Vec where(Ints yes, Vec a, Vec b) { return (Vec)(((Ints)a & yes) | ((Ints)b & ~yes)); }
+INLINE long least(long a, long b) { return a < b ? a : b; }
+INLINE long most(long a, long b) { return a > b ? a : b; }
+INLINE long up_to(long n, long step) { return (n + step - 1) / step * step; }
+
+INLINE float sum_of(Vec v) {
+    float x[LANES];
+    store(x, v);
+#pragma GCC unroll 8
+    for (int half = LANES / 2; half; half /= 2)
+#pragma GCC unroll 16
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+
+INLINE float largest_of(Vec v) {
+    float x[LANES];
+    store(x, v);
+#pragma GCC unroll 8
+    for (int half = LANES / 2; half; half /= 2)
+#pragma GCC unroll 16
+        for (int i = 0; i < half; i++) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+    return x[0];
+}
+
+/* e^x to about the last bit: 2^n times a polynomial in the rest; 0 below -87. */
+INLINE Vec exponential(Vec x) {
+    const Ints gone = x < all(-87.0f), over = x > all(88.0f);
+    x = where(gone, all(-87.0f), where(over, all(88.0f), x));
+    const Vec shift = all(12582912.0f), moved = x * all(1.44269504f) + shift, n = moved - shift; /* n: the nearest integer */
+    const Vec r = (x - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
+    Vec p = all(1.9875691500e-4f);
+    p = p * r + all(1.3981999507e-3f);
+    p = p * r + all(8.3334519073e-3f);
+    p = p * r + all(4.1665795894e-2f);
+    p = p * r + all(1.6666665459e-1f);
+    p = p * r + all(5.0000001201e-1f);
+    p = p * (r * r) + r + all(1.0f);
+    const Ints power = ((Ints)moved - (Ints)shift) << 23;
+    return (Vec)((Ints)((Vec)((Ints)p + power)) & ~gone);
+}
+
+/* x / (1 + e^-x) */
+INLINE Vec silu(Vec x) { return x / (all(1.0f) + exponential(-x)); }
+
+/* c[i][j] = sum over k of a[i rs + k cs] b[k ldb + j], i < m <= ROWS, j < WIDE; `more`: added to what is in c, term by term. */
+void tile(int m, long terms, const float *a, long rs, long cs, const float *b, long ldb, float *c, long ldc, int more);
+/* The same of a laid out [terms][ROWS], and of b [terms][WIDE]; next: memory that will be asked for soon. */
+void tile_of_packed(int m, long terms, const float *a, const float *b, float *c, long ldc, const float *next, long seldom);
+
+/* Memory of this thread alone, that its next call finds again. which: one of several pieces. */
+float *scratch(int which, long floats);
+
+/* What becomes of a product's sums: stored, added to `plus`, or the gate of one half opened for the other (both kept on request). */
+typedef struct {
+    float *to, *both;
+    const float *plus;
+    long columns, gated;
+} End;
+
+/* This thread's share of x W^T, x [rows][inputs]; inside a parallel region, and with a barrier behind it. */
+void product(const float *x, const float *panels, long rows, long inputs, const End *end);
+
+/* A model's sizes, and its eps. */
+typedef struct {
+    long hidden, heads, kv_heads, width, inner;
+    float eps, scale;
+} Shape;
+
+/* [tokens][heads][width] somewhere in memory; the numbers of a head lie side by side. */
+typedef struct {
+    float *at;
+    long token, head;
+} View;
+
+/* Rows laid end to end: stretches [n][2] of tokens. Those from families[f] on are family f: first its root, then its children,
+   which look at the root and at themselves. */
+typedef struct {
+    long tokens, families;
+    const int64_t *begins, *stretches;
+} Pack;
+
+/* Rows that add a token each. own: tokens that each has in its slot (capacity long). Rows order[begins[f]] .. of family f share
+   root number f, which has lengths[f] tokens (longest at most). */
+typedef struct {
+    long rows, families, capacity, longest;
+    const int64_t *own, *order, *begins, *lengths;
+    const float *cos, *sin;
+} Living;
+
+/* Weights of a layer as they are multiplied, and, where rows are decoded, its keys in panels [slots][heads][capacity / WIDE][width]
+   [WIDE] and values [slots][heads][capacity][width], and those of the roots. */
+typedef struct {
+    const float *norm, *read, *out, *inner_norm, *open, *down;
+    float *own_k, *own_v;
+    const float *roots_k, *roots_v;
+} Layer;
+
+void rotate(float *x, long width, const float *cos, const float *sin, float way);
+/* This thread's share of attention: over a pack, back through it, and of rows that add a token each. */
+void attend_pack(const Shape *s, const Pack *pack, View q, View k, View v, View to);
+void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const View *found);
+void attend_living(const Shape *s, const Layer *l, const Living *living, float *found, float *to);

@@ -1,0 +1,179 @@
+/* Products with weights that were laid out once: [panels][inputs][WIDE], as the inner loop reads them. */
+#include "base.h"
+
+INLINE void add_up(const int m, long terms, const float *restrict a, long rs, long cs, const float *restrict b, long ldb,
+                   float *restrict c, long ldc, const int more, const float *next, long seldom) {
+    Vec s[ROWS][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < m; i++) {
+        s[i][0] = more ? load(c + i * ldc) : (Vec){0};
+        s[i][1] = more ? load(c + i * ldc + LANES) : (Vec){0};
+    }
+    for (long k = 0; k < terms; k++) {
+        if (next && (k & seldom) == 0) {
+            __builtin_prefetch(next, 0, 2);
+            next += LANES;
+        }
+        const Vec b0 = load(b + k * ldb), b1 = load(b + k * ldb + LANES);
+#pragma GCC unroll 16
+        for (int i = 0; i < m; i++) {
+            const Vec x = all(a[i * rs + k * cs]);
+            s[i][0] += x * b0;
+            s[i][1] += x * b1;
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < m; i++) {
+        store(c + i * ldc, s[i][0]);
+        store(c + i * ldc + LANES, s[i][1]);
+    }
+}
+
+#if ROWS == 14
+#define EACH(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14)
+#elif ROWS == 8
+#define EACH(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+#else
+#define EACH(F) F(1) F(2) F(3) F(4) F(5) F(6)
+#endif
+
+void tile(int m, long terms, const float *a, long rs, long cs, const float *b, long ldb, float *c, long ldc, int more) {
+    if (more) switch (m) {
+#define CASE(n) case n: add_up(n, terms, a, rs, cs, b, ldb, c, ldc, 1, 0, 0); break;
+            EACH(CASE)
+#undef CASE
+        }
+    else switch (m) {
+#define CASE(n) case n: add_up(n, terms, a, rs, cs, b, ldb, c, ldc, 0, 0, 0); break;
+            EACH(CASE)
+#undef CASE
+        }
+}
+
+void tile_of_packed(int m, long terms, const float *a, const float *b, float *c, long ldc, const float *next, long seldom) {
+    switch (m) {
+#define CASE(n) case n: add_up(n, terms, a, 1, ROWS, b, WIDE, c, ldc, 0, next, seldom); break;
+        EACH(CASE)
+#undef CASE
+    }
+}
+
+float *scratch(int which, long floats) {
+    static _Thread_local struct { float *at; long size; } kept[8];
+    if (kept[which].size < floats) {
+        free(kept[which].at);
+        kept[which].at = aligned_alloc(64, up_to(4 * floats, 4096));
+        kept[which].size = floats;
+    }
+    return kept[which].at;
+}
+
+int columns_of_a_panel(void) { return WIDE; }
+
+/* weight [outputs][inputs] becomes panels from column `first` on; every panel takes `taken` columns of it, from `at` on. */
+void lay_out(const float *weight, float *panels, long outputs, long inputs, long taken, long at) {
+    const long number = (outputs + taken - 1) / taken;
+#pragma omp parallel for
+    for (long p = 0; p < number; p++)
+        for (long j = 0; j < taken; j++) {
+            float *to = panels + p * inputs * WIDE + at + j;
+            const float *from = weight + (p * taken + j) * inputs;
+            const int real = p * taken + j < outputs;
+            for (long k = 0; k < inputs; k++) to[k * WIDE] = real ? from[k] : 0;
+        }
+}
+
+static void finish(const End *end, const float *made, long row, int m, long panel) {
+    const long n = end->columns;
+    for (int i = 0; i < m; i++, row++, made += WIDE) {
+        if (end->gated) {
+            const Vec gate = load(made), open = silu(gate), up = load(made + LANES);
+            store(end->to + row * n + panel * LANES, open * up);
+            if (end->both) {
+                store(end->both + row * 2 * n + panel * LANES, gate);
+                store(end->both + row * 2 * n + n + panel * LANES, up);
+            }
+            continue;
+        }
+        const long first = panel * WIDE;
+        float *to = end->to + row * n + first;
+        const float *plus = end->plus ? end->plus + row * n + first : 0;
+        if (first + WIDE <= n)
+            for (int j = 0; j < WIDE; j += LANES) {
+                Vec sum = load(made + j);
+                if (plus) sum += load(plus + j);
+                store(to + j, sum);
+            }
+        else
+            for (long j = 0; j < n - first; j++) to[j] = plus ? plus[j] + made[j] : made[j];
+    }
+}
+
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* x [rows][inputs] becomes [tiles][inputs][ROWS], four by four. */
+static void put_side_by_side(const float *x, long rows, long inputs, float *to) {
+    for (long first = 0; first < rows; first += ROWS, to += ROWS * inputs) {
+        const long n = least(ROWS, rows - first);
+        long i = 0;
+        for (; i + 4 <= n; i += 4) {
+            const float *from = x + (first + i) * inputs;
+            long k = 0;
+            for (; k + 4 <= inputs; k += 4) {
+                const Four a = *(const Four *)(from + k), b = *(const Four *)(from + inputs + k);
+                const Four c = *(const Four *)(from + 2 * inputs + k), d = *(const Four *)(from + 3 * inputs + k);
+                const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+                const Four ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+                float *at = to + k * ROWS + i;
+                *(Four *)at = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+                *(Four *)(at + ROWS) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+                *(Four *)(at + 2 * ROWS) = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+                *(Four *)(at + 3 * ROWS) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+            }
+            for (; k < inputs; k++)
+                for (long j = 0; j < 4; j++) to[k * ROWS + i + j] = from[j * inputs + k];
+        }
+        for (; i < n; i++)
+            for (long k = 0; k < inputs; k++) to[k * ROWS + i] = x[(first + i) * inputs + k];
+    }
+}
+
+#define FEW (8 * ROWS)      /* rows a thread from which on each works on rows of its own */
+#define HELD (160 * 1024)   /* numbers of x that a thread works on at once: they should stay in its cache */
+
+static void rows_times_panels(const float *x, long first, long end_row, const float *panels, long from, long to, long number, long inputs,
+                              float *held, const End *end) {
+    const long tiles = (end_row - first + ROWS - 1) / ROWS, seldom = tiles >= 8 ? 3 : tiles >= 4 ? 1 : 0;
+    float made[ROWS * WIDE] __attribute__((aligned(64)));
+    put_side_by_side(x + first * inputs, end_row - first, inputs, held);
+    for (long p = from; p < to; p++)
+        for (long row = first; row < end_row; row += ROWS) {
+            const int m = least(ROWS, end_row - row);
+            const float *next = panels + least(p + 1, number - 1) * inputs * WIDE + (row - first) / ROWS * (inputs / (seldom + 1)) * LANES;
+            const int straight = !end->gated && !end->plus && (p + 1) * WIDE <= end->columns;
+            float *to_ = straight ? end->to + row * end->columns + p * WIDE : made;
+            tile_of_packed(m, inputs, held + (row - first) * inputs, panels + p * inputs * WIDE, to_, straight ? end->columns : WIDE, tiles > 1 ? next : 0, seldom);
+            if (!straight) finish(end, made, row, m, p);
+        }
+}
+
+void product(const float *x, const float *panels, long rows, long inputs, const End *end) {
+    const long t = omp_get_thread_num(), threads = omp_get_num_threads();
+    const long number = (end->columns + (end->gated ? LANES : WIDE) - 1) / (end->gated ? LANES : WIDE);
+    if (rows < FEW * threads) { /* each thread reads weights of its own */
+        float *held = scratch(0, up_to(rows, ROWS) * inputs);
+        rows_times_panels(x, 0, rows, panels, number * t / threads, number * (t + 1) / threads, number, inputs, held, end);
+        return;
+    }
+    const long tiles = (rows + ROWS - 1) / ROWS, last = least(tiles * (t + 1) / threads * ROWS, rows);
+    const long at_once = most(1, least(16, HELD / (inputs * ROWS))) * ROWS;
+    float *held = scratch(0, at_once * inputs);
+    for (long first = tiles * t / threads * ROWS; first < last; first += at_once)
+        rows_times_panels(x, first, least(first + at_once, last), panels, 0, number, number, inputs, held, end);
+}
+
+void times(const float *x, const float *panels, float *y, long rows, long inputs, long outputs, const float *plus) {
+    const End end = {.to = y, .plus = plus, .columns = outputs};
+#pragma omp parallel
+    product(x, panels, rows, inputs, &end);
+}

@@ -1,0 +1,163 @@
+"""Layers of a Llama in our own kernels (kernels/*.c), in fp32: a layer over a pack, with its backward; and a step of decoding.
+
+    n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side
+    m = x + attention(q, k, v) Wo^T                                     `seen` is what attention made, `middle` is m
+    y = m + (silu(g) * u) Wd^T,  g, u = norm(m) Wg^T, norm(m) Wu^T      `both`: g and u
+
+The backward's products are torch's; what lies between them is ours, and so is attention. Norms and gates are made again there.
+"""
+
+from __future__ import annotations
+
+from ctypes import byref
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from burnish.cast.native import compiled
+from burnish.cast.native.config import Shape
+from burnish.cast.native.laid import Laid
+from burnish.cast.native.packs import Stretches
+
+if TYPE_CHECKING:
+    from burnish.cast.engine.decoding import OnCpu
+    from burnish.cast.engine.store import LayerKV
+    from burnish.cast.native.llama import Layer
+
+TOGETHER = 128  # as kernels/layer.c has it
+
+
+def panel_width() -> int:
+    """Columns of a product that the kernels compute at once; 0 without kernels."""
+    run = compiled.kernels()
+    return 0 if run is None else run.columns_of_a_panel()  # type: ignore[no-any-return]
+
+
+def sizes(shape: Shape) -> compiled.Shape | None:
+    """What the kernels are told of a model; None where they cannot run it, or are not there."""
+    wide = panel_width()
+    if not wide or shape.head_dim % wide or shape.intermediate_size % (wide // 2):
+        return None
+    return compiled.Shape(
+        shape.hidden_size, shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim,
+        shape.intermediate_size, shape.rms_norm_eps, shape.head_dim**-0.5,
+    )  # fmt: skip
+
+
+def over_pack(
+    layer: Layer, shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], stretches: Stretches
+) -> tuple[Tensor, Tensor]:
+    """A layer's y from x [N, H], and what it found: keys and values lie in it."""
+    a, m = layer.self_attn, layer.mlp
+    weights = (
+        layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
+        layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
+    )  # fmt: skip
+    return _Layer.apply(x, layer.lay_out(), shape, stretches, *angles, *weights)  # type: ignore[no-any-return]
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, stretches: Stretches, cos: Tensor, sin: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        n, seen_wide = len(x), shape.heads * shape.width
+        x = x.contiguous()
+        found = x.new_empty(n, seen_wide + 2 * shape.kv_heads * shape.width)
+        seen, opened = x.new_empty(n, seen_wide), x.new_empty(n, shape.inner)
+        middle, y, normed = (torch.empty_like(x) for _ in range(3))
+        both = x.new_empty(n, 2 * shape.inner) if any(ctx.needs_input_grad) else None
+        at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5]))
+        run = compiled.kernels()
+        assert run is not None
+        run.layer(
+            byref(shape), byref(at), byref(stretches.told(n)), *_at(cos, sin, x, found, seen, middle),
+            None if both is None else both.data_ptr(), *_at(y, normed, opened),
+        )  # fmt: skip
+        ctx.mark_non_differentiable(found)
+        if both is not None:
+            ctx.save_for_backward(x, cos, sin, found, seen, middle, both, *weights)
+            ctx.how = shape, stretches
+        return y, found
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, cos, sin, found, seen, middle, both, norm, wq, wk, wv, wo, inner_norm, wg, wu, wd = ctx.saved_tensors
+        shape, stretches = ctx.how
+        run = compiled.kernels()
+        assert run is not None
+        dy, asked = dy.contiguous(), ctx.needs_input_grad[6:]  # of the weights, as saved
+        d = dy @ wd
+        opened, d_both = torch.empty_like(d), torch.empty_like(both)
+        run.gate_back(*_at(d, both, opened, d_both), len(x), shape.inner)
+        d_wd = dy.t() @ opened if asked[8] else None
+        d_open = d_both.t() @ normed(middle, inner_norm, shape.eps) if any(asked[6:8]) else None
+        dn = (d_both[:, : shape.inner] @ wg).addmm_(d_both[:, shape.inner :], wu)
+        d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
+        d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
+        d_found = torch.zeros_like(found)
+        run.attention_back(byref(shape), byref(stretches.told(len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
+        d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
+        dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
+        dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
+        of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
+        of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
+        return dx, None, None, None, None, None, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd
+
+
+def _at(*tensors: Tensor) -> list[int]:
+    return [x.data_ptr() for x in tensors]
+
+
+def _weights_at(laid: tuple[Laid, ...], norm: Tensor, inner_norm: Tensor) -> list[int]:
+    """As LayerAt names them."""
+    read, out, opening, down = (part.ordered for part in laid)
+    return _at(norm, read, out, inner_norm, opening, down)
+
+
+def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """norm(x) of [N, H], without gradient."""
+    y, run = torch.empty_like(x), compiled.kernels()
+    assert run is not None
+    run.norm(*_at(x, weight, y), *x.shape, eps)
+    return y
+
+
+def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of x, for that of norm(x), and `plus`; the gradient of the norm's weight."""
+    dx, dw, parts = torch.empty_like(x), torch.empty_like(weight), x.new_empty(-(-len(x) // TOGETHER), x.shape[1])
+    run = compiled.kernels()
+    assert run is not None
+    run.norm_back(*_at(d, x, weight, plus, dx, dw, parts), *x.shape, eps)
+    return dx, dw
+
+
+def one_token(
+    layers: list[Layer], shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], layout: OnCpu
+) -> None:
+    """A token of each row through all layers, its key and value kept: x [n, H] is overwritten."""
+    n, kept = len(x), [cast("LayerKV", layer.self_attn.kv) for layer in layers]
+    roots = layout.roots
+    if roots is None:
+        order, begins, lengths, longest = layout.rows, torch.arange(n + 1), torch.zeros(n, dtype=torch.long), 0
+    else:
+        order, begins, lengths, longest = roots.order, roots.begins, roots.lengths, roots.longest
+    living = compiled.Living(
+        n, len(begins) - 1, kept[0].own_v.shape[2], longest, *_at(layout.own, order, begins, lengths, *angles)
+    )
+    all_layers = (compiled.LayerAt * len(layers))(
+        *(
+            compiled.LayerAt(
+                *_weights_at(layer.lay_out(), layer.input_layernorm.weight, layer.post_attention_layernorm.weight),
+                *_at(kv.own_k, kv.own_v),
+                *(_at(kv.roots_k, kv.roots_v) if kv.roots_k is not None and kv.roots_v is not None else (None, None)),
+            )
+            for layer, kv in zip(layers, kept, strict=True)
+        )
+    )
+    wide = shape.hidden + (2 * shape.heads + 2 * shape.kv_heads) * shape.width + shape.inner
+    between, run = x.new_empty(n * wide), compiled.kernels()
+    assert run is not None
+    run.decode(byref(shape), all_layers, len(layers), byref(living), *_at(x, between))

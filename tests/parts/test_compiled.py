@@ -1,0 +1,162 @@
+"""Our kernels for a CPU: right numbers, the same bits however the work is cut, and a way out where they cannot be built."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from burnish.cast import varlen
+from burnish.cast.forward import outputs
+from burnish.cast.load import load_model
+from burnish.cast.models import TINY
+from burnish.cast.native import compiled
+from burnish.cast.native.laid import Laid
+from burnish.cast.native.packs import suits
+from burnish.cast.native.whole import normed
+from burnish.cast.packing import Packed, pack
+from burnish.randomness import generator
+
+CPU = torch.device("cpu")
+needs_kernels = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
+HEADS = [(8, 4, 32), (9, 3, 64), (4, 4, 32), (16, 1, 128)]
+
+
+def normal(*shape: int, what: str = "") -> Tensor:
+    return torch.from_numpy(generator("compiled", what, *map(str, shape)).standard_normal(shape)).float()
+
+
+def a_pack(shared: bool = True) -> tuple[Packed, list[Tensor]]:
+    """Families of all sizes: shorter and longer than what is computed at once."""
+    rows, asked = [], []
+    for number, (beginning, replies) in enumerate(((1, 1), (3, 4), (40, 3), (130, 2), (200, 1), (33, 5))):
+        for i in range(replies):
+            rows.append(torch.cat([torch.arange(beginning) + 7 * number, torch.arange(1 + i * 37 % 90)]))
+            asked.append(beginning)
+    return pack(rows, asked if shared else None, CPU), rows
+
+
+@needs_kernels
+@pytest.mark.parametrize("rows", [1, 2, 13, 14, 15, 70, 300])
+@pytest.mark.parametrize("inputs, outputs", [(64, 96), (100, 32), (257, 438), (7, 5)])
+def test_a_product_is_right_and_no_row_depends_on_another(rows: int, inputs: int, outputs: int) -> None:
+    weight, x = normal(outputs, inputs, what="w"), normal(rows, inputs, what="x")
+    laid = Laid().of(weight)
+    assert laid.panels
+    y = laid.times(x)
+    assert torch.allclose(y.double(), x.double() @ weight.double().t(), atol=1e-4)
+    assert torch.equal(laid.times(x[rows // 2 :]), y[rows // 2 :]) and torch.equal(laid.times(x[:1]), y[:1])
+
+
+@needs_kernels
+def test_a_norm_is_right_and_no_row_depends_on_another() -> None:
+    x, weight = normal(40, 100), normal(100, what="w")
+    y = normed(x, weight, 1e-6)
+    wanted = x.double() * (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+    assert torch.allclose(y.double(), wanted, atol=1e-5) and torch.equal(normed(x[7:9].clone(), weight, 1e-6), y[7:9])
+
+
+def attended(packed: Packed, heads: int, kv_heads: int, width: int, wide: bool) -> list[Tensor]:
+    """What attention makes of a pack, and the gradients, through our kernels (in fp32) or torch (in fp64)."""
+    n = len(packed.tokens)
+    # as transformers makes them: the tokens of a head side by side
+    q, k, v = (
+        normal(h, n, width, what=what).transpose(0, 1) for h, what in ((heads, "q"), (kv_heads, "k"), (kv_heads, "v"))
+    )
+    d = normal(n, heads, width, what="d")
+    if wide:
+        q, k, v, d = q.double(), k.double(), v.double(), d.double()
+    given = [x.requires_grad_() for x in (q, k, v)]
+    assert suits(q, v, None) is not wide
+    out = varlen.attend(*given, packed, width**-0.5, None)
+    return [out.detach(), *torch.autograd.grad(out, given, d)]
+
+
+@needs_kernels
+@pytest.mark.parametrize("heads, kv_heads, width", HEADS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_attention_over_a_pack_is_that_of_torch(heads: int, kv_heads: int, width: int, shared: bool) -> None:
+    packed, _ = a_pack(shared)
+    for found, wanted in zip(*(attended(packed, heads, kv_heads, width, wide) for wide in (False, True)), strict=True):
+        assert float((found - wanted).norm() / wanted.norm()) < 2e-6
+
+
+@needs_kernels
+def test_attention_gives_the_same_bits_with_any_number_of_threads() -> None:
+    threads, packed, found = torch.get_num_threads(), a_pack()[0], []
+    try:
+        for number in (1, 2, 3):
+            torch.set_num_threads(number)
+            found.append(attended(packed, 9, 3, 64, wide=False))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def learned(
+    model: torch.nn.Module, rows: list[Tensor], asked: list[int], packed: bool = True
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Log-probs of the replies and the gradient of a weighted sum of them."""
+    model.zero_grad()
+    masks = [torch.arange(len(row)) >= first for row, first in zip(rows, asked, strict=True)]
+    logp = outputs(model, rows, masks, {"logp"}, packed=packed)["logp"]
+    (logp * normal(len(logp)).to(logp)).sum().backward()
+    return logp.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@needs_kernels
+@pytest.mark.parametrize("packed", [True, False])
+def test_layers_and_their_gradients_are_those_of_fp64(packed: bool) -> None:
+    model, rows = load_model(TINY, 0, CPU), a_pack()[1]
+    asked = [max(1, len(row) // 2) for row in rows]
+    assert model.model.kernels is not None
+    logp, gradient = learned(model, rows, asked, packed)
+    wanted, exact = learned(copy.deepcopy(model).double(), rows, asked, packed)
+    assert float((logp - wanted).abs().max()) < 1e-4
+    assert gradient.keys() == exact.keys()
+    for name, g in gradient.items():
+        assert float((g - exact[name]).norm() / exact[name].norm()) < 1e-5, name
+
+
+@needs_kernels
+def test_frozen_weights_get_no_gradient_and_change_no_other() -> None:
+    model, rows = load_model(TINY, 0, CPU), a_pack()[1]
+    asked = [max(1, len(row) // 2) for row in rows]
+    whole = learned(model, rows, asked)[1]
+    frozen = [name for name in whole if "k_proj" in name or "down" in name or "post" in name or "layers.0" in name]
+    for name, p in model.named_parameters():
+        p.requires_grad_(name not in frozen)
+    part = learned(model, rows, asked)[1]
+    assert part.keys() == whole.keys() - set(frozen)
+    assert all(torch.equal(part[name], whole[name]) for name in part)
+
+
+SAYS = "from burnish.cast.native import compiled; print(compiled.kernels() is not None, compiled.why_not())"
+
+
+def said(home: Path, **environment: str) -> str:
+    changed = {**os.environ, "BURNISH_HOME": str(home), **environment}
+    done = subprocess.run([sys.executable, "-c", SAYS], env=changed, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@needs_kernels
+def test_kernels_are_built_once_and_kept(tmp_path: Path) -> None:
+    if os.environ.get("BURNISH_COMPILE") == "0":
+        pytest.skip("it was asked to go without")
+    assert said(tmp_path) == "True None"
+    (kept,) = tmp_path.iterdir()
+    assert kept.suffix == ".so" and said(tmp_path) == "True None" and list(tmp_path.iterdir()) == [kept]
+
+
+def test_without_kernels_there_is_a_reason(tmp_path: Path) -> None:
+    assert said(tmp_path, BURNISH_COMPILE="0") == "False $BURNISH_COMPILE is 0"
+    assert said(tmp_path, CC="/no/compiler").startswith("False /no/compiler did not work")
+    assert said(tmp_path, CC="false").startswith("False false did not compile the kernels")
+    assert not list(tmp_path.iterdir())
