@@ -103,6 +103,17 @@ def test_the_last_few_checkpoints_are_kept(small_model: Path, tmp_path: Path) ->
     assert saved(tmp_path / "other") == ["step-000005"]
 
 
+def test_a_run_stopped_before_it_took_an_old_checkpoint_away_does_so_when_it_goes_on(
+    small_model: Path, tmp_path: Path
+) -> None:
+    go("sft", small_model, tmp_path / "run", steps=5, keep=2)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    shutil.copytree(checkpoints / "step-000004", checkpoints / "step-000003")
+    shutil.rmtree(tmp_path / "run" / "model")
+    burnish.resume(tmp_path / "run")
+    assert saved(tmp_path / "run") == ["step-000004", "step-000005"]
+
+
 def _in_memory(member: Member) -> dict[str, bytes]:
     """A member's weights as `tensors` gives those of a directory; what is tied is saved once."""
     weights = {f"model.safetensors/{name}": p.numpy().tobytes() for name, p in member.model.named_parameters()}

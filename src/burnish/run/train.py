@@ -213,6 +213,8 @@ def prepare(
         folder = Folder.create(config)
     else:
         folder.cut(start)
+        if at is not None and not cast.ranks.rank:  # a run may have been stopped before it got to it
+            checkpoint.retire(folder.path, at, options.keep, options.keep_every)
     where = f"going on from {at.name}" if at else ""
     warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
     return Run(config, method, planned.source, cast, settings, folder, start, warnings, pipeline)

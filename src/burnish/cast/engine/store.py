@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,8 @@ class LayerKV:
     pool_k, pool_v  [T + 1, heads, D]: prompts, each a run of tokens; the last place is nobody's
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
 
-    For our kernels on a CPU, own_k and roots_k are [.., tokens / P, D, P] (`in_panels`).
+    For our kernels on a CPU, own_k and roots_k are [.., tokens / P, D, P] (`in_panels`); told: where everything lies, in all
+    layers, as they are told it (the first layer's is kept).
     """
 
     own_k: Tensor
@@ -39,6 +41,7 @@ class LayerKV:
     pool_v: Tensor
     roots_k: Tensor | None = None
     roots_v: Tensor | None = None
+    told: Any = None
 
 
 class Store:
@@ -96,6 +99,7 @@ class Store:
         for layer in self.layers:
             k, v = layer.pool_k[places], layer.pool_v[places]
             layer.roots_v = v.transpose(1, 2).contiguous()
+            layer.told = None
             layer.roots_k = (in_panels(k, self.panel) if self.panel else k.transpose(1, 2)).contiguous()
 
     def release(self) -> None:

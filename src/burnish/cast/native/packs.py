@@ -13,6 +13,8 @@ from torch import Tensor
 from burnish.cast.native import compiled
 from burnish.cast.packing import Numbers, Packed
 
+WORTH_IT = 0.85  # of the tokens: with more of them in it, a part costs as much as the whole
+
 
 @dataclass(frozen=True)
 class Stretches:
@@ -40,6 +42,25 @@ class Stretches:
         """Rows of one length that see themselves."""
         starts = np.arange(rows) * length
         return cls(np.stack([starts, starts + length], 1), np.arange(rows + 1))
+
+    def with_gradient(self, dy: Tensor) -> tuple[Stretches, Tensor] | None:
+        """The stretches through which the gradient dy [N, H] of a layer's output goes on, end to end, and where their tokens are.
+
+        A stretch whose tokens have none passes none on: nobody looks at it but itself, and at a root its children. None
+        where (almost) all of them have some.
+        """
+        loud = np.concatenate([[0], np.cumsum(torch.any(dy, 1).numpy())])
+        kept = loud[self.borders[:, 1]] > loud[self.borders[:, 0]]
+        some = np.logical_or.reduceat(kept, self.begins[:-1])
+        kept[self.begins[:-1]] |= some
+        lengths = self.borders[kept, 1] - self.borders[kept, 0]
+        if lengths.sum() > WORTH_IT * len(dy):
+            return None
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self.borders[kept, 0] - (ends - lengths), lengths)
+        numbers = np.add.reduceat(kept.astype(np.int64), self.begins[:-1])[some]
+        begins = np.concatenate([[0], np.cumsum(numbers)])
+        return Stretches(np.stack([ends - lengths, ends], 1), begins), torch.from_numpy(places)
 
     def told(self, tokens: int) -> compiled.Pack:
         return compiled.Pack(tokens, len(self.begins) - 1, self.begins.ctypes.data, self.borders.ctypes.data)

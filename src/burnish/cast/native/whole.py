@@ -5,10 +5,12 @@
     y = m + (silu(g) * u) Wd^T,  g, u = norm(m) Wg^T, norm(m) Wu^T      `both`: g and u
 
 The backward's products are torch's; what lies between them is ours, and so is attention. Norms and gates are made again there.
+Rows without gradient (those of a group whose replies all got the same reward, say) take no part in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,27 +86,49 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, cos, sin, found, seen, middle, both, norm, wq, wk, wv, wo, inner_norm, wg, wu, wd = ctx.saved_tensors
+        held, weights = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
         shape, stretches = ctx.how
-        run = compiled.kernels()
-        assert run is not None
-        dy, asked = dy.contiguous(), ctx.needs_input_grad[6:]  # of the weights, as saved
-        d = dy @ wd
-        opened, d_both = torch.empty_like(d), torch.empty_like(both)
-        run.gate_back(*_at(d, both, opened, d_both), len(x), shape.inner)
-        d_wd = dy.t() @ opened if asked[8] else None
-        d_open = d_both.t() @ normed(middle, inner_norm, shape.eps) if any(asked[6:8]) else None
-        dn = (d_both[:, : shape.inner] @ wg).addmm_(d_both[:, shape.inner :], wu)
-        d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
-        d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
-        d_found = torch.zeros_like(found)
-        run.attention_back(byref(shape), byref(stretches.told(len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
-        d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
-        dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
-        dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
-        of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
-        of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
-        return dx, None, None, None, None, None, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd
+        some = stretches.with_gradient(dy)
+        if some is None:
+            dx, *others = _back(shape, stretches, dy, held, weights, ctx.needs_input_grad[6:])
+        else:
+            part = [x.index_select(0, some[1]) for x in (dy, *held)]
+            found, *others = _back(shape, some[0], part[0], part[1:], weights, ctx.needs_input_grad[6:])
+            assert found is not None
+            dx = torch.zeros_like(dy).index_copy_(0, some[1], found)
+        return dx, None, None, None, None, None, *others
+
+
+def _back(
+    shape: compiled.Shape,
+    stretches: Stretches,
+    dy: Tensor,
+    held: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    asked: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a layer's x and of those of its weights that are asked for."""
+    x, cos, sin, found, seen, middle, both = held
+    norm, wq, wk, wv, wo, inner_norm, wg, wu, wd = weights
+    run = compiled.kernels()
+    assert run is not None
+    dy = dy.contiguous()
+    d = dy @ wd
+    opened, d_both = torch.empty_like(d), torch.empty_like(both)
+    run.gate_back(*_at(d, both, opened, d_both), len(x), shape.inner)
+    d_wd = dy.t() @ opened if asked[8] else None
+    d_open = d_both.t() @ normed(middle, inner_norm, shape.eps) if any(asked[6:8]) else None
+    dn = (d_both[:, : shape.inner] @ wg).addmm_(d_both[:, shape.inner :], wu)
+    d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
+    d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
+    d_found = torch.zeros_like(found)
+    run.attention_back(byref(shape), byref(stretches.told(len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
+    d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
+    dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
+    dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
+    of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
+    of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
+    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd
 
 
 def _at(*tensors: Tensor) -> list[int]:
@@ -147,17 +171,16 @@ def one_token(
     living = compiled.Living(
         n, len(begins) - 1, kept[0].own_v.shape[2], longest, *_at(layout.own, order, begins, lengths, *angles)
     )
-    all_layers = (compiled.LayerAt * len(layers))(
-        *(
-            compiled.LayerAt(
-                *_weights_at(layer.lay_out(), layer.input_layernorm.weight, layer.post_attention_layernorm.weight),
-                *_at(kv.own_k, kv.own_v),
-                *(_at(kv.roots_k, kv.roots_v) if kv.roots_k is not None and kv.roots_v is not None else (None, None)),
-            )
-            for layer, kv in zip(layers, kept, strict=True)
-        )
-    )
+    if kept[0].told is None:  # nothing moves while rows are written
+        kept[0].told = (compiled.LayerAt * len(layers))(*map(_told, layers, kept))
     wide = shape.hidden + (2 * shape.heads + 2 * shape.kv_heads) * shape.width + shape.inner
     between, run = x.new_empty(n * wide), compiled.kernels()
     assert run is not None
-    run.decode(byref(shape), all_layers, len(layers), byref(living), *_at(x, between))
+    run.decode(byref(shape), kept[0].told, len(layers), byref(living), *_at(x, between))
+
+
+def _told(layer: Layer, kv: LayerKV) -> compiled.LayerAt:
+    """Where a layer's weights, keys and values lie."""
+    norms = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
+    roots = [] if kv.roots_k is None or kv.roots_v is None else _at(kv.roots_k, kv.roots_v)
+    return compiled.LayerAt(*_weights_at(layer.lay_out(), *norms), *_at(kv.own_k, kv.own_v), *roots)
