@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from burnish.randomness import generator
 
 CPU = torch.device("cpu")
 needs_kernels = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
+FAMILIES = [(1, 1), (3, 4), (40, 3), (130, 2), (200, 1), (33, 5)]  # a beginning's length, and how many rows share it
 HEADS = [(8, 4, 32), (9, 3, 64), (4, 4, 32), (16, 1, 128)]
 
 
@@ -35,7 +37,7 @@ def normal(*shape: int, what: str = "") -> Tensor:
 def a_pack(shared: bool = True) -> tuple[Packed, list[Tensor]]:
     """Families of all sizes: shorter and longer than what is computed at once."""
     rows, asked = [], []
-    for number, (beginning, replies) in enumerate(((1, 1), (3, 4), (40, 3), (130, 2), (200, 1), (33, 5))):
+    for number, (beginning, replies) in enumerate(FAMILIES):
         for i in range(replies):
             rows.append(torch.cat([torch.arange(beginning) + 7 * number, torch.arange(1 + i * 37 % 90)]))
             asked.append(beginning)
@@ -100,13 +102,15 @@ def test_attention_gives_the_same_bits_with_any_number_of_threads() -> None:
 
 
 def learned(
-    model: torch.nn.Module, rows: list[Tensor], asked: list[int], packed: bool = True
+    model: torch.nn.Module, rows: list[Tensor], asked: list[int], packed: bool = True, silent: Sequence[int] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Log-probs of the replies and the gradient of a weighted sum of them."""
+    """Log-probs of the replies and the gradient of a weighted sum of them; silent: rows whose weights are 0."""
     model.zero_grad()
     masks = [torch.arange(len(row)) >= first for row, first in zip(rows, asked, strict=True)]
     logp = outputs(model, rows, masks, {"logp"}, packed=packed)["logp"]
-    (logp * normal(len(logp)).to(logp)).sum().backward()
+    row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([int(mask.sum()) for mask in masks]))
+    weights = normal(len(logp)).to(logp) * ~torch.isin(row, torch.tensor(silent, dtype=torch.long))
+    (logp * weights).sum().backward()
     return logp.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -122,6 +126,20 @@ def test_layers_and_their_gradients_are_those_of_fp64(packed: bool) -> None:
     assert gradient.keys() == exact.keys()
     for name, g in gradient.items():
         assert float((g - exact[name]).norm() / exact[name].norm()) < 1e-5, name
+
+
+@needs_kernels
+@pytest.mark.parametrize("silent", [(0, 1, 5, 6, 7), (2, 8, 11, 12), tuple(range(15)), tuple(range(16))])
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_without_gradient_may_be_left_out(silent: tuple[int, ...], shared: bool) -> None:
+    """Whole families, some of a family's replies, all but one row, all of them."""
+    model, rows = load_model(TINY, 0, CPU), a_pack()[1]
+    beginnings = [n for n, replies in FAMILIES for _ in range(replies)]
+    asked = beginnings if shared else [max(1, n // 2) + i % 2 for i, n in enumerate(beginnings)]
+    gradient = learned(model, rows, asked, silent=silent)[1]
+    exact = learned(copy.deepcopy(model).double(), rows, asked, silent=silent)[1]
+    for name, g in gradient.items():
+        assert float((g - exact[name]).norm()) <= 1e-5 * float(exact[name].norm()), name
 
 
 @needs_kernels

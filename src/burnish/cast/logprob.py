@@ -81,25 +81,48 @@ class _Head(torch.autograd.Function):
         states, weight, chosen, lse, spread, *held = ctx.saved_tensors
         n, size, factor = len(states), ctx.size, ctx.factor
         grad = torch.zeros_like(lse) if grad is None else grad
-        d_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
+        more = grad_entropy if ctx.entropy else None
+        made = torch.empty_like if states.is_cuda else torch.zeros_like
+        d_states = made(states) if ctx.needs_input_grad[0] else None
         d_weight = None
         for k, i in enumerate(range(0, n, size)):
-            part = slice(i, min(i + size, n))
-            more = grad_entropy[part] if ctx.entropy and grad_entropy is not None else None
+            at: Any = slice(i, min(i + size, n))
+            logs = held[k] if held else None
+            if not states.is_cuda:
+                at, logs = _with_gradient(at, logs, grad, more)
+            its = states[at]
             if states.is_cuda:
-                raw = logits_of(states[part], weight)
+                more_here = None if more is None else more[at]
                 d = gpu().d_logits(
-                    raw, chosen[part], factor, lse[part], spread[part], grad[part].contiguous(), more, states.dtype
-                )
+                    logits_of(its, weight), chosen[at], factor, lse[at], spread[at], grad[at].contiguous(), more_here,
+                    states.dtype,
+                )  # fmt: skip
             else:
-                logs = held[k] if held else torch.log_softmax(logits_of(states[part], weight, factor, ctx.product), -1)
-                d = _d_logits(logs, chosen[part], grad[part], more, spread[part])
+                if logs is None:
+                    logs = torch.log_softmax(logits_of(its, weight, factor, ctx.product), -1)
+                d = _d_logits(logs, chosen[at], grad[at], None if more is None else more[at], spread[at])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
-                d_states[part] = d @ weight
+                d_states[at] = d @ weight
             if ctx.needs_input_grad[1]:
-                d_weight = _add_product(d_weight, d, states[part])
+                d_weight = _add_product(d_weight, d, its)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
+
+
+WORTH_IT = 0.85  # of a chunk's tokens: with more of them in it, a part costs as much as the whole
+
+
+def _with_gradient(
+    at: slice, logs: Tensor | None, grad: Tensor, more: Tensor | None
+) -> tuple[slice | Tensor, Tensor | None]:
+    """Those of a chunk's tokens whose outputs have a gradient, and their log-probs; the chunk where that is almost all."""
+    loud = grad[at] != 0
+    if more is not None:
+        loud |= more[at] != 0
+    some = loud.nonzero()[:, 0]
+    if len(some) > WORTH_IT * len(loud):
+        return at, logs
+    return some + at.start, None if logs is None else logs[some]
 
 
 def gpu() -> Any:
