@@ -116,8 +116,11 @@ def _require_exact(model: nn.Module, settings: Settings) -> None:
             "--exact needs a plain Llama on a CPU, all of whose weights are trained (tiny, smollm2): only there do sampler and "
             "trainer share every product; leave it out, and mismatch/logp says how far they are apart"
         )
-    if settings.engine != "local" or not settings.packed or not torch.backends.mkl.is_available():
-        raise ValueError("--exact needs --engine local, --packed and a torch with MKL; leave it out, or change that")
+    same = model.model.kernels is not None or torch.backends.mkl.is_available()
+    if settings.engine != "local" or not settings.packed or not same:
+        raise ValueError(
+            "--exact needs --engine local, --packed and a C compiler (or a torch with MKL); leave it out, or change that"
+        )
 
 
 @torch.no_grad()

@@ -81,7 +81,18 @@ def _findings(model: str) -> Iterator[Finding]:
     if not all(_version(name) for name in NEEDED):
         return
     yield _gpu()
+    yield _kernels()
     yield from _trial(model)
+
+
+def _kernels() -> Finding:
+    """Whether the kernels for a CPU are there, or can be built."""
+    from burnish.cast.native.compiled import why_not
+
+    reason = why_not()
+    if reason is None:
+        return Finding("CPU kernels", "built by this machine's C compiler")
+    return Finding("CPU kernels", f"none, so torch does their work, which takes about half as long again: {reason}", "absent")
 
 
 def _trial(model: str) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ class Options:
     """Memory for keys and values while sampling, in GiB; by default 40% of a GPU's free memory, or a quarter of the machine's."""
     exact: bool = False
     """Sampler and trainer agree on every log-prob bit for bit, and a reply does not depend on who is sampled beside it. For a plain
-    Llama on a CPU; long prompts that replies share are then read by each of them (docs/performance.md)."""
+    Llama on a CPU (docs/performance.md); the run stops where a single bit differs."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lag: int = 0

@@ -59,7 +59,11 @@ class Store:
         """The layer of this attention module; k, v: [N, heads, D], something that it wants to keep."""
         found: LayerKV | None = getattr(module, "kv", None)
         if found is None:
-            own = [x.new_zeros(self.slots + 1, x.shape[1], self.capacity, x.shape[-1]) for x in (k, v)]
+            made = torch.empty if self.panel else torch.zeros  # our kernels look at nothing that was not written
+            own = [
+                made(self.slots + 1, x.shape[1], self.capacity, x.shape[-1], dtype=x.dtype, device=x.device)
+                for x in (k, v)
+            ]
             if self.panel:
                 own[0] = own[0].view(self.slots + 1, k.shape[1], -1, k.shape[-1], self.panel)
             elif not on_gpu(k.device):  # a product with keys on a CPU is several times faster if they lie transposed

@@ -9,7 +9,7 @@
 
 #define SCORES (48 * 1024) /* of a block */
 
-enum { QUERIES = 1, POINTS, SEEN, ROOT_K, OWN_K, ROOT_V, OWN_V }; /* pieces of scratch; 0 is the product's */
+enum { QUERIES = 1, POINTS, ROOT_K, OWN_K, ROOT_V, OWN_V }; /* pieces of scratch; 0 is the product's */
 
 /* [tokens][width] of one head, turned into panels [tokens / WIDE][width][WIDE]; what is beyond the tokens is zero. */
 static void turn(float *to, View x, long head, long first, long tokens, long width) {

@@ -70,7 +70,7 @@ float *scratch(int which, long floats) {
 
 int columns_of_a_panel(void) { return WIDE; }
 
-/* weight [outputs][inputs] becomes panels from column `first` on; every panel takes `taken` columns of it, from `at` on. */
+/* weight [outputs][inputs] in panels: each takes the next `taken` outputs as its columns from `at` on. */
 void lay_out(const float *weight, float *panels, long outputs, long inputs, long taken, long at) {
     const long number = (outputs + taken - 1) / taken;
 #pragma omp parallel for
@@ -83,6 +83,7 @@ void lay_out(const float *weight, float *panels, long outputs, long inputs, long
         }
 }
 
+/* What becomes of the sums of a tile [m][WIDE]. */
 static void finish(const End *end, const float *made, long row, int m, long panel) {
     const long n = end->columns;
     for (int i = 0; i < m; i++, row++, made += WIDE) {
@@ -110,6 +111,12 @@ static void finish(const End *end, const float *made, long row, int m, long pane
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define PICK(x, y, a, b, c, d) __builtin_shufflevector(x, y, a, b, c, d)
+#else
+#define PICK(x, y, a, b, c, d) __builtin_shuffle(x, y, (FourInts){a, b, c, d})
+#endif
 
 /* x [rows][inputs] becomes [tiles][inputs][ROWS], four by four. */
 static void put_side_by_side(const float *x, long rows, long inputs, float *to) {
@@ -122,13 +129,13 @@ static void put_side_by_side(const float *x, long rows, long inputs, float *to) 
             for (; k + 4 <= inputs; k += 4) {
                 const Four a = *(const Four *)(from + k), b = *(const Four *)(from + inputs + k);
                 const Four c = *(const Four *)(from + 2 * inputs + k), d = *(const Four *)(from + 3 * inputs + k);
-                const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-                const Four ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+                const Four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
+                const Four ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
                 float *at = to + k * ROWS + i;
-                *(Four *)at = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-                *(Four *)(at + ROWS) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-                *(Four *)(at + 2 * ROWS) = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
-                *(Four *)(at + 3 * ROWS) = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+                *(Four *)at = PICK(ab, cd, 0, 1, 4, 5);
+                *(Four *)(at + ROWS) = PICK(ab, cd, 2, 3, 6, 7);
+                *(Four *)(at + 2 * ROWS) = PICK(ef, gh, 0, 1, 4, 5);
+                *(Four *)(at + 3 * ROWS) = PICK(ef, gh, 2, 3, 6, 7);
             }
             for (; k < inputs; k++)
                 for (long j = 0; j < 4; j++) to[k * ROWS + i + j] = from[j * inputs + k];
@@ -138,9 +145,10 @@ static void put_side_by_side(const float *x, long rows, long inputs, float *to) 
     }
 }
 
-#define FEW (8 * ROWS)      /* rows a thread from which on each works on rows of its own */
-#define HELD (160 * 1024)   /* numbers of x that a thread works on at once: they should stay in its cache */
+#define FEW (8 * ROWS) /* rows a thread from which on each works on rows of its own */
+#define HELD (160 * 1024) /* numbers of x that a thread works on at once: they should stay in its cache */
 
+/* Rows first .. end_row of x with panels from .. to, of `number`; while a panel is multiplied with, the next one is fetched. */
 static void rows_times_panels(const float *x, long first, long end_row, const float *panels, long from, long to, long number, long inputs,
                               float *held, const End *end) {
     const long tiles = (end_row - first + ROWS - 1) / ROWS, seldom = tiles >= 8 ? 3 : tiles >= 4 ? 1 : 0;
@@ -151,8 +159,9 @@ static void rows_times_panels(const float *x, long first, long end_row, const fl
             const int m = least(ROWS, end_row - row);
             const float *next = panels + least(p + 1, number - 1) * inputs * WIDE + (row - first) / ROWS * (inputs / (seldom + 1)) * LANES;
             const int straight = !end->gated && !end->plus && (p + 1) * WIDE <= end->columns;
-            float *to_ = straight ? end->to + row * end->columns + p * WIDE : made;
-            tile_of_packed(m, inputs, held + (row - first) * inputs, panels + p * inputs * WIDE, to_, straight ? end->columns : WIDE, tiles > 1 ? next : 0, seldom);
+            float *to_row = straight ? end->to + row * end->columns + p * WIDE : made;
+            tile_of_packed(m, inputs, held + (row - first) * inputs, panels + p * inputs * WIDE, to_row, straight ? end->columns : WIDE,
+                           tiles > 1 ? next : 0, seldom);
             if (!straight) finish(end, made, row, m, p);
         }
 }
