@@ -27,12 +27,16 @@ from burnish.nouns import Clock
 from burnish.step import Settings
 
 CPU = torch.device("cpu")
-UNTIED = {"tie_word_embeddings": False, "head_dim": 16}
+SHAPES = {
+    "tied": {},
+    "untied, wide heads": {"tie_word_embeddings": False, "head_dim": 16},
+    "for kernels": {"head_dim": 32, "intermediate_size": 64},  # where there is a compiler
+}
 
 
-@pytest.fixture(scope="module", params=["tied", "untied, wide heads"])
+@pytest.fixture(scope="module", params=list(SHAPES))
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("llama"), seed=3, **({} if request.param == "tied" else UNTIED))
+    return make_model(tmp_path_factory.mktemp("llama"), seed=3, **SHAPES[request.param])
 
 
 def rows(vocabulary: int = 200) -> torch.Tensor:

@@ -86,7 +86,8 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        held, weights = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
+        saved = ctx.saved_tensors
+        held, weights = saved[:7], saved[7:]
         shape, stretches = ctx.how
         some = stretches.with_gradient(dy)
         if some is None:
