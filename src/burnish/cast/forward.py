@@ -24,7 +24,8 @@ from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.native.llama import Llama, Matrix
-from burnish.cast.packing import Numbers, joined, pack, send
+from burnish.cast.packing import joined, pack, send
+from burnish.cast.tree import Numbers
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}

@@ -1,12 +1,12 @@
-"""Rows of tokens laid end to end, the beginnings that they share kept once: no padding is computed, no prompt twice.
+"""Rows of tokens laid end to end, what they have in common kept once: no padding is computed, no token twice.
 
-A row's beginning is what comes before the first token that is asked about. Rows with the same beginning become one
-root (the beginning) and a child each (the rest); every other row is a root of its own. Roots come first, then the
-children, those of one root side by side:
+A row's beginning is what comes before the first token that is asked about. On a CPU, rows with the same beginning become a tree of
+stretches (`Tree`, cast/tree.py): whatever tokens they begin with in common, asked about or not, is one stretch, and each goes on from
+there. On a GPU they become one root (the beginning) and a child each (the rest), roots first:
 
     root 0 | root 1 | ... | children of root 0 | children of root 1 | ...
 
-A token looks at the tokens before it in its own stretch, and a child's token at all of its root as well.
+A token looks at the tokens before it in its own stretch, and at all of the stretches that lead to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-Numbers = npt.NDArray[np.int64]
+from burnish.cast.tree import Numbers, Tree, planted
+
+NONE = np.empty(0, dtype=np.int64)  # where the rows lie in a pack of nobody's
 TILE = 64  # tokens of one stretch that a GPU works on together
 
 
@@ -34,30 +36,30 @@ def on_gpu(device: torch.device) -> bool:
 class Packed:
     """The rows as the model reads them.
 
-    tokens, positions  [N], roots first
-    roots, children    on a CPU: the borders of the stretches of each kind; kids: those of the children of each root
-    n_roots            how many of the N tokens belong to roots
+    tokens, positions  [N]
     longest            the length of the longest row
-    rows               for each row: where its beginning lies, how long that is, where the rest lies
+    lines, starts      where the tokens of all rows lie, row after row; and where each row's begin among those
     shared             whether any beginning is
+    tree               on a CPU: the stretches, and what they go on from
     table              on a GPU: what each tile of the pack looks at (cast/tiled.py)
     """
 
     tokens: Tensor
     positions: Tensor
-    roots: Numbers | None
-    children: Numbers | None
-    kids: Numbers | None
-    n_roots: int
     longest: int
-    rows: list[tuple[int, int, int]]
+    lines: Numbers
+    starts: Numbers
     shared: bool = False
+    tree: Tree | None = None
     table: Tensor | None = None
 
     def places(self, row: Numbers, at: Numbers) -> Numbers:
         """Where tokens lie in the pack: token number at[i] of row number row[i]."""
-        start, length, rest = np.array(self.rows).T[:, row]
-        return at + np.where(at < length, start, rest - length)
+        return self.lines[self.starts[row] + at]
+
+    def ends(self) -> Numbers:
+        """Where the last token of each row lies."""
+        return self.lines[self.starts[1:] - 1]
 
     @cached_property
     def plans(self) -> dict[Any, Any]:
@@ -122,30 +124,40 @@ def pack(
     families: which rows begin alike, where it is known (`families_of`).
     """
     families = families or families_of(rows, asked)
+    longest = max(row.shape[0] for row in rows)
+    starts = _starts([row.shape[0] for row in rows])
+    if not on_gpu(device):
+        tree, tokens, positions, lines = planted(rows, families, starts)
+        shared = len(tokens) < starts[-1]
+        return Packed(torch.from_numpy(tokens), torch.from_numpy(positions), longest, lines, starts, shared, tree)
+    stretches, lines = _two_levels(rows, asked, families, starts)
+    stretches += _filling(size - sum(s.tokens.shape[0] for s in stretches) if size else 0)
+    table = send(tile_table(stretches, lines_for(size) if size else None), device)
+    shared = any(s.root is not None for s in stretches)
+    return Packed(*_joined(stretches, device), longest, lines, starts, shared, table=table)
+
+
+def _two_levels(
+    rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]], starts: Numbers
+) -> tuple[list[_Stretch], Numbers]:
+    """Roots, then children; and where the tokens of all rows lie."""
     lengths = [rows[family[0]].shape[0] if len(family) == 1 else asked[family[0]] for family in families]  # type: ignore[index]
-    n_roots = sum(lengths)
     roots: list[_Stretch] = []
     children: list[_Stretch] = []
-    where: list[tuple[int, int, int]] = [(0, 0, 0)] * len(rows)
-    start, rest = 0, n_roots
+    lines = np.empty(starts[-1], dtype=np.int64)
+    start, rest = 0, sum(lengths)
     for family, shared in zip(families, lengths, strict=True):
         before = rest
         for i in family:
-            where[i] = (start, shared, rest)
+            lines[starts[i] : starts[i] + shared] = np.arange(start, start + shared)
             if len(family) > 1:
+                more = rows[i].shape[0] - shared
                 children.append(_Stretch(rows[i][shared:], shared, len(roots)))
-                rest += rows[i].shape[0] - shared
+                lines[starts[i] + shared : starts[i + 1]] = np.arange(rest, rest + more)
+                rest += more
         roots.append(_Stretch(rows[family[0]][:shared], kids=(before, rest)))
         start += shared
-    longest = max(row.shape[0] for row in rows)
-    if on_gpu(device):
-        stretches = [*roots, *children, *_filling(size - rest if size else 0)]
-        table = send(tile_table(stretches, lines_for(size) if size else None), device)
-        return Packed(*_joined(stretches, device), None, None, None, n_roots, longest, where, bool(children), table)
-    of_roots, of_children = (_borders([len(s.tokens) for s in part]) if part else None for part in (roots, children))
-    kids = _borders([root.kids[1] - root.kids[0] for root in roots]) if children else None
-    tokens, positions = _joined([*roots, *children], device)
-    return Packed(tokens, positions, of_roots, of_children, kids, n_roots, longest, where, bool(children))
+    return [*roots, *children], lines
 
 
 def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -196,12 +208,8 @@ class TooShort(ValueError):
     """The stretches of a pack are too short for a table of fixed length."""
 
 
-def _borders(lengths: list[int]) -> Numbers:
-    return np.cumsum([0, *lengths], dtype=np.int64)
-
-
 def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]]) -> int:
-    """How many tokens the pack of these rows has."""
+    """How many tokens the pack of these rows has on a GPU; on a CPU, at most."""
     repeated = sum((len(family) - 1) * asked[family[0]] for family in families) if asked else 0
     return sum(row.shape[0] for row in rows) - repeated
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.packing import Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.cast.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
 
 if TYPE_CHECKING:
     from burnish.cast.working import Working
@@ -103,7 +103,7 @@ class Recording:
         self.model, self.working = model, working
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
         self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.layout = Packed(self.tokens, self.positions, None, None, None, 0, 1 << 30, [], True, self.table)
+        self.layout = Packed(self.tokens, self.positions, 1 << 30, NONE, NONE, True, table=self.table)
         self.leaves = [leaf for leaf, _ in working.leaves]
         working.settle()
         self.grad = self._warm_up()

@@ -1,7 +1,7 @@
 """Attention over packed rows on a CPU (cast/tiled.py has the GPU's), with beginnings that several rows share read once, forward and backward.
 
-A token of a child looks at its root and at its own stretch up to itself. Stretches are cut into blocks of queries; the keys of a
-block are its root's, and its own stretch's up to its end. Blocks of about one size are gathered side by side and worked on
+A token looks at the stretches that lead to its own, and at its own up to itself. Stretches are cut into blocks of queries; the keys of a
+block are those that lead to it, and its own stretch's up to its end. Blocks of about one size are gathered side by side and worked on
 together as batched products (`Part`), few enough that their scores stay in the cache:
 
     s = q k^T * scale + mask,   p = softmax(s),   o = p v
@@ -15,7 +15,7 @@ Tensors are [N, heads, D].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from torch import Tensor
 
 from burnish.cast.native.packs import attend as attend_in_kernels
 from burnish.cast.native.packs import suits
-from burnish.cast.packing import Numbers, Packed
+from burnish.cast.packing import Packed
+from burnish.cast.tree import Numbers, Tree
 
 QUERIES = 128  # of one stretch, worked on together
 SCORES = 1 << 20  # numbers that a part's scores may have (one block always fits)
@@ -138,8 +139,9 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
     positions, group = packed.positions.numpy(), heads // kv_heads
     ends = [0, 0]
     shown: tuple[list[Numbers], list[Numbers]] = ([], [])  # the lines that the parts' queries and keys are; -1: padding
-    for some in _alike(_blocks(packed), heads):
-        q, real_q, k, real_k = _padded(some, -(-FEWEST_QUERIES // group))
+    assert packed.tree is not None
+    for some in _alike(_blocks(packed.tree), heads):
+        q, real_q, k, real_k = _padded(some, packed.tree.paths, -(-FEWEST_QUERIES // group))
         hidden = (positions[k][:, None] > positions[q][:, :, None]) | ~real_k[:, None]
         if window is not None:
             hidden |= positions[k][:, None] <= positions[q][:, :, None] - window
@@ -168,28 +170,41 @@ def _places(shown: Numbers, lines: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(order), torch.from_numpy(np.searchsorted(shown[order], np.arange(lines)))
 
 
-def _blocks(packed: Packed) -> Numbers:
-    """[blocks, 5]: where its queries begin and end, where its root does, and where its own stretch begins."""
-    assert packed.roots is not None
-    roots = packed.roots
-    own = [(start, end, 0, 0) for start, end in zip(roots[:-1], roots[1:], strict=True)]
-    if packed.children is not None and packed.kids is not None:
-        of = np.searchsorted(packed.kids, packed.children[:-1], side="right") - 1
-        children = packed.children + packed.n_roots
-        own += zip(children[:-1], children[1:], roots[of], roots[of + 1], strict=True)
-    cut = [(at, min(at + QUERIES, end), *root, start) for start, end, *root in own for at in range(start, end, QUERIES)]
-    return np.array(cut, dtype=np.int64)
+@dataclass(frozen=True)
+class _Blocks:
+    """Queries start .. end of stretch number `of`, which begins at `own`, after `before` tokens that lead to it: [blocks] each."""
+
+    start: Numbers
+    end: Numbers
+    own: Numbers
+    of: Numbers
+    before: Numbers
+
+    def __getitem__(self, which: Numbers) -> _Blocks:
+        return _Blocks(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    @property
+    def queries(self) -> Numbers:
+        return self.end - self.start
+
+    @property
+    def keys(self) -> Numbers:
+        return self.before + self.end - self.own
 
 
-def _sizes(blocks: Numbers) -> tuple[Numbers, Numbers]:
-    """How many queries and keys each block has."""
-    start, end, root, root_end, own = blocks.T
-    return end - start, root_end - root + end - own
+def _blocks(tree: Tree) -> _Blocks:
+    """The stretches, cut."""
+    cut = [
+        (at, min(at + QUERIES, end), first, i, len(tree.paths[i]))
+        for i, (first, end, _) in enumerate(tree.stretches.tolist())
+        for at in range(first, end, QUERIES)
+    ]
+    return _Blocks(*np.array(cut, dtype=np.int64).T)
 
 
-def _alike(blocks: Numbers, heads: int) -> Iterator[Numbers]:
+def _alike(blocks: _Blocks, heads: int) -> Iterator[_Blocks]:
     """Blocks of about one size together: not too many, and not too much padding."""
-    queries, keys = _sizes(blocks)
+    queries, keys = blocks.queries, blocks.keys
     order = np.lexsort((keys, queries))
     begin = real = 0
     for i, at in enumerate(order):
@@ -202,14 +217,17 @@ def _alike(blocks: Numbers, heads: int) -> Iterator[Numbers]:
     yield blocks[order[begin:]]
 
 
-def _padded(blocks: Numbers, fewest: int) -> tuple[Numbers, npt.NDArray[np.bool_], Numbers, npt.NDArray[np.bool_]]:
+def _padded(
+    blocks: _Blocks, paths: list[Numbers], fewest: int
+) -> tuple[Numbers, npt.NDArray[np.bool_], Numbers, npt.NDArray[np.bool_]]:
     """[blocks, most] places of the queries (of so many at least) and whether they are real, and the same of the keys.
 
     Padding repeats the first.
     """
-    start, end, root, root_end, own = (column[:, None] for column in blocks.T)
-    queries, keys = _sizes(blocks)
-    t, u = np.arange(max(fewest, queries.max())), np.arange(max(FEWEST_KEYS, keys.max()))
-    real_q, real_k = t < queries[:, None], u < keys[:, None]
-    place_k = np.where(u < root_end - root, root + u, own + u - (root_end - root))
-    return np.where(real_q, start + t, start), real_q, np.where(real_k, place_k, own), real_k
+    t, u = np.arange(max(fewest, blocks.queries.max())), np.arange(max(FEWEST_KEYS, blocks.keys.max()))
+    real_q, real_k = t < blocks.queries[:, None], u < blocks.keys[:, None]
+    place_k = np.where(real_k, (blocks.own - blocks.before)[:, None] + u, blocks.own[:, None])
+    for line, of, before in zip(place_k, blocks.of, blocks.before, strict=True):
+        line[:before] = paths[of]
+    start = blocks.start[:, None]
+    return np.where(real_q, start + t, start), real_q, place_k, real_k

@@ -92,7 +92,9 @@ def _kernels() -> Finding:
     reason = why_not()
     if reason is None:
         return Finding("CPU kernels", "built by this machine's C compiler")
-    return Finding("CPU kernels", f"none, so torch does their work, which takes about half as long again: {reason}", "absent")
+    return Finding(
+        "CPU kernels", f"none, so torch does their work, which takes about half as long again: {reason}", "absent"
+    )
 
 
 def _trial(model: str) -> Iterator[Finding]:

@@ -77,11 +77,13 @@ class OnCpu:
 
     own          [rows]: tokens of its own that each row has read before
     root_length  [rows]: how long its root is (0: none)
+    slot         [rows]: where its keys and values are, for our kernels; without them, row i is in slot i
     """
 
     own: Tensor
     root_length: Tensor
     roots: Roots | None
+    slot: Tensor | None = None
     packed: None = None
     used: int = field(init=False)
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
-from burnish.cast.packing import Packed, TooShort, pack, send
+from burnish.cast.packing import NONE, Packed, TooShort, pack, send
 
 
 def panel_of(model: nn.Module) -> int:
@@ -39,7 +39,7 @@ class Reader:
     def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
         states, rows = self._replayed(prompts, places) or self._read(pack(prompts, None, self.device), places)
-        last = send(torch.tensor([start + length - 1 for start, length, _ in rows.rows]), self.device)
+        last = send(torch.from_numpy(rows.ends()), self.device)
         return logits_at(self.model, states[last])
 
     def _read(self, rows: Packed, places: Tensor) -> tuple[Tensor, Packed]:
@@ -87,7 +87,7 @@ class RecordedReading:
         self.inputs = tuple(x.clone() for x in (rows.tokens, rows.positions, rows.table))
         self.places = torch.full_like(rows.tokens, reader.store.pool)
         tokens, positions, table = self.inputs
-        layout = Packed(tokens, positions, None, None, None, 0, 1 << 30, [], False, table)
+        layout = Packed(tokens, positions, 1 << 30, NONE, NONE, table=table)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

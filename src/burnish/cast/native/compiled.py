@@ -41,11 +41,11 @@ class View(ctypes.Structure):
 
 
 class Pack(ctypes.Structure):
-    """Rows laid end to end."""
+    """Rows laid end to end, as trees."""
 
     _fields_ = [
         ("tokens", ctypes.c_long),
-        ("families", ctypes.c_long),
+        ("trees", ctypes.c_long),
         ("begins", ctypes.c_void_p),
         ("stretches", ctypes.c_void_p),
     ]
@@ -56,7 +56,7 @@ class Living(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_long) for name in ("rows", "families", "capacity", "longest")),
-        *((name, ctypes.c_void_p) for name in ("own", "order", "begins", "lengths", "cos", "sin")),
+        *((name, ctypes.c_void_p) for name in ("slot", "own", "order", "begins", "lengths", "cos", "sin")),
     ]
 
 
@@ -120,6 +120,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "layer": [floats] * 13,
         "attention_back": [floats] * 8,
         "decode": [floats] * 2 + [number] + [floats] * 3,
+        "copy_slots": [floats] * 2 + [number] * 3 + [floats] * 3,
         "attend": [floats] * 4,
         "attend_back": [floats] * 4,
     }.items():

@@ -22,9 +22,9 @@ from burnish.cast.native import compiled
 from burnish.cast.native.blocks import inner_layer, norm, plus_product, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
-from burnish.cast.native.packs import Stretches, stretches_of
 from burnish.cast.native.whole import one_token, over_pack, panel_width, sizes
 from burnish.cast.packing import Packed
+from burnish.cast.tree import Tree
 
 if TYPE_CHECKING:
     from burnish.cast.engine.decoding import OnCpu
@@ -110,11 +110,9 @@ class Layer(nn.Module):
         self, shape: compiled.Shape, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None
     ) -> Tensor:
         """The same in our kernels."""
-        if layout is None:
-            stretches = Stretches.alike(rows, len(x) // rows)
-        else:
-            stretches = stretches_of(cast(Packed, layout.packed))
-        y, found = over_pack(self, shape, x, angles, stretches)
+        tree = Tree.alike(rows, len(x) // rows) if layout is None else cast(Packed, layout.packed).tree
+        assert tree is not None
+        y, found = over_pack(self, shape, x, angles, tree)
         if isinstance(layout, Keeps):
             a = self.self_attn
             k, v = found.view(len(x), -1, a.width)[:, a.heads :].split(a.kv_heads, 1)

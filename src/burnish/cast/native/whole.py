@@ -20,7 +20,8 @@ from torch import Tensor
 from burnish.cast.native import compiled
 from burnish.cast.native.config import Shape
 from burnish.cast.native.laid import Laid
-from burnish.cast.native.packs import Stretches
+from burnish.cast.native.packs import told, with_gradient
+from burnish.cast.tree import Tree
 
 if TYPE_CHECKING:
     from burnish.cast.engine.decoding import OnCpu
@@ -48,7 +49,7 @@ def sizes(shape: Shape) -> compiled.Shape | None:
 
 
 def over_pack(
-    layer: Layer, shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], stretches: Stretches
+    layer: Layer, shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], tree: Tree
 ) -> tuple[Tensor, Tensor]:
     """A layer's y from x [N, H], and what it found: keys and values lie in it."""
     a, m = layer.self_attn, layer.mlp
@@ -56,13 +57,13 @@ def over_pack(
         layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
         layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
     )  # fmt: skip
-    return _Layer.apply(x, layer.lay_out(), shape, stretches, *angles, *weights)  # type: ignore[no-any-return]
+    return _Layer.apply(x, layer.lay_out(), shape, tree, *angles, *weights)  # type: ignore[no-any-return]
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, stretches: Stretches, cos: Tensor, sin: Tensor,
+        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, cos: Tensor, sin: Tensor,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         n, seen_wide = len(x), shape.heads * shape.width
@@ -75,23 +76,23 @@ class _Layer(torch.autograd.Function):
         run = compiled.kernels()
         assert run is not None
         run.layer(
-            byref(shape), byref(at), byref(stretches.told(n)), *_at(cos, sin, x, found, seen, middle),
+            byref(shape), byref(at), byref(told(tree, n)), *_at(cos, sin, x, found, seen, middle),
             None if both is None else both.data_ptr(), *_at(y, normed, opened),
         )  # fmt: skip
         ctx.mark_non_differentiable(found)
         if both is not None:
             ctx.save_for_backward(x, cos, sin, found, seen, middle, both, *weights)
-            ctx.how = shape, stretches
+            ctx.how = shape, tree
         return y, found
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         saved = ctx.saved_tensors
         held, weights = saved[:7], saved[7:]
-        shape, stretches = ctx.how
-        some = stretches.with_gradient(dy)
+        shape, tree = ctx.how
+        some = with_gradient(tree, dy)
         if some is None:
-            dx, *others = _back(shape, stretches, dy, held, weights, ctx.needs_input_grad[6:])
+            dx, *others = _back(shape, tree, dy, held, weights, ctx.needs_input_grad[6:])
         else:
             part = [x.index_select(0, some[1]) for x in (dy, *held)]
             found, *others = _back(shape, some[0], part[0], part[1:], weights, ctx.needs_input_grad[6:])
@@ -102,7 +103,7 @@ class _Layer(torch.autograd.Function):
 
 def _back(
     shape: compiled.Shape,
-    stretches: Stretches,
+    tree: Tree,
     dy: Tensor,
     held: Sequence[Tensor],
     weights: Sequence[Tensor],
@@ -123,7 +124,7 @@ def _back(
     d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
     d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
     d_found = torch.zeros_like(found)
-    run.attention_back(byref(shape), byref(stretches.told(len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
+    run.attention_back(byref(shape), byref(told(tree, len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
     d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
     dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
     dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
@@ -170,7 +171,11 @@ def one_token(
     else:
         order, begins, lengths, longest = roots.order, roots.begins, roots.lengths, roots.longest
     living = compiled.Living(
-        n, len(begins) - 1, kept[0].own_v.shape[2], longest, *_at(layout.own, order, begins, lengths, *angles)
+        n,
+        len(begins) - 1,
+        kept[0].own_v.shape[2],
+        longest,
+        *_at(layout.rows if layout.slot is None else layout.slot, layout.own, order, begins, lengths, *angles),
     )
     if kept[0].told is None:  # nothing moves while rows are written
         kept[0].told = (compiled.LayerAt * len(layers))(*map(_told, layers, kept))

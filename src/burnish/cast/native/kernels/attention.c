@@ -3,20 +3,21 @@
        s = q k^T * scale,   p = softmax(s),   o = p v
        dv = p^T do,   ds = p (do v^T - do o),   dq = ds k * scale,   dk = ds^T q * scale
 
-   A family's keys are its root's, then a child's own. Queries are worked on in blocks whose scores stay in the cache; the
-   backward makes p again. Families and heads are independent of each other: a thread takes one at a time. */
+   A stretch's keys are those of the stretches that lead to it, in order, then its own. Queries are worked on in blocks whose
+   scores stay in the cache; the backward makes p again. Trees and heads are independent of each other: a thread takes one at a
+   time. */
 #include "base.h"
 
 #define SCORES (48 * 1024) /* of a block */
 
-enum { QUERIES = 1, POINTS, ROOT_K, OWN_K, ROOT_V, OWN_V }; /* pieces of scratch; 0 is the product's */
+enum { QUERIES = 1, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V }; /* pieces of scratch; 0 is the product's */
 
-/* [tokens][width] of one head, turned into panels [tokens / WIDE][width][WIDE]; what is beyond the tokens is zero. */
-static void turn(float *to, View x, long head, long first, long tokens, long width) {
-    for (long t = 0; t < up_to(tokens, WIDE); t++) {
+/* [tokens][width] of one head, turned into columns of panels [tokens / WIDE][width][WIDE], from column `at` on. */
+static void turn(float *to, long at, View x, long head, long first, long tokens, long width) {
+    for (long t = 0; t < tokens; t++) {
         const float *from = x.at + (first + t) * x.token + head * x.head;
-        float *column = to + t / WIDE * width * WIDE + t % WIDE;
-        for (long d = 0; d < width; d++) column[d * WIDE] = t < tokens ? from[d] : 0;
+        float *column = to + (at + t) / WIDE * width * WIDE + (at + t) % WIDE;
+        for (long d = 0; d < width; d++) column[d * WIDE] = from[d];
     }
 }
 
@@ -79,15 +80,21 @@ static void gather(const Shape *s, float *to, View x, long head, long first, lon
             scaled(to, x.at + (first + t) * x.token + (head * sharing + i) * x.head, s->width, by);
 }
 
-/* A block of a family's queries: tokens first .. end of the stretch that begins at `start`, and the root that it looks at. */
 typedef struct {
-    long head, first, end, start, root, before, stride;
-    const float *root_k, *own_k, *root_v, *own_v;
+    long first, tokens;
+} Run;
+
+/* A block of queries: tokens first .. end of the stretch that begins at `start`, and the runs of tokens that lead to it, `before`
+   of them in all. */
+typedef struct {
+    long head, first, end, start, before, runs, stride;
+    const Run *path;
+    const float *path_k, *path_v, *own_k, *own_v; /* turned around */
 } Block;
 
-static void score(const Shape *s, const Block *b, const float *q, const float *root, const float *own, float *to) {
+static void score(const Shape *s, const Block *b, const float *q, const float *path, const float *own, float *to) {
     const long rows = (b->end - b->first) * (s->heads / s->kv_heads);
-    if (b->before) dots(q, rows, s->width, root, b->before, to, b->stride);
+    if (b->before) dots(q, rows, s->width, path, b->before, to, b->stride);
     dots(q, rows, s->width, own, b->end - b->start, to + b->before, b->stride);
 }
 
@@ -99,11 +106,13 @@ static void soften_all(const Shape *s, const Block *b, float *scores, float *by)
             by[r] = soften(scores + r * b->stride, b->before + t - b->start + 1, b->before + b->end - b->start);
 }
 
+/* p v, run after run: the sums go on where those of the run before ended. */
 static void mix(const Shape *s, const Block *b, const float *p, View v, float *to) {
     const long rows = (b->end - b->first) * (s->heads / s->kv_heads);
     const float *at = v.at + b->head * v.head;
-    if (b->before) mixed(p, rows, b->stride, at + b->root * v.token, b->before, v.token, to, s->width, 0);
-    mixed(p + b->before, rows, b->stride, at + b->start * v.token, b->end - b->start, v.token, to, s->width, b->before > 0);
+    for (long i = 0; i < b->runs; p += b->path[i++].tokens)
+        mixed(p, rows, b->stride, at + b->path[i].first * v.token, b->path[i].tokens, v.token, to, s->width, i > 0);
+    mixed(p, rows, b->stride, at + b->start * v.token, b->end - b->start, v.token, to, s->width, b->runs > 0);
 }
 
 static void look(const Shape *s, const Block *b, View q, View v, View to) {
@@ -111,7 +120,7 @@ static void look(const Shape *s, const Block *b, View q, View v, View to) {
     float *queries = scratch(QUERIES, 2 * rows * s->width), *out = queries + rows * s->width;
     float *scores = scratch(POINTS, rows * (b->stride + 1)), *by = scores + rows * b->stride;
     gather(s, queries, q, b->head, b->first, tokens, s->scale);
-    score(s, b, queries, b->root_k, b->own_k, scores);
+    score(s, b, queries, b->path_k, b->own_k, scores);
     soften_all(s, b, scores, by);
     mix(s, b, scores, v, out);
     for (long r = 0; r < rows; r++)
@@ -128,9 +137,9 @@ static void look_back(const Shape *s, const Block *b, const View *given, const V
     gather(s, queries, given[0], b->head, b->first, tokens, s->scale);
     gather(s, seen, given[3], b->head, b->first, tokens, 1);
     gather(s, d, given[4], b->head, b->first, tokens, 1);
-    score(s, b, queries, b->root_k, b->own_k, p);
+    score(s, b, queries, b->path_k, b->own_k, p);
     soften_all(s, b, p, by);
-    score(s, b, d, b->root_v, b->own_v, ds);
+    score(s, b, d, b->path_v, b->own_v, ds);
     for (long r = 0; r < rows; r++) {
         Vec along = (Vec){0};
         for (long j = 0; j < w; j += LANES) along += load(d + r * w + j) * load(seen + r * w + j);
@@ -148,30 +157,52 @@ static void look_back(const Shape *s, const Block *b, const View *given, const V
     for (int i = 1; i < 3; i++) { /* keys from ds and queries, values from p and do */
         const float *a = i == 1 ? ds : p, *with = i == 1 ? queries : d;
         float *to = found[i].at + b->head * found[i].head;
-        if (b->before) add_turned(a, rows, b->stride, with, b->before, w, to + b->root * found[i].token, found[i].token);
-        add_turned(a + b->before, rows, b->stride, with, keys, w, to + b->start * found[i].token, found[i].token);
+        for (long j = 0; j < b->runs; a += b->path[j++].tokens)
+            add_turned(a, rows, b->stride, with, b->path[j].tokens, w, to + b->path[j].first * found[i].token, found[i].token);
+        add_turned(a, rows, b->stride, with, keys, w, to + b->start * found[i].token, found[i].token);
     }
 }
 
-/* One head of one family, block by block: forward (found is NULL) or back. */
-static void walk(const Shape *s, const Pack *pack, long family, long head, const View *given, const View *found, View to) {
-    const int64_t *at = pack->stretches + 2 * pack->begins[family], *last = pack->stretches + 2 * pack->begins[family + 1];
-    const long root = at[0], before = at[1] - at[0], sharing = s->heads / s->kv_heads;
-    float *turned[4] = {0};
-    for (const int64_t *mine = at; mine < last; mine += 2) {
-        const int child = mine != at;
-        const long own = mine[1] - mine[0];
-        for (int i = 0; i < (found ? 2 : 1); i++) {
-            float *to_turn = turned[2 * i + child] = scratch((i ? ROOT_V : ROOT_K) + child, s->width * up_to(own, WIDE));
-            turn(to_turn, given[1 + i], head, mine[0], own, s->width);
+/* The runs that lead to a stretch, the first one first; how many. */
+static long path_to(const Pack *pack, long stretch, Run *path) {
+    long runs = 0, at;
+    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent) runs++;
+    long i = runs;
+    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent)
+        path[--i] = (Run){pack->stretches[at].first, pack->stretches[at].end - pack->stretches[at].first};
+    return runs;
+}
+
+/* One head of one tree, block by block: forward (found is NULL) or back. */
+static void walk(const Shape *s, const Pack *pack, long tree, long head, const View *given, const View *found, View to) {
+    const long first_of = pack->begins[tree], number = pack->begins[tree + 1] - first_of, sharing = s->heads / s->kv_heads;
+    Run *path = (Run *)scratch(PATH, number * (long)(sizeof(Run) / sizeof(float)));
+    float *path_turned[2] = {0}, *own_turned[2] = {0};
+    long runs = 0, before = 0, parent = -1;
+    for (long i = first_of; i < first_of + number; i++) {
+        const Stretch *mine = pack->stretches + i;
+        const long own = mine->end - mine->first;
+        if (mine->parent != parent) { /* else those that lead to it are turned already */
+            runs = path_to(pack, i, path);
+            before = 0;
+            for (long r = 0; r < runs; r++) before += path[r].tokens;
+            for (int j = 0; j < (found ? 2 : 1); j++) {
+                path_turned[j] = scratch(j ? PATH_V : PATH_K, s->width * up_to(before, WIDE));
+                for (long r = 0, at = 0; r < runs; at += path[r++].tokens)
+                    turn(path_turned[j], at, given[1 + j], head, path[r].first, path[r].tokens, s->width);
+            }
+            parent = mine->parent;
         }
-        const long wide = (child ? before : 0) + own, at_once = most(1, SCORES / (wide + WIDE) / sharing);
-        for (long first = mine[0]; first < mine[1]; first += at_once) {
-            const long end = least(first + at_once, mine[1]);
+        for (int j = 0; j < (found ? 2 : 1); j++) {
+            own_turned[j] = scratch(j ? OWN_V : OWN_K, s->width * up_to(own, WIDE));
+            turn(own_turned[j], 0, given[1 + j], head, mine->first, own, s->width);
+        }
+        const long wide = before + own, at_once = most(1, SCORES / (wide + WIDE) / sharing);
+        for (long first = mine->first; first < mine->end; first += at_once) {
             const Block block = {
-                .head = head, .first = first, .end = end, .start = mine[0], .root = root,
-                .before = child ? before : 0, .stride = up_to(wide + WIDE, LANES),
-                .root_k = turned[0], .own_k = turned[child], .root_v = turned[2], .own_v = turned[2 + child],
+                .head = head, .first = first, .end = least(first + at_once, mine->end), .start = mine->first,
+                .before = before, .runs = runs, .stride = up_to(wide + WIDE, LANES), .path = path,
+                .path_k = path_turned[0], .path_v = path_turned[1], .own_k = own_turned[0], .own_v = own_turned[1],
             };
             if (found) look_back(s, &block, given, found);
             else look(s, &block, given[0], given[2], to);
@@ -182,19 +213,20 @@ static void walk(const Shape *s, const Pack *pack, long family, long head, const
 void attend_pack(const Shape *s, const Pack *pack, View q, View k, View v, View to) {
     const View given[3] = {q, k, v};
 #pragma omp for schedule(dynamic)
-    for (long task = 0; task < pack->families * s->kv_heads; task++)
+    for (long task = 0; task < pack->trees * s->kv_heads; task++)
         walk(s, pack, task / s->kv_heads, task % s->kv_heads, given, 0, to);
 }
 
 void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const View *found) {
 #pragma omp for schedule(dynamic)
-    for (long task = 0; task < pack->families * s->kv_heads; task++)
+    for (long task = 0; task < pack->trees * s->kv_heads; task++)
         walk(s, pack, task / s->kv_heads, task % s->kv_heads, given, found, (View){0});
 }
 
 /* Rows of one family that add a token each: `found` holds their queries, keys and values, not yet rotated. */
 static void look_living(const Shape *s, const Layer *l, const Living *w, long family, long head, float *found, float *to) {
     const long sharing = s->heads / s->kv_heads, d = s->width, first = w->begins[family], members = w->begins[family + 1] - first;
+    if (!members) return;
     const long before = w->lengths[family], rows = members * sharing, total = (s->heads + 2 * s->kv_heads) * d;
     const int64_t *row = w->order + first;
     long longest = 0;
@@ -206,7 +238,7 @@ static void look_living(const Shape *s, const Layer *l, const Living *w, long fa
     for (long j = 0; j < members; j++) {
         float *mine = found + row[j] * total, *k = mine + (s->heads + head) * d, *v = k + s->kv_heads * d;
         const float *cos = w->cos + row[j] * d / 2, *sin = w->sin + row[j] * d / 2;
-        const long slot = (row[j] * s->kv_heads + head) * d * w->capacity, at = w->own[row[j]];
+        const long slot = (w->slot[row[j]] * s->kv_heads + head) * d * w->capacity, at = w->own[row[j]];
         float *slot_k = l->own_k + slot + at / WIDE * d * WIDE + at % WIDE;
         for (long i = 0; i < sharing; i++) {
             rotate(mine + (head * sharing + i) * d, d, cos, sin, 1);
@@ -218,13 +250,13 @@ static void look_living(const Shape *s, const Layer *l, const Living *w, long fa
     }
     if (before) dots(q, rows, d, root_k, before, scores, stride);
     for (long j = 0; j < members; j++)
-        dots(q + j * sharing * d, sharing, d, l->own_k + (row[j] * s->kv_heads + head) * d * w->capacity, w->own[row[j]] + 1,
+        dots(q + j * sharing * d, sharing, d, l->own_k + (w->slot[row[j]] * s->kv_heads + head) * d * w->capacity, w->own[row[j]] + 1,
              scores + j * sharing * stride + before, stride);
     float by[rows];
     for (long r = 0; r < rows; r++) by[r] = soften(scores + r * stride, before + w->own[row[r / sharing]] + 1, 0);
     if (before) mixed(scores, rows, stride, root_v, before, d, out, d, 0);
     for (long j = 0; j < members; j++)
-        mixed(scores + j * sharing * stride + before, sharing, stride, l->own_v + (row[j] * s->kv_heads + head) * d * w->capacity,
+        mixed(scores + j * sharing * stride + before, sharing, stride, l->own_v + (w->slot[row[j]] * s->kv_heads + head) * d * w->capacity,
               w->own[row[j]] + 1, d, out + j * sharing * d, d, before > 0);
     for (long r = 0; r < rows; r++)
         scaled(to + row[r / sharing] * s->heads * d + (head * sharing + r % sharing) * d, out + r * d, d, by[r]);
@@ -234,4 +266,18 @@ void attend_living(const Shape *s, const Layer *l, const Living *living, float *
 #pragma omp for schedule(dynamic, 4)
     for (long task = 0; task < living->families * s->kv_heads; task++)
         look_living(s, l, living, task / s->kv_heads, task % s->kv_heads, found, to);
+}
+
+/* What slots `from` hold, so many tokens each, goes to slots `to` as well. */
+void copy_slots(const Shape *s, const Layer *layers, long number, long capacity, long copies, const int64_t *from, const int64_t *to,
+                const int64_t *tokens) {
+    const long size = s->width * capacity;
+#pragma omp parallel for schedule(static)
+    for (long task = 0; task < number * copies * s->kv_heads; task++) {
+        const long i = task / s->kv_heads % copies, head = task % s->kv_heads;
+        const Layer *l = layers + task / s->kv_heads / copies;
+        const long source = (from[i] * s->kv_heads + head) * size, target = (to[i] * s->kv_heads + head) * size;
+        memcpy(l->own_k + target, l->own_k + source, up_to(tokens[i], WIDE) * s->width * sizeof(float));
+        memcpy(l->own_v + target, l->own_v + source, tokens[i] * s->width * sizeof(float));
+    }
 }

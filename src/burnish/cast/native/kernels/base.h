@@ -103,18 +103,23 @@ typedef struct {
     long token, head;
 } View;
 
-/* Rows laid end to end: stretches [n][2] of tokens. Those from families[f] on are family f: first its root, then its children,
-   which look at the root and at themselves. */
+/* Rows laid end to end, what they have in common once: trees of stretches, those of tree number f from begins[f] on, each after the
+   one that it goes on from. A stretch looks at those that lead to it, and at itself. */
 typedef struct {
-    long tokens, families;
-    const int64_t *begins, *stretches;
+    int64_t first, end, parent; /* tokens first .. end; parent: the number of a stretch, or -1 */
+} Stretch;
+
+typedef struct {
+    long tokens, trees;
+    const int64_t *begins;
+    const Stretch *stretches;
 } Pack;
 
-/* Rows that add a token each. own: tokens that each has in its slot (capacity long). Rows order[begins[f]] .. of family f share
-   root number f, which has lengths[f] tokens (longest at most). */
+/* Rows that add a token each. slot: where the keys and values of each are; own: how many tokens are there already (of capacity).
+   Rows order[begins[f]] .. of family f share root number f, which has lengths[f] tokens (longest at most). */
 typedef struct {
     long rows, families, capacity, longest;
-    const int64_t *own, *order, *begins, *lengths;
+    const int64_t *slot, *own, *order, *begins, *lengths;
     const float *cos, *sin;
 } Living;
 
