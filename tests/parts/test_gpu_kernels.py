@@ -73,18 +73,24 @@ rows = [torch.cat([starts[i % 2], torch.randint(0, 99, (n,))]) for i, n in enume
 asked = [len(starts[i % 2]) for i in range(4)]
 for shared, window, size in ((asked, None, None), (None, 20, None), (asked, None, 512)):  # roots; windows; a fixed size
     found = []
-    for gpu in (False, True):
+    for gpu in (True, False):
         packing.on_gpu = lambda device: gpu
         pack = packing.pack(rows, shared, torch.device("cpu"), size if gpu else None)
-        if not gpu:
-            n = len(pack.tokens)
-            q, k, v, grad = (torch.randn(max(n, size or 0), heads, 24) for heads in (4, 2, 2, 4))
-            grad[n:] = 0  # nobody asks about what fills a pack up
-        m = len(pack.tokens)
-        live = [x[:m].clone().requires_grad_() for x in (q, k, v)]
+        if gpu:
+            there, m = pack, len(pack.tokens)
+            q, k, v, grad = (torch.randn(m, heads, 24) for heads in (4, 2, 2, 4))
+            at = torch.arange(m)
+            asked_about = torch.zeros(m, dtype=torch.bool)
+            asked_about[torch.from_numpy(pack.lines)] = True
+            grad[~asked_about] = 0  # nobody asks about what fills a pack up
+        else:  # a CPU lays rows out in another order
+            at = torch.zeros(len(pack.tokens), dtype=torch.long)
+            at[torch.from_numpy(pack.lines)] = torch.from_numpy(there.lines)
+        live = [x[at].clone().requires_grad_() for x in (q, k, v)]
         out = varlen.attend(*live, pack, 0.2, window)
-        out.backward(grad[:m])
-        found.append([x[:n] for x in (out.detach(), *(x.grad for x in live))])
+        out.backward(grad[at])
+        lines = torch.from_numpy(pack.lines)
+        found.append([x[lines] for x in (out.detach(), *(x.grad for x in live))])
     for a, b in zip(*found):
         assert torch.allclose(a, b, atol=1e-5)
 """
