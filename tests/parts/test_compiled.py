@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from burnish.cast import varlen
+from burnish.cast.engine.sampling import choose, logp_of
 from burnish.cast.forward import outputs
 from burnish.cast.load import load_model
+from burnish.cast.logprob import logp_entropy
 from burnish.cast.models import TINY
 from burnish.cast.native import compiled
 from burnish.cast.native.laid import Laid
@@ -178,3 +180,52 @@ def test_without_kernels_there_is_a_reason(tmp_path: Path) -> None:
     assert said(tmp_path, CC="/no/compiler").startswith("False /no/compiler did not work")
     assert said(tmp_path, CC="false").startswith("False false did not compile the kernels")
     assert not list(tmp_path.iterdir())
+
+
+def torches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, as without kernels."""
+    monkeypatch.setattr(compiled, "_found", lambda: "not here")
+
+
+@needs_kernels
+@pytest.mark.parametrize("words", [5, 438, 1000])
+def test_tokens_are_chosen_as_torch_chooses_them(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = 3 * normal(64, words)
+    logits[3, 1:] = -torch.inf
+    factor = torch.where(torch.arange(64) % 2 == 0, 1.0, 1 / 0.7)
+    keys, positions, greedy = torch.arange(64) * 7919 - 99, torch.arange(64), torch.arange(64) % 5 == 0
+    token, logp = choose(logits, factor, keys, positions, greedy)
+    again = logp_of(logits, factor, token)
+    torches(monkeypatch)
+    wanted, wanted_logp = choose(logits, factor, keys, positions, greedy)
+    assert torch.equal(token, wanted) and torch.allclose(logp, wanted_logp, atol=2e-6)
+    assert token[3] == 0 and torch.equal(again, logp)
+
+
+@needs_kernels
+def test_chosen_tokens_follow_their_probabilities() -> None:
+    logits = torch.tensor([0.0, 1.0, -torch.inf, 2.0]).expand(40_000, -1).contiguous()
+    keys, ones = torch.arange(40_000) * 104_729, torch.ones(40_000)
+    token, _ = choose(logits, ones, keys, torch.zeros(40_000, dtype=torch.long), torch.zeros(40_000, dtype=torch.bool))
+    share = torch.bincount(token, minlength=4) / len(token)
+    assert torch.allclose(share, torch.softmax(logits[0], -1), atol=0.01) and share[2] == 0
+
+
+@needs_kernels
+@pytest.mark.parametrize("factor, entropy", [(1.0, False), (1.0, True), (1.4, True)])
+def test_log_probs_and_entropies_are_those_of_torch(
+    factor: float, entropy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, weight, chosen = normal(50, 64), normal(301, 64, what="w"), torch.arange(50) * 5
+    g, h = normal(50, what="g"), normal(50, what="h")
+    g[10:30] = 0
+    found = []
+    for plainly in (False, True):
+        if plainly:
+            torches(monkeypatch)
+        x, w = states.clone().requires_grad_(), weight.clone().requires_grad_()
+        logp, spread = logp_entropy(x, w, chosen, factor, entropy)
+        (logp * g + (spread * h if entropy else 0)).sum().backward()
+        found.append((logp.detach(), spread.detach(), x.grad, w.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=5e-5, rtol=1e-4)

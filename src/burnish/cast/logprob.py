@@ -54,23 +54,23 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, product: Product | None
     ) -> tuple[Tensor, Tensor]:
-        n, size = len(states), max(1, CHUNK[states.device.type] // len(weight))
+        n, size, run = len(states), max(1, CHUNK[states.device.type] // len(weight)), _fused(states)
         hold = n * len(weight) <= HOLD and not states.is_cuda and any(ctx.needs_input_grad[:2])
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
-        held = []
+        held = []  # logits, or log-probs where torch makes them
         for i in range(0, n, size):
             part = slice(i, min(i + size, n))
-            if states.is_cuda:
-                raw = logits_of(states[part], weight)
-                gpu().from_logits(raw, chosen[part], factor, lse[part], logp[part], spread[part], entropy)
-                continue
-            logs = torch.log_softmax(logits_of(states[part], weight, factor, product), -1)
-            logp[part] = logs.gather(-1, chosen[part, None])[:, 0]
-            if entropy:
-                spread[part] = logs.exp().mul_(logs).sum(-1).neg_()
+            if run is not None:
+                logits = logits_of(states[part], weight, product=product)
+                run.from_logits(logits, chosen[part], factor, lse[part], logp[part], spread[part], entropy)
+            else:
+                logits = torch.log_softmax(logits_of(states[part], weight, factor, product), -1)
+                logp[part] = logits.gather(-1, chosen[part, None])[:, 0]
+                if entropy:
+                    spread[part] = logits.exp().mul_(logits).sum(-1).neg_()
             if hold:
-                held.append(logs)
+                held.append(logits)
         ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
         ctx.factor, ctx.size, ctx.entropy, ctx.product = factor, size, entropy, product
         ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
@@ -79,7 +79,7 @@ class _Head(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         states, weight, chosen, lse, spread, *held = ctx.saved_tensors
-        n, size, factor = len(states), ctx.size, ctx.factor
+        n, size, factor, run = len(states), ctx.size, ctx.factor, _fused(states)
         grad = torch.zeros_like(lse) if grad is None else grad
         more = grad_entropy if ctx.entropy else None
         made = torch.empty_like if states.is_cuda else torch.zeros_like
@@ -87,20 +87,17 @@ class _Head(torch.autograd.Function):
         d_weight = None
         for k, i in enumerate(range(0, n, size)):
             at: Any = slice(i, min(i + size, n))
-            logs = held[k] if held else None
+            logits = held[k] if held else None
             if not states.is_cuda:
-                at, logs = _with_gradient(at, logs, grad, more)
-            its = states[at]
-            if states.is_cuda:
-                more_here = None if more is None else more[at]
-                d = gpu().d_logits(
-                    logits_of(its, weight), chosen[at], factor, lse[at], spread[at], grad[at].contiguous(), more_here,
-                    states.dtype,
-                )  # fmt: skip
+                at, logits = _with_gradient(at, logits, grad, more)
+            its, mine, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
+            if run is not None:
+                logits = logits_of(its, weight, product=ctx.product) if logits is None else logits
+                d = run.d_logits(logits, chosen[at], factor, lse[at], spread[at], mine, entropies, states.dtype)
             else:
-                if logs is None:
-                    logs = torch.log_softmax(logits_of(its, weight, factor, ctx.product), -1)
-                d = _d_logits(logs, chosen[at], grad[at], None if more is None else more[at], spread[at])
+                if logits is None:
+                    logits = torch.log_softmax(logits_of(its, weight, factor, ctx.product), -1)
+                d = _d_logits(logits, chosen[at], mine, entropies, spread[at])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
                 d_states[at] = d @ weight
@@ -113,23 +110,27 @@ WORTH_IT = 0.85  # of a chunk's tokens: with more of them in it, a part costs as
 
 
 def _with_gradient(
-    at: slice, logs: Tensor | None, grad: Tensor, more: Tensor | None
+    at: slice, logits: Tensor | None, grad: Tensor, more: Tensor | None
 ) -> tuple[slice | Tensor, Tensor | None]:
-    """Those of a chunk's tokens whose outputs have a gradient, and their log-probs; the chunk where that is almost all."""
+    """Those of a chunk's tokens whose outputs have a gradient, and their logits; the chunk where that is almost all."""
     loud = grad[at] != 0
     if more is not None:
         loud |= more[at] != 0
     some = loud.nonzero()[:, 0]
     if len(some) > WORTH_IT * len(loud):
-        return at, logs
-    return some + at.start, None if logs is None else logs[some]
+        return at, logits
+    return some + at.start, None if logits is None else logits[some]
 
 
-def gpu() -> Any:
-    """The kernels that do it on a GPU."""
-    from burnish.cast import gpu
+def _fused(states: Tensor) -> Any:
+    """What does it in one pass over the logits: kernels for a GPU, or ours for a CPU. None where torch does it."""
+    if states.is_cuda:
+        from burnish.cast import gpu
 
-    return gpu
+        return gpu
+    from burnish.cast.native import head
+
+    return head if head.suits(states) else None
 
 
 def _wide_empty(like: Tensor, n: int) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.engine.store import LayerKV, Store
+from burnish.cast.engine.store import LayerKV, Store, in_steps
 from burnish.cast.fused import FAR
 from burnish.cast.packing import Packed
+from burnish.cast.tree import Numbers
 from burnish.cast.varlen import FEWEST_KEYS
 
 
@@ -60,7 +62,7 @@ class Roots:
     """Which rows share which root. members [roots, most] rows of each root (padding repeats); back [rows] where each lies.
 
     lengths, longest  of the roots, and how many tokens each has room for
-    order, begins     the same for our kernels: rows by root, and where those of each begin
+    order, begins     for our kernels: rows by root, and where those of each begin; root: that of each row
     """
 
     members: Tensor
@@ -69,6 +71,27 @@ class Roots:
     longest: int
     order: Tensor
     begins: Tensor
+    root: Numbers
+
+    @classmethod
+    def among(cls, rows: list[list[int]], lengths: list[int]) -> Roots:
+        """From the rows of each root, and its length."""
+        most, number = max(map(len, rows)), sum(map(len, rows))
+        back, root = torch.zeros(number, dtype=torch.long), np.zeros(number, dtype=np.int64)
+        for k, mine in enumerate(rows):
+            back[mine] = torch.arange(len(mine)) + k * most
+            root[mine] = k
+        members = torch.tensor([mine + mine[:1] * (most - len(mine)) for mine in rows])
+        none = torch.empty(0, dtype=torch.long)
+        whole = cls(members, back, torch.tensor(lengths), in_steps(max(lengths)), none, none, root)
+        return whole.of(np.arange(number))
+
+    def of(self, rows: Numbers) -> Roots:
+        """The same for our kernels, of some rows only."""
+        root = self.root[rows]
+        order = np.argsort(root, kind="stable")
+        begins = np.searchsorted(root[order], np.arange(len(self.lengths) + 1))
+        return replace(self, order=torch.from_numpy(order), begins=torch.from_numpy(begins))
 
 
 @dataclass

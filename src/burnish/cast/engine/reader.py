@@ -62,17 +62,18 @@ class Reader:
             self.recorded[size] = RecordedReading(self, rows)
         return self.recorded[size].replay(rows, send(filled, self.device)), rows
 
-    def next(self, rows: Rows, at: slice, roots: Roots | None) -> Tensor:
-        """[n, V]: the logits after the newest tokens of the rows of a slice."""
+    def next(self, rows: Rows, at: slice | Tensor, roots: Roots | None, slot: Tensor | None = None) -> Tensor:
+        """[n, V]: the logits after the newest tokens of some rows; slot: for our kernels on a CPU, where what they have read lies."""
         if self.fused is not None:
+            assert isinstance(at, slice)
             return logits_at(self.model, self.fused.step(rows, at))
         count, root, length = rows.count[at], rows.root[at], rows.root_length[at]
         own = rows.base[at] + count - 1
         if store.on_gpu(self.device):
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[at])
         else:
-            layout = OnCpu(own, length, roots)
-        states = self._states(rows.last[at, None], (own + length)[:, None], layout)
+            layout = OnCpu(own, length, roots, slot)
+        states = self._states(rows.last[at][:, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 
     def _states(self, tokens: Tensor, positions: Tensor, layout: attention.Layout) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from burnish.cast.engine.sampling import choose, restrict
+from burnish.cast.engine.sampling import choose, logp_of, restrict
 from burnish.cast.packing import send
 
 _LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
@@ -88,7 +88,7 @@ class Rows:
         positions = self.root_length[at] + self.base[at] + count
         token, logp = choose(logits, factor, self.key[at], positions, self.greedy[at])
         if filtered:  # the log-prob that counts is that of the whole distribution
-            logp = torch.log_softmax(whole * factor[:, None], -1).gather(-1, token[:, None])[:, 0]
+            logp = logp_of(whole, factor, token)
         self._record(at, token, logp, count)
 
     def _record(self, at: slice, token: Tensor, logp: Tensor, count: Tensor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.cast.native import head
 from burnish.randomness import uniform
 
 BLOCK = 256  # a large vocabulary is searched by blocks first, so that no cumulative sum runs over all of it
@@ -15,6 +16,8 @@ def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, gree
 
     The token is where the cumulative probability passes u(key, position); greedy rows take the likeliest.
     """
+    if head.suits(logits):
+        return head.choose(logits, factor, keys, positions, greedy)
     seen = not logits.is_cuda  # whether a look at a flag costs nothing; a pass over a large vocabulary does
     z = logits if seen and bool((factor == 1).all()) else logits * factor[:, None]
     logs = torch.log_softmax(z, -1)
@@ -22,6 +25,13 @@ def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, gree
     if not seen or bool(greedy.any()):
         token = torch.where(greedy, logits.argmax(-1), token)
     return token, logs.gather(-1, token[:, None])[:, 0]
+
+
+def logp_of(logits: Tensor, factor: Tensor, token: Tensor) -> Tensor:
+    """[rows]: the log-prob of a token of each row under softmax(logits * factor)."""
+    if head.suits(logits):
+        return head.logp_of(logits, factor, token)
+    return torch.log_softmax(logits * factor[:, None], -1).gather(-1, token[:, None])[:, 0]
 
 
 def _pass(p: Tensor, u: Tensor) -> Tensor:

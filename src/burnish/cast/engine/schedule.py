@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from burnish.cast.blend import Mix
 from burnish.cast.engine import store
+from burnish.cast.engine.alike import Alike
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
@@ -75,7 +76,9 @@ class Schedule:
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
-        self.patience = 32 if self.gpu else 8
+        self.alike = Alike(self.readers, self.rows, self.mix) if self.kernels else None
+        self.slotted = self.gpu or self.kernels  # whether rows are pointed to their slots; else row i is in slot i
+        self.patience = 32 if self.gpu else self.plan.slots if self.kernels else 8  # moving up costs least in kernels
         self.asked: tuple[Tensor, torch.cuda.Event | None] | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
@@ -137,8 +140,19 @@ class Schedule:
         if self.engine.kept is not None and self.mix is None and not self.filtered:
             self.engine.kept.step(n)
             return
-        logits = [reader.next(self.rows, slice(0, n), self.roots) for reader in self.readers]
-        self.rows.sample(self.mix(logits) if self.mix else logits[0], slice(0, n), self.filtered)
+        if self.alike is not None:
+            each = self.alike.logits(n, self.roots)
+        else:
+            logits = [reader.next(self.rows, slice(0, n), self.roots) for reader in self.readers]
+            each = self.mix(logits) if self.mix else logits[0]
+        if each is not None:
+            self._sample(each, slice(0, n))
+
+    def _sample(self, logits: Tensor, at: slice) -> None:
+        """A token for the rows of a slice, the last ones."""
+        self.rows.sample(logits, at, self.filtered)
+        if self.alike is not None:
+            self.alike.part(self.slots, ~self.rows.done[: at.stop].numpy())
 
     def _admit(self) -> None:
         """Requests enter free slots, once enough are free to be worth an interruption."""
@@ -177,8 +191,7 @@ class Schedule:
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""
         at = slice(len(self.owner), len(self.owner) + len(entering))
-        # on the CPU row i is always in slot i
-        slots = [self.free.pop() for _ in entering] if self.gpu else list(range(at.start, at.stop))
+        slots = [self.free.pop() for _ in entering] if self.slotted else list(range(at.start, at.stop))
         self.owner += entering
         self.slots += slots
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
@@ -199,14 +212,15 @@ class Schedule:
             },
         )
         first = [torch.stack([p.after[k] for p in prompts]) for k in range(len(self.readers))]
+        into, written = (self.alike.enter(prompts, slots), dict.fromkeys(prompts)) if self.alike else (slots, prompts)
         if not self.shared:
             longest = torch.arange(in_steps(max(lengths)))
-            places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in prompts])
+            places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in written])
             for reader in self.readers:
-                reader.store.copy_prompts(at, places)
+                reader.store.copy_prompts(torch.tensor(into), places)
             for prompt in prompts:
                 self._let_go(prompt)
-        self.rows.sample(self.mix(first) if self.mix else first[0], at, self.filtered)
+        self._sample(self.mix(first) if self.mix else first[0], at)
         self.asked = None
         self._regroup()
 
@@ -329,6 +343,8 @@ class Schedule:
         """Living rows move up, so that they are the first ones again; the slots of the others are free."""
         living = [row for row in range(len(self.owner)) if row not in self.over]
         n = len(living)
+        if self.alike is not None:  # nobody may be left with what lies in a slot that is free
+            self.alike.part(self.slots, np.isin(np.arange(len(self.owner)), living))
         empty = [row for row in sorted(self.over) if row < n]
         moving = [row for row in living if row >= n]
         if moving:
@@ -336,8 +352,10 @@ class Schedule:
             self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
                 self.owner[b] = self.owner[a]
-                if self.gpu:
+                if self.slotted:
                     self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
+        if self.alike is not None:
+            self.alike.move(moving, empty, n)
         self.free += self.slots[n:]
         self.owner, self.slots = self.owner[:n], self.slots[:n]
         if self.gpu:
@@ -347,10 +365,10 @@ class Schedule:
         self._regroup()
 
     def _move(self, source: Tensor, to: Tensor) -> None:
-        """Rows take the places of others. On the CPU, where row i is in slot i, what is in the slots moves along."""
+        """Rows take the places of others. Where row i is in slot i, what is in the slots moves along."""
         slot = self.rows.slot[to]
         self.rows.move(source, to)
-        if self.gpu:
+        if self.slotted:
             return
         self.rows.slot[to] = slot
         for held in (self.rows.tokens, self.rows.logp):
@@ -365,19 +383,10 @@ class Schedule:
         by_prompt: dict[Prompt, list[int]] = {}
         for slot, i in enumerate(self.owner):
             by_prompt.setdefault(self.of[i], []).append(slot)
-        most = max(map(len, by_prompt.values()))
-        back = torch.zeros(len(self.owner), dtype=torch.long)
-        for k, slots in enumerate(by_prompt.values()):
-            back[slots] = torch.arange(len(slots)) + k * most
-        lengths = torch.tensor([p.length for p in by_prompt])
-        members = torch.tensor([slots + slots[:1] * (most - len(slots)) for slots in by_prompt.values()])
-        order = torch.tensor([slot for slots in by_prompt.values() for slot in slots])
-        begins = torch.tensor([0, *map(len, by_prompt.values())]).cumsum(0)
-        most_root = in_steps(int(lengths.max()))
-        self.roots = Roots(members, back, lengths, most_root, order, begins)
+        self.roots = Roots.among(list(by_prompt.values()), [prompt.length for prompt in by_prompt])
         if list(by_prompt) != self.rooted:
             self.rooted = list(by_prompt)
-            longest = torch.arange(most_root)
+            longest = torch.arange(self.roots.longest)
             places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in by_prompt])
             for reader in self.readers:
                 reader.store.gather_roots(places)

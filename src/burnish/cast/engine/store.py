@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish.cast.tree import Numbers
+
 
 def on_gpu(device: torch.device) -> bool:
     """Whether rows are decoded as on a GPU: in slots that they are pointed to, in steps of recorded sizes, seen one step late."""
@@ -87,7 +89,15 @@ class Store:
             layer.own_k[to] = layer.own_k[source]
             layer.own_v[to] = layer.own_v[source]
 
-    def copy_prompts(self, slots: slice, places: Tensor) -> None:
+    def copy(self, source: Numbers, to: Numbers, tokens: Numbers) -> None:
+        """For our kernels: what slots `source` hold, so many tokens each, is in slots `to` as well."""
+        if not self.layers:
+            return
+        from burnish.cast.native.slots import copy_slots
+
+        copy_slots([(layer.own_k, layer.own_v) for layer in self.layers], source, to, tokens)
+
+    def copy_prompts(self, slots: Tensor, places: Tensor) -> None:
         """The prompts at places [rows, longest] of the pool become the beginnings of these slots."""
         longest = places.shape[1]
         for layer in self.layers:
