@@ -22,6 +22,7 @@ from harness import OURS, ROOT, Goal, Part, Side
 from workload import Ceiling, Costs, pool, sweep_points, uneven
 
 ARITHMETIC = str(ROOT / "examples" / "arithmetic.jsonl")
+TORCH_ONLY = {"BURNISH_COMPILE": "0"}  # burnish as on a machine without a C compiler
 VLLM_SETTINGS = {
     "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     "VLLM_CPU_KVCACHE_SPACE": "2",
@@ -48,6 +49,7 @@ def _steps(
         title,
         (
             Side(OURS, "sides.burnish_side:step"),
+            Side("without-kernels", "sides.burnish_side:step", env=TORCH_ONLY, warmup=more.get("warmup")),
             Side("trl", "sides.trl_side:step", paths=(str(prepare.trl()),), **more),
         ),
         work,
@@ -86,6 +88,7 @@ def generation(quick: bool) -> list[Part]:
     batching = pool(number * group, max(map(len, asked)) + longest)
     sides = [
         Side(OURS, "sides.burnish_side:generation"),
+        Side("without-kernels", "sides.burnish_side:generation", env=TORCH_ONLY),
         Side("trl-generate", "sides.transformers_side:generate", {"short_warm_up": True}, warmup=0),
         Side(
             "generate_batch",
