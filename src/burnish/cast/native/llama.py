@@ -22,7 +22,7 @@ from burnish.cast.native import compiled
 from burnish.cast.native.blocks import inner_layer, norm, plus_product, queries_keys_values, rotate_, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
-from burnish.cast.native.whole import one_token, over_pack, panel_width, sizes
+from burnish.cast.native.whole import Norm, one_token, over_pack, panel_width, sizes
 from burnish.cast.packing import Packed
 from burnish.cast.tree import Tree
 
@@ -164,7 +164,8 @@ class Decoder(nn.Module):
         one = layout is not None and layout.packed is None and not torch.is_grad_enabled()
         x = x.reshape(-1, size).clone() if one else x.reshape(-1, size)
         x = self._through(x, rows, angles, layout, one)
-        x = norm(x, self.norm.weight, self.config.rms_norm_eps)
+        last = norm if self.kernels is None else Norm.apply
+        x = last(x, self.norm.weight, self.config.rms_norm_eps)
         return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
 
     @property

@@ -151,12 +151,28 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return y
 
 
-def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor) -> tuple[Tensor, Tensor]:
+class Norm(torch.autograd.Function):
+    """norm(x), with gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.eps = eps
+        return normed(x, weight, eps)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        return *_norm_back(d.contiguous(), x, weight, ctx.eps, None), None
+
+
+def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient of x, for that of norm(x), and `plus`; the gradient of the norm's weight."""
     dx, dw, parts = torch.empty_like(x), torch.empty_like(weight), x.new_empty(-(-len(x) // TOGETHER), x.shape[1])
     run = compiled.kernels()
     assert run is not None
-    run.norm_back(*_at(d, x, weight, plus, dx, dw, parts), *x.shape, eps)
+    more = None if plus is None else plus.data_ptr()
+    run.norm_back(*_at(d, x, weight), more, *_at(dx, dw, parts), *x.shape, eps)
     return dx, dw
 
 

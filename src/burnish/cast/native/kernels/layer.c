@@ -40,7 +40,7 @@ void norm(const float *x, const float *weight, float *to, long rows, long n, flo
 
 #define TOGETHER 128 /* rows whose shares of a norm's gradient are summed before they meet others: their number must not depend on threads */
 
-/* dx = r (d w - x r mean(d w x r)) + plus;  dw = sum of d x r over rows. parts: [rows / TOGETHER, rounded up][n]. */
+/* dx = r (d w - x r mean(d w x r)) + plus (or nothing);  dw = sum of d x r over rows. parts: [rows / TOGETHER, rounded up][n]. */
 void norm_back(const float *d, const float *x, const float *weight, const float *plus, float *dx, float *dw, float *parts, long rows,
                long n, float eps) {
     const long number = (rows + TOGETHER - 1) / TOGETHER;
@@ -64,7 +64,9 @@ void norm_back(const float *d, const float *x, const float *weight, const float 
                 part[j] += its[j] * (mine[j] * r);
             }
             mean /= n;
-            for (j = 0; j < n; j++) dx[i * n + j] = r * (its[j] * weight[j] - mine[j] * r * mean) + plus[i * n + j];
+            for (j = 0; j < n; j++) dx[i * n + j] = r * (its[j] * weight[j] - mine[j] * r * mean);
+            if (plus)
+                for (j = 0; j < n; j++) dx[i * n + j] += plus[i * n + j];
         }
     }
     memset(dw, 0, n * sizeof(float));

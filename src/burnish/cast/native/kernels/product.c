@@ -70,19 +70,6 @@ float *scratch(int which, long floats) {
 
 int columns_of_a_panel(void) { return WIDE; }
 
-/* weight [outputs][inputs] in panels: each takes the next `taken` outputs as its columns from `at` on. */
-void lay_out(const float *weight, float *panels, long outputs, long inputs, long taken, long at) {
-    const long number = (outputs + taken - 1) / taken;
-#pragma omp parallel for
-    for (long p = 0; p < number; p++)
-        for (long j = 0; j < taken; j++) {
-            float *to = panels + p * inputs * WIDE + at + j;
-            const float *from = weight + (p * taken + j) * inputs;
-            const int real = p * taken + j < outputs;
-            for (long k = 0; k < inputs; k++) to[k * WIDE] = real ? from[k] : 0;
-        }
-}
-
 /* What becomes of the sums of a tile [m][WIDE]. */
 static void finish(const End *end, const float *made, long row, int m, long panel) {
     const long n = end->columns;
@@ -118,31 +105,45 @@ typedef int32_t FourInts __attribute__((vector_size(16)));
 #define PICK(x, y, a, b, c, d) __builtin_shuffle(x, y, (FourInts){a, b, c, d})
 #endif
 
-/* x [rows][inputs] becomes [tiles][inputs][ROWS], four by four. */
-static void put_side_by_side(const float *x, long rows, long inputs, float *to) {
-    for (long first = 0; first < rows; first += ROWS, to += ROWS * inputs) {
-        const long n = least(ROWS, rows - first);
-        long i = 0;
-        for (; i + 4 <= n; i += 4) {
-            const float *from = x + (first + i) * inputs;
-            long k = 0;
-            for (; k + 4 <= inputs; k += 4) {
-                const Four a = *(const Four *)(from + k), b = *(const Four *)(from + inputs + k);
-                const Four c = *(const Four *)(from + 2 * inputs + k), d = *(const Four *)(from + 3 * inputs + k);
-                const Four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5);
-                const Four ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
-                float *at = to + k * ROWS + i;
-                *(Four *)at = PICK(ab, cd, 0, 1, 4, 5);
-                *(Four *)(at + ROWS) = PICK(ab, cd, 2, 3, 6, 7);
-                *(Four *)(at + 2 * ROWS) = PICK(ef, gh, 0, 1, 4, 5);
-                *(Four *)(at + 3 * ROWS) = PICK(ef, gh, 2, 3, 6, 7);
-            }
-            for (; k < inputs; k++)
-                for (long j = 0; j < 4; j++) to[k * ROWS + i + j] = from[j * inputs + k];
+/* x [rows][inputs] is turned around, four by four: [inputs][rows], a line every `stride` numbers. */
+static void turn_around(const float *x, long rows, long inputs, float *to, long stride) {
+    long i = 0;
+    for (; i + 4 <= rows; i += 4) {
+        const float *from = x + i * inputs;
+        long k = 0;
+        for (; k + 4 <= inputs; k += 4) {
+            const Four a = *(const Four *)(from + k), b = *(const Four *)(from + inputs + k);
+            const Four c = *(const Four *)(from + 2 * inputs + k), d = *(const Four *)(from + 3 * inputs + k);
+            const Four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5), ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
+            float *at = to + k * stride + i;
+            *(Four *)at = PICK(ab, cd, 0, 1, 4, 5);
+            *(Four *)(at + stride) = PICK(ab, cd, 2, 3, 6, 7);
+            *(Four *)(at + 2 * stride) = PICK(ef, gh, 0, 1, 4, 5);
+            *(Four *)(at + 3 * stride) = PICK(ef, gh, 2, 3, 6, 7);
         }
-        for (; i < n; i++)
-            for (long k = 0; k < inputs; k++) to[k * ROWS + i] = x[(first + i) * inputs + k];
+        for (; k < inputs; k++)
+            for (long j = 0; j < 4; j++) to[k * stride + i + j] = from[j * inputs + k];
     }
+    for (; i < rows; i++)
+        for (long k = 0; k < inputs; k++) to[k * stride + i] = x[i * inputs + k];
+}
+
+/* weight [outputs][inputs] in panels: each takes the next `taken` outputs as its columns from `at` on. */
+void lay_out(const float *weight, float *panels, long outputs, long inputs, long taken, long at) {
+#pragma omp parallel for
+    for (long p = 0; p < (outputs + taken - 1) / taken; p++) {
+        const long real = least(taken, outputs - p * taken);
+        float *to = panels + p * inputs * WIDE + at;
+        turn_around(weight + p * taken * inputs, real, inputs, to, WIDE);
+        for (long j = real; j < taken; j++)
+            for (long k = 0; k < inputs; k++) to[k * WIDE + j] = 0;
+    }
+}
+
+/* x [rows][inputs] becomes [tiles][inputs][ROWS]. */
+static void put_side_by_side(const float *x, long rows, long inputs, float *to) {
+    for (long first = 0; first < rows; first += ROWS)
+        turn_around(x + first * inputs, least(ROWS, rows - first), inputs, to + first * inputs, ROWS);
 }
 
 #define FEW (8 * ROWS) /* rows a thread from which on each works on rows of its own */
