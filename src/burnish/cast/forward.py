@@ -28,6 +28,7 @@ from burnish.cast.packing import joined, pack, send
 from burnish.cast.tree import Numbers
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
+SHARED = 0.9  # of the tokens asked about: with fewer different ones, they are told apart
 FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
 
@@ -55,16 +56,29 @@ def outputs(
     else:
         states, places = _padded(model, tokens, asked, device, embedded)
     found: dict[str, Tensor] = {}
-    if want & FROM_LOGITS or "value" in want:
-        before = _lines(states, places(asked.row, asked.at - 1))
     if want & FROM_LOGITS:
-        chosen = send(torch.from_numpy(joined(tokens)[asked.flat]), device)
-        found |= _from_logits(model, before, chosen, want & FROM_LOGITS, temperature)
+        found |= _at_tokens(model, states, joined(tokens)[asked.flat], asked, places, want & FROM_LOGITS, temperature)
     if "value" in want:
-        found["value"] = _head(model, before)
+        found["value"] = _head(model, _lines(states, places(asked.row, asked.at - 1)))
     if "score" in want:
         found["score"] = _head(model, _lines(states, places(asked.row, asked.at)))
     return found
+
+
+def _at_tokens(
+    model: nn.Module, states: Tensor, chosen: Numbers, asked: Asked, places: Places, want: set[str], temperature: float
+) -> dict[str, Tensor]:
+    """What the head says of the tokens that are asked about. On a CPU, rows share tokens too: each is looked at once."""
+    row, at, again = asked.row, asked.at, None
+    if not states.is_cuda:
+        _, first, again = np.unique(places(row, at), return_index=True, return_inverse=True)
+        if len(first) < SHARED * len(row):
+            row, at, chosen = row[first], at[first], chosen[first]
+        else:
+            again = None
+    before = _lines(states, places(row, at - 1))
+    found = _from_logits(model, before, send(torch.from_numpy(chosen), states.device), want, temperature)
+    return found if again is None else {name: _lines(x, again) for name, x in found.items()}
 
 
 @dataclass(frozen=True)

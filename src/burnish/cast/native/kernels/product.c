@@ -175,11 +175,13 @@ void product(const float *x, const float *panels, long rows, long inputs, const 
         rows_times_panels(x, 0, rows, panels, number * t / threads, number * (t + 1) / threads, number, inputs, held, end);
         return;
     }
-    const long tiles = (rows + ROWS - 1) / ROWS, last = least(tiles * (t + 1) / threads * ROWS, rows);
-    const long at_once = most(1, least(16, HELD / (inputs * ROWS))) * ROWS;
-    float *held = scratch(0, at_once * inputs);
-    for (long first = tiles * t / threads * ROWS; first < last; first += at_once)
-        rows_times_panels(x, first, least(first + at_once, last), panels, 0, number, number, inputs, held, end);
+    const long tiles = (rows + ROWS - 1) / ROWS, first_tile = tiles * t / threads, last_tile = tiles * (t + 1) / threads;
+    const long at_most = most(1, least(16, HELD / (inputs * ROWS))), blocks = (last_tile - first_tile + at_most - 1) / at_most;
+    float *held = scratch(0, at_most * ROWS * inputs);
+    for (long i = 0; i < blocks; i++) { /* of about one size: each reads all weights */
+        const long first = first_tile + (last_tile - first_tile) * i / blocks, last = first_tile + (last_tile - first_tile) * (i + 1) / blocks;
+        rows_times_panels(x, first * ROWS, least(last * ROWS, rows), panels, 0, number, number, inputs, held, end);
+    }
 }
 
 void times(const float *x, const float *panels, float *y, long rows, long inputs, long outputs, const float *plus) {
