@@ -32,9 +32,19 @@ VLLM_SETTINGS = {
 
 
 def _steps(
-    name: str, title: str, model: Path, task: str, sizes: tuple[int, int, int], goal: float, **more: Any
+    name: str,
+    title: str,
+    model: Path,
+    task: str,
+    sizes: tuple[int, int, int],
+    goal: float,
+    small: bool = False,
+    **more: Any,
 ) -> Part:
-    """Whole GRPO steps beside TRL: the same problems, the same reward function, the same batch."""
+    """Whole GRPO steps beside TRL: the same problems, the same reward function, the same batch.
+
+    small: a third side finds room in the machine's memory.
+    """
     number, group, new = sizes
     work = {
         "model": str(model),
@@ -49,7 +59,7 @@ def _steps(
         title,
         (
             Side(OURS, "sides.burnish_side:step"),
-            Side("without-kernels", "sides.burnish_side:step", env=TORCH_ONLY, warmup=more.get("warmup")),
+            *([Side("without-kernels", "sides.burnish_side:step", env=TORCH_ONLY)] if small else []),
             Side("trl", "sides.trl_side:step", paths=(str(prepare.trl()),), **more),
         ),
         work,
@@ -66,7 +76,7 @@ def tiny(quick: bool) -> list[Part]:
 
     sizes = (4, 4, 8) if quick else (16, 8, 32)
     title = "GRPO on `tiny`, task add: {} prompts x {} samples x <= {} tokens".format(*sizes)
-    return [_steps("tiny", title, TINY, "add", sizes, 8)]
+    return [_steps("tiny", title, TINY, "add", sizes, 8, small=True)]
 
 
 def step(quick: bool) -> list[Part]:
