@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -77,3 +79,23 @@ def test_what_is_alike_is_computed_once_and_changes_nothing(
     assert sum(computed) == tokens
     for one, other in zip(together, alone, strict=True):
         assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)
+
+
+@needs_kernels
+@pytest.mark.parametrize("length", [12, 100])
+def test_other_models_and_early_ends_change_no_reply(policy: Member, length: int) -> None:
+    """A second model that the kernels run, one that they do not, and groups that end when they have enough."""
+    dice = torch.Generator().manual_seed(2)
+    prompts = [torch.randint(4, 400, (length + i,), generator=dice) for i in range(3)]
+    requests = [Request(prompts[k % 3], k, 3 + k % 11, temperature=0.6) for k in range(24)]
+    wanted = policy.engine.generate(requests)
+    same, wide = copy.deepcopy(policy.model), copy.deepcopy(policy.model).double()
+    for found in (
+        policy.engine.generate(requests, [same], lambda logits: logits[1]),
+        policy.engine.generate(requests, [wide], lambda logits: logits[0]),
+    ):
+        assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(wanted, found, strict=True))
+        assert all(torch.equal(a.logp, b.logp) for a, b in zip(wanted, found, strict=True))
+    some = policy.engine.generate(requests, enough=lambda finished: len(finished) >= 3)
+    assert any(sample.stopped == "enough" for sample in some)
+    assert all(torch.equal(a.tokens[: len(b.tokens)], b.tokens) for a, b in zip(wanted, some, strict=True))

@@ -99,6 +99,13 @@ def kernels() -> ctypes.CDLL | None:
     return None if isinstance(found, str) else found
 
 
+def there() -> ctypes.CDLL:
+    """The kernels, where it is known that there are some."""
+    found = kernels()
+    assert found is not None
+    return found
+
+
 def why_not() -> str | None:
     """Why there are no kernels."""
     found = _found()

@@ -18,8 +18,7 @@ def from_logits(
 ) -> None:
     """Log-probs of the chosen tokens under softmax(logits * factor) into logp, what their gradient needs into lse, and, if it
     is wanted, the entropy."""
-    run = compiled.kernels()
-    assert run is not None
+    run = compiled.there()
     z, chosen = logits.contiguous(), chosen.contiguous()
     spread = entropy.data_ptr() if wanted else None
     by = torch.tensor([factor])
@@ -30,8 +29,7 @@ def from_logits(
 
 def logp_of(logits: Tensor, factor: Tensor, token: Tensor) -> Tensor:
     """[rows]: the log-prob of a token of each row under softmax(logits * factor)."""
-    run, z, token, factor = compiled.kernels(), logits.contiguous(), token.contiguous(), factor.contiguous()
-    assert run is not None
+    run, z, token, factor = compiled.there(), logits.contiguous(), token.contiguous(), factor.contiguous()
     lse, logp = torch.empty(2, len(z))
     run.from_logits(
         z.data_ptr(), *z.shape, token.data_ptr(), factor.data_ptr(), 1, lse.data_ptr(), logp.data_ptr(), None
@@ -44,8 +42,8 @@ def d_logits(
     dtype: torch.dtype,
 ) -> Tensor:  # fmt: skip
     """d total / d logits, from the gradients of log-probs and (unless None) of entropies."""
-    run, d = compiled.kernels(), torch.empty_like(logits)
-    assert run is not None and dtype == torch.float32
+    run, d = compiled.there(), torch.empty_like(logits)
+    assert dtype == torch.float32
     z, chosen, lse, entropy, grad = (x.contiguous() for x in (logits, chosen, lse, entropy, grad))
     along = None if more is None else more.contiguous()
     run.d_logits(
@@ -57,8 +55,7 @@ def d_logits(
 
 def choose(logits: Tensor, factor: Tensor, keys: Tensor, positions: Tensor, greedy: Tensor) -> tuple[Tensor, Tensor]:
     """As cast/engine/sampling.py says."""
-    run, z = compiled.kernels(), logits.contiguous()
-    assert run is not None
+    run, z = compiled.there(), logits.contiguous()
     token, logp = torch.empty(len(z), dtype=torch.long), torch.empty(len(z))
     given = [x.contiguous() for x in (factor, keys, positions, greedy)]
     run.choose(z.data_ptr(), *z.shape, *(x.data_ptr() for x in given), token.data_ptr(), logp.data_ptr())

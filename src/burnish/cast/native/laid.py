@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.cast.native.compiled import kernels
+from burnish.cast.native.compiled import kernels, there
 
 ROWS = 64  # MKL's order is made for about this many; products of any number of rows can use it
 
@@ -65,8 +65,7 @@ class Laid:
         if self.panels:
             assert not self.gated
             x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
-            run = kernels()
-            assert run is not None
+            run = there()
             run.times(x.data_ptr(), self.ordered.data_ptr(), y.data_ptr(), len(x), x.shape[1], self.outputs, None)
             return y
         if not self.ordered.is_mkldnn:
@@ -78,8 +77,7 @@ class Laid:
 
 def _panels(weights: tuple[Tensor, ...], gated: bool) -> Tensor:
     """[panels, in, columns of a panel]; of gated ones, half of a panel's columns are the gate's."""
-    run = kernels()
-    assert run is not None
+    run = there()
     wide = run.columns_of_a_panel()
     whole = [w.detach().contiguous() for w in weights] if gated else [torch.cat([w.detach() for w in weights])]
     outputs, inputs = whole[0].shape

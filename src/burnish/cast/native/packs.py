@@ -62,8 +62,7 @@ class _Attend(torch.autograd.Function):
         out = q.new_empty(q.shape)
         ctx.how = compiled.Shape(0, q.shape[1], k.shape[1], q.shape[2], 0, 0.0, scale), tree
         ctx.save_for_backward(q, k, v, out)
-        run = compiled.kernels()
-        assert run is not None
+        run = compiled.there()
         run.attend(byref(ctx.how[0]), byref(told(tree, len(q))), _views(q, k, v), _views(out))
         return out
 
@@ -72,8 +71,7 @@ class _Attend(torch.autograd.Function):
         (q, k, v, out), (shape, tree) = ctx.saved_tensors, ctx.how
         d = _side_by_side(d)
         dq, dk, dv = q.new_empty(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
-        run = compiled.kernels()
-        assert run is not None
+        run = compiled.there()
         run.attend_back(byref(shape), byref(told(tree, len(q))), _views(q, k, v, out, d), _views(dq, dk, dv))
         return dq, dk, dv, None, None
 

@@ -13,8 +13,7 @@ from burnish.cast.tree import Numbers
 
 def copy_slots(layers: list[tuple[Tensor, Tensor]], source: Numbers, to: Numbers, tokens: Numbers) -> None:
     """In every layer's keys and values, what slots `source` hold, so many tokens each, goes to slots `to` as well."""
-    run, (_, kv_heads, capacity, width) = compiled.kernels(), layers[0][1].shape
-    assert run is not None
+    run, (_, kv_heads, capacity, width) = compiled.there(), layers[0][1].shape
     shape = compiled.Shape(0, kv_heads, kv_heads, width, 0, 0.0, 0.0)
     told = (compiled.LayerAt * len(layers))(
         *(compiled.LayerAt(own_k=k.data_ptr(), own_v=v.data_ptr()) for k, v in layers)

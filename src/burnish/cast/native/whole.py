@@ -73,8 +73,7 @@ class _Layer(torch.autograd.Function):
         middle, y, normed = (torch.empty_like(x) for _ in range(3))
         both = x.new_empty(n, 2 * shape.inner) if any(ctx.needs_input_grad) else None
         at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5]))
-        run = compiled.kernels()
-        assert run is not None
+        run = compiled.there()
         run.layer(
             byref(shape), byref(at), byref(told(tree, n)), *_at(cos, sin, x, found, seen, middle),
             None if both is None else both.data_ptr(), *_at(y, normed, opened),
@@ -112,8 +111,7 @@ def _back(
     """The gradients of a layer's x and of those of its weights that are asked for."""
     x, cos, sin, found, seen, middle, both = held
     norm, wq, wk, wv, wo, inner_norm, wg, wu, wd = weights
-    run = compiled.kernels()
-    assert run is not None
+    run = compiled.there()
     dy = dy.contiguous()
     d = dy @ wd
     opened, d_both = torch.empty_like(d), torch.empty_like(both)
@@ -145,8 +143,7 @@ def _weights_at(laid: tuple[Laid, ...], norm: Tensor, inner_norm: Tensor) -> lis
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """norm(x) of [N, H], without gradient."""
-    y, run = torch.empty_like(x), compiled.kernels()
-    assert run is not None
+    y, run = torch.empty_like(x), compiled.there()
     run.norm(*_at(x, weight, y), *x.shape, eps)
     return y
 
@@ -169,8 +166,7 @@ class Norm(torch.autograd.Function):
 def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient of x, for that of norm(x), and `plus`; the gradient of the norm's weight."""
     dx, dw, parts = torch.empty_like(x), torch.empty_like(weight), x.new_empty(-(-len(x) // TOGETHER), x.shape[1])
-    run = compiled.kernels()
-    assert run is not None
+    run = compiled.there()
     more = None if plus is None else plus.data_ptr()
     run.norm_back(*_at(d, x, weight), more, *_at(dx, dw, parts), *x.shape, eps)
     return dx, dw
@@ -196,8 +192,7 @@ def one_token(
     if kept[0].told is None:  # nothing moves while rows are written
         kept[0].told = (compiled.LayerAt * len(layers))(*map(_told, layers, kept))
     wide = shape.hidden + (2 * shape.heads + 2 * shape.kv_heads) * shape.width + shape.inner
-    between, run = x.new_empty(n * wide), compiled.kernels()
-    assert run is not None
+    between, run = x.new_empty(n * wide), compiled.there()
     run.decode(byref(shape), kept[0].told, len(layers), byref(living), *_at(x, between))
 
 
