@@ -14,7 +14,7 @@ test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
 test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 	$(BIN)/pytest -m slow
 
-bench: $(VENV)/.ready  ## speed on this CPU beside TRL, transformers and vLLM (about an hour, resumable); docs/performance.md from it
+bench: $(VENV)/.ready  ## speed on this CPU beside TRL, transformers and vLLM (about half an hour, resumable); docs/performance.md from it
 	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/plots.py
 	$(BIN)/python benchmarks/tables.py

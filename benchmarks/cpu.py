@@ -1,6 +1,6 @@
 """Speed on a CPU in fp32, burnish beside its peers in the same run.
 
-    make bench                                                everything, with its set-up (an hour on two cores)
+    make bench                                                everything, with its set-up (half an hour on two cores)
     python benchmarks/cpu.py --only tiny,first                some parts
     python benchmarks/cpu.py --quick                          small work, to see that all of it works
 
