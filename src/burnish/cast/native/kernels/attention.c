@@ -8,7 +8,7 @@
    time. */
 #include "base.h"
 
-#define SCORES (48 * 1024) /* of a block */
+#define SCORES (96 * 1024) /* of a block */
 
 enum { QUERIES = 1, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V }; /* pieces of scratch; 0 is the product's */
 
