@@ -106,7 +106,7 @@ class _Head(torch.autograd.Function):
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
 
 
-WORTH_IT = 0.85  # of a chunk's tokens: with more of them in it, a part costs as much as the whole
+WORTH_IT = 0.85  # of the tokens: with more of them in it, a part costs as much as the whole
 
 
 def _with_gradient(

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import torch
 
+from burnish.cast.home import home
+
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC")
 PATIENCE = 120  # seconds that the compiler is given
@@ -65,18 +67,7 @@ class LayerAt(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_void_p)
-        for name in (
-            "norm",
-            "read",
-            "out",
-            "inner_norm",
-            "open",
-            "down",
-            "own_k",
-            "own_v",
-            "roots_k",
-            "roots_v",
-        )  # fmt: skip
+        for name in ["norm", "read", "out", "inner_norm", "open", "down", "own_k", "own_v", "roots_k", "roots_v"]
     ]
 
 
@@ -122,7 +113,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "lay_out": [floats] * 2 + [number] * 4,
         "times": [floats] * 3 + [number] * 3 + [floats],
         "norm": [floats] * 3 + [number] * 2 + [flat],
-        "norm_back": [floats] * 7 + [number] * 2 + [flat],
+        "norm_back": [floats] * 6 + [number] * 2 + [flat],
         "gate_back": [floats] * 4 + [number] * 2,
         "layer": [floats] * 13,
         "attention_back": [floats] * 8,
@@ -154,19 +145,19 @@ def _built() -> Path:
         *(file.read_bytes() for file in sources),
         " ".join((compiler, *FLAGS, str(threads[0]), _processor())).encode(),
     ]
-    path = _place() / f"kernels-{hashlib.sha256(b'|'.join(facts)).hexdigest()[:16]}.so"
+    path = home() / f"kernels-{hashlib.sha256(b'|'.join(facts)).hexdigest()[:16]}.so"
     if not path.exists():
+        path = _place() / path.name
         _build(compiler, threads[0], path)
     return path
 
 
 def _place() -> Path:
-    """Where it is kept: beside what burnish fetches, or, where that cannot be written, for this process alone."""
-    home = Path(os.environ.get("BURNISH_HOME") or Path.home() / ".cache" / "burnish")
+    """Where it is built and kept: beside what burnish fetches, or, where that cannot be written, for this process alone."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home):
-            return home
+        home().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home()):
+            return home()
     except OSError:
         return Path(tempfile.mkdtemp(prefix="burnish-"))
 

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.cast.logprob import WORTH_IT
 from burnish.cast.native import compiled
 from burnish.cast.packing import Packed
 from burnish.cast.tree import Tree
-
-WORTH_IT = 0.85  # of the tokens: with more of them in it, a part costs as much as the whole
 
 
 def told(tree: Tree, tokens: int) -> compiled.Pack:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from burnish.cast.engine.store import LayerKV
     from burnish.cast.native.llama import Layer
 
-TOGETHER = 128  # as kernels/layer.c has it
-
 
 def panel_width() -> int:
     """Columns of a product that the kernels compute at once; 0 without kernels."""
@@ -165,10 +163,10 @@ class Norm(torch.autograd.Function):
 
 def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient of x, for that of norm(x), and `plus`; the gradient of the norm's weight."""
-    dx, dw, parts = torch.empty_like(x), torch.empty_like(weight), x.new_empty(-(-len(x) // TOGETHER), x.shape[1])
+    dx, dw = torch.empty_like(x), torch.empty_like(weight)
     run = compiled.there()
     more = None if plus is None else plus.data_ptr()
-    run.norm_back(*_at(d, x, weight), more, *_at(dx, dw, parts), *x.shape, eps)
+    run.norm_back(*_at(d, x, weight), more, *_at(dx, dw), *x.shape, eps)
     return dx, dw
 
 

@@ -223,6 +223,17 @@ void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const
         walk(s, pack, task / s->kv_heads, task % s->kv_heads, given, found, (View){0});
 }
 
+/* Attention alone, over a pack, and back: for models whose layers are not these. */
+void attend(const Shape *s, const Pack *pack, const View *given, const View *to) {
+#pragma omp parallel
+    attend_pack(s, pack, given[0], given[1], given[2], *to);
+}
+
+void attend_back(const Shape *s, const Pack *pack, const View *given, const View *found) {
+#pragma omp parallel
+    attend_pack_back(s, pack, given, found);
+}
+
 /* Rows of one family that add a token each: `found` holds their queries, keys and values, not yet rotated. */
 static void look_living(const Shape *s, const Layer *l, const Living *w, long family, long head, float *found, float *to) {
     const long sharing = s->heads / s->kv_heads, d = s->width, first = w->begins[family], members = w->begins[family + 1] - first;

@@ -33,25 +33,20 @@ INLINE long least(long a, long b) { return a < b ? a : b; }
 INLINE long most(long a, long b) { return a > b ? a : b; }
 INLINE long up_to(long n, long step) { return (n + step - 1) / step * step; }
 
-INLINE float sum_of(Vec v) {
-    float x[LANES];
-    store(x, v);
-#pragma GCC unroll 8
-    for (int half = LANES / 2; half; half /= 2)
-#pragma GCC unroll 16
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
-
-INLINE float largest_of(Vec v) {
-    float x[LANES];
-    store(x, v);
-#pragma GCC unroll 8
-    for (int half = LANES / 2; half; half /= 2)
-#pragma GCC unroll 16
-        for (int i = 0; i < half; i++) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-    return x[0];
-}
+/* One number of all lanes: halves meet until one is left, in an order that never changes. */
+#define FOLD(name, a, b, how)                                                                                            \
+    INLINE float name(Vec v) {                                                                                           \
+        float x[LANES];                                                                                                  \
+        store(x, v);                                                                                                     \
+        _Pragma("GCC unroll 8") for (int half = LANES / 2; half; half /= 2)                                              \
+            _Pragma("GCC unroll 16") for (int i = 0; i < half; i++) {                                                    \
+            const float a = x[i], b = x[i + half];                                                                       \
+            x[i] = how;                                                                                                  \
+        }                                                                                                                \
+        return x[0];                                                                                                     \
+    }
+FOLD(sum_of, a, b, a + b)
+FOLD(largest_of, a, b, a > b ? a : b)
 
 /* e^x to about the last bit: 2^n times a polynomial in the rest; 0 below -87. */
 INLINE Vec exponential(Vec x) {

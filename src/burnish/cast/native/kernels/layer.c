@@ -40,10 +40,11 @@ void norm(const float *x, const float *weight, float *to, long rows, long n, flo
 
 #define TOGETHER 128 /* rows whose shares of a norm's gradient are summed before they meet others: their number must not depend on threads */
 
-/* dx = r (d w - x r mean(d w x r)) + plus (or nothing);  dw = sum of d x r over rows. parts: [rows / TOGETHER, rounded up][n]. */
-void norm_back(const float *d, const float *x, const float *weight, const float *plus, float *dx, float *dw, float *parts, long rows,
-               long n, float eps) {
+/* dx = r (d w - x r mean(d w x r)) + plus (or nothing);  dw = sum of d x r over rows. */
+void norm_back(const float *d, const float *x, const float *weight, const float *plus, float *dx, float *dw, long rows, long n,
+               float eps) {
     const long number = (rows + TOGETHER - 1) / TOGETHER;
+    float *parts = scratch(0, number * n);
 #pragma omp parallel for schedule(static)
     for (long p = 0; p < number; p++) {
         float *part = parts + p * n;
@@ -159,15 +160,4 @@ void decode(const Shape *s, const Layer *layers, long number, const Living *livi
 #pragma omp barrier
         inner(s, l, x, x, normed, opened, 0, n);
     }
-}
-
-/* Attention alone, over a pack, and back: for models whose layers are not these. */
-void attend(const Shape *s, const Pack *pack, const View *given, const View *to) {
-#pragma omp parallel
-    attend_pack(s, pack, given[0], given[1], given[2], *to);
-}
-
-void attend_back(const Shape *s, const Pack *pack, const View *given, const View *found) {
-#pragma omp parallel
-    attend_pack_back(s, pack, given, found);
 }
