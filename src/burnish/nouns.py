@@ -103,7 +103,7 @@ class Trace:
     note: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return sum(len(turn) for turn in self.turns)
+        return sum([turn.tokens.shape[0] for turn in self.turns])
 
     @property
     def tokens(self) -> Tensor:
@@ -113,8 +113,9 @@ class Trace:
         """Each turn with the half-open range of token positions it covers."""
         start = 0
         for turn in self.turns:
-            yield turn, start, start + len(turn)
-            start += len(turn)
+            end = start + len(turn)
+            yield turn, start, end
+            start = end
 
     def by(self, *authors: str) -> Tensor:
         """[T] bool: the tokens these authors wrote."""

@@ -20,7 +20,7 @@ _MIX2 = -7723592293110705685  # 0x94D049BB133111EB
 
 def key_of(*what: object) -> int:
     """A signed 64-bit key of any printable things: the same things always give the same key."""
-    text = "\x1f".join(str(item) for item in what)
+    text = "\x1f".join(map(str, what))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 

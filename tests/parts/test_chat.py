@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 
+from burnish.cast.chat import Chat
 from burnish.cast.load import load_chat
 from burnish.nouns import Task
 
@@ -35,3 +40,34 @@ def test_a_reply_ends_with_a_stop_and_reads_as_it_was_written(chat) -> None:
     reply = chat.reply("12 + 7 = 19")
     assert int(reply[-1]) in chat.stops
     assert chat.text(reply) == "12 + 7 = 19"
+
+
+def test_texts_are_what_the_tokenizer_decodes(chat) -> None:
+    size = len(chat.spelling.pieces)
+    assert size > 0, "both tokenizers lay tokens end to end"
+
+    def same(ids: list[int]) -> bool:
+        said = chat.text(torch.tensor(ids, dtype=torch.long))
+        return bool(said == chat.tokenizer.decode(ids, skip_special_tokens=True))
+
+    said = chat.tokenizer.encode("caf\u00e9 \u4f60\u597d \U0001f600, 3 + 4", add_special_tokens=False)
+    stop = chat.stops[0]
+    dice = random.Random(0)
+    for ids in ([], [stop], said, [*said, stop], [stop, *said[:-3]], [said[0], size, size + 7], list(range(size))):
+        assert same(ids)
+    for _ in range(200):
+        assert same([dice.randrange(size) for _ in range(dice.randrange(40))])
+
+
+@pytest.mark.parametrize("decoder", ["Fuse", "Metaspace", "WordPiece", None])
+@pytest.mark.parametrize("tidy", [False, True])
+def test_texts_of_transformers_tokenizers_are_what_they_decode(decoder: str | None, tidy: bool) -> None:
+    words = {"<end>": 0, "\u2581a": 1, "b": 2, "##c": 3, "\u2581.": 4, " !": 5}
+    inner = Tokenizer(models.WordLevel(words, unk_token="b"))
+    if decoder is not None:
+        inner.decoder = getattr(decoders, decoder)()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", clean_up_tokenization_spaces=tidy)
+    chat = Chat(tokenizer)
+    assert bool(len(chat.spelling.pieces)) == (decoder == "Fuse" and not tidy)
+    for ids in product(range(len(words)), repeat=3):
+        assert chat.text(torch.tensor(ids)) == tokenizer.decode(list(ids), skip_special_tokens=True)

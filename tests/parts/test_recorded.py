@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import make_model
 
 from burnish.cast import packing, recorded, working
+from burnish.cast.forward import Asked
 from burnish.cast.load import load_model
 from burnish.cast.packing import TILE, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.cast.recorded import AFTER, PATIENCE, Recorder, size_for
@@ -34,6 +36,32 @@ def test_tokens_are_counted_as_they_are_packed(monkeypatch: pytest.MonkeyPatch) 
         rows, asked = rows_of(*lengths)
         assert packed_tokens(rows, asked, families_of(rows, asked)) == len(pack(rows, asked, CPU).tokens)
         assert packed_tokens(rows, None, families_of(rows, None)) == len(pack(rows, None, CPU).tokens)
+
+
+def test_rows_lie_in_a_pack_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "on_gpu", lambda device: True)
+    rows, asked = rows_of(3, 100, 0, 64)
+    rows, asked = [*rows, torch.arange(90, 97)], [*asked, 2]  # one that shares nothing
+    for given, size, shared in ((asked, None, True), (asked, 512, True), (None, None, False)):
+        found = pack(rows, given, CPU, size)
+        assert found.shared == shared and found.longest == 105
+        for i, row in enumerate(rows):
+            at = np.arange(len(row))
+            lines = found.places(np.full(len(row), i), at)
+            assert torch.equal(found.tokens[lines], row) and (found.positions[lines].numpy() == at).all()
+        assert found.table is not None
+        looked_at = {(root, length) for _, _, _, _, root, length, _, _ in found.table.tolist() if length}
+        assert looked_at == ({(0, 5)} if shared else set()), (
+            "the children of a beginning look at it, and nobody else does"
+        )
+
+
+def test_what_is_asked_about_is_found_row_by_row() -> None:
+    masks = [[0, 0, 1, 0, 1], [0, 0], [0, 1, 1], [0]]
+    asked = Asked.of([torch.tensor(mask, dtype=torch.bool) for mask in masks])
+    assert asked.flat.tolist() == [2, 4, 8, 9]
+    assert asked.row.tolist() == [0, 0, 2, 2] and asked.at.tolist() == [2, 4, 1, 2]
+    assert asked.first == [2, 2, 1, 1], "a row of which nothing is asked: its length"
 
 
 def test_a_pack_is_filled_with_tokens_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.cast.spelling import Spelling
 from burnish.nouns import Message, Task
 
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
@@ -22,6 +23,7 @@ class Chat:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.templated = bool(getattr(tokenizer, "chat_template", None))
+        self.spelling = Spelling(tokenizer)
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -66,7 +68,7 @@ class Chat:
 
     def text(self, tokens: Tensor) -> str:
         """What a reply says, without its stop token."""
-        return self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True)
+        return self.spelling.text(tokens.numpy())
 
     def _after_reply(self, text: str) -> tuple[str, str]:
         """What the template puts after a reply: the closing of that message, then the next user message with `text`."""

@@ -98,15 +98,18 @@ class Asked:
     def of(cls, masks: list[Tensor]) -> Asked:
         lengths = np.array([mask.shape[0] for mask in masks])
         ends = np.cumsum(lengths)
+        starts = ends - lengths
         flat = np.flatnonzero(joined(masks))
-        row = np.repeat(np.arange(len(masks)), lengths)[flat]
-        at = flat - (ends - lengths)[row]
+        cuts = np.searchsorted(flat, [*starts, ends[-1]])  # where the rows begin among those that are asked about
+        counts = np.diff(cuts)
+        row = np.repeat(np.arange(len(masks)), counts)
+        at = flat - np.repeat(starts, counts)
         if not at.all():
             raise ValueError(
                 "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
             )
-        first = lengths.copy()
-        first[row[::-1]] = at[::-1]  # of several, the last one written stays
+        first, some = lengths.copy(), counts > 0
+        first[some] = at[cuts[:-1][some]]
         return cls(flat, row, at, first.tolist())
 
 

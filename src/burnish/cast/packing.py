@@ -102,13 +102,24 @@ def send(x: Tensor, device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """Consecutive tokens of the pack: a beginning, or what goes on from one (root: its number; kids: their tokens)."""
+class _Stretches:
+    """Consecutive tokens of the pack, stretch after stretch: first the beginnings, then what goes on from one.
 
-    tokens: Tensor
-    offset: int = 0  # the position of its first token
-    root: int | None = None
-    kids: tuple[int, int] = (0, 0)
+    lengths  [S]
+    roots    [S] the number of the beginning that each goes on from; -1: it is one itself
+    kids     [S, 2] the tokens that go on from it: the first, and where they end
+    """
+
+    lengths: Numbers
+    roots: Numbers
+    kids: Numbers
+
+    def filled(self, missing: int) -> _Stretches:
+        """With so many tokens more that nobody asks about, in stretches of a tile: they cost what they must and disturb nobody."""
+        more = np.minimum(TILE, missing - np.arange(0, missing, TILE))
+        alone, nobody = np.full(len(more), -1), np.zeros((len(more), 2), dtype=np.int64)
+        found = ((self.lengths, more), (self.roots, alone), (self.kids, nobody))
+        return _Stretches(*map(np.concatenate, found))
 
 
 def pack(
@@ -130,55 +141,56 @@ def pack(
         tree, tokens, positions, lines = planted(rows, families, starts)
         shared = len(tokens) < starts[-1]
         return Packed(torch.from_numpy(tokens), torch.from_numpy(positions), longest, lines, starts, shared, tree)
-    stretches, lines = _two_levels(rows, asked, families, starts)
-    stretches += _filling(size - sum(s.tokens.shape[0] for s in stretches) if size else 0)
+    stretches, lines = _two_levels(asked, families, starts)
+    if size:
+        stretches = stretches.filled(size - int(stretches.lengths.sum()))
     table = send(tile_table(stretches, lines_for(size) if size else None), device)
-    shared = any(s.root is not None for s in stretches)
-    return Packed(*_joined(stretches, device), longest, lines, starts, shared, table=table)
+    shared = bool(stretches.roots.max() >= 0)
+    tokens, positions = send(_laid(rows, families, stretches), device)
+    return Packed(tokens, positions, longest, lines, starts, shared, table=table)
 
 
-def _two_levels(
-    rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]], starts: Numbers
-) -> tuple[list[_Stretch], Numbers]:
+def _two_levels(asked: Sequence[int] | None, families: list[list[int]], starts: Numbers) -> tuple[_Stretches, Numbers]:
     """Roots, then children; and where the tokens of all rows lie."""
-    lengths = [rows[family[0]].shape[0] if len(family) == 1 else asked[family[0]] for family in families]  # type: ignore[index]
-    roots: list[_Stretch] = []
-    children: list[_Stretch] = []
-    lines = np.empty(starts[-1], dtype=np.int64)
+    borders = starts.tolist()
+    lengths = [borders[f[0] + 1] - borders[f[0]] if len(f) == 1 else asked[f[0]] for f in families]  # type: ignore[index]
+    roots, kids = [-1] * len(families), []
+    lines, places = np.empty(starts[-1], dtype=np.int64), np.arange(starts[-1])
     start, rest = 0, sum(lengths)
-    for family, shared in zip(families, lengths, strict=True):
-        before = rest
+    for number, family in enumerate(families):
+        shared, before = lengths[number], rest
         for i in family:
-            lines[starts[i] : starts[i] + shared] = np.arange(start, start + shared)
+            begin, end = borders[i], borders[i + 1]
+            lines[begin : begin + shared] = places[start : start + shared]
             if len(family) > 1:
-                more = rows[i].shape[0] - shared
-                children.append(_Stretch(rows[i][shared:], shared, len(roots)))
-                lines[starts[i] + shared : starts[i + 1]] = np.arange(rest, rest + more)
+                more = end - begin - shared
+                lines[begin + shared : end] = places[rest : rest + more]
+                lengths.append(more)
+                roots.append(number)
                 rest += more
-        roots.append(_Stretch(rows[family[0]][:shared], kids=(before, rest)))
+        kids.append((before, rest))
         start += shared
-    return [*roots, *children], lines
+    kids += [(0, 0)] * (len(lengths) - len(kids))
+    return _Stretches(np.array(lengths), np.array(roots), np.array(kids)), lines
 
 
-def _joined(stretches: list[_Stretch], device: torch.device) -> tuple[Tensor, Tensor]:
-    """All tokens and their positions."""
-    lengths = [s.tokens.shape[0] for s in stretches]
-    tokens = joined([s.tokens for s in stretches])
-    first = np.array([s.offset for s in stretches]) - _starts(lengths)[:-1]
-    positions = np.arange(len(tokens)) + np.repeat(first, lengths)
-    both = send(torch.from_numpy(np.stack([tokens, positions])), device)
-    return both[0], both[1]
+def _laid(rows: Sequence[Tensor], families: list[list[int]], stretches: _Stretches) -> Tensor:
+    """[2, N]: all tokens and their positions; what only fills the pack up is token 0."""
+    lengths, roots = stretches.lengths, stretches.roots
+    numbers, shared = [row.numpy() for row in rows], lengths.tolist()
+    tokens = [numbers[family[0]][:n] for family, n in zip(families, shared, strict=False)]
+    tokens += [numbers[i][n:] for family, n in zip(families, shared, strict=False) if len(family) > 1 for i in family]
+    starts = _starts(lengths)
+    first = np.where(roots >= 0, lengths[roots], 0) - starts[:-1]
+    found = np.zeros((2, starts[-1]), dtype=np.int64)
+    np.concatenate(tokens, out=found[0, : sum(map(len, tokens))])
+    np.add(np.arange(starts[-1]), np.repeat(first, lengths), out=found[1])
+    return torch.from_numpy(found)
 
 
 def _starts(lengths: Sequence[int] | Numbers) -> Numbers:
     """[S + 1]: where stretches of these lengths begin, and where the last one ends."""
-    return np.cumsum([0, *lengths])
-
-
-def _filling(missing: int) -> list[_Stretch]:
-    """Tokens that nobody asks about, in stretches of a tile: they cost what they must and disturb nobody."""
-    lengths = [min(TILE, missing - at) for at in range(0, missing, TILE)]
-    return [_Stretch(torch.zeros(n, dtype=torch.long)) for n in lengths]
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def lines_for(size: int) -> int:
@@ -186,22 +198,21 @@ def lines_for(size: int) -> int:
     return 4 * size // TILE + 64
 
 
-def tile_table(stretches: list[_Stretch], lines: int | None = None) -> Tensor:
+def tile_table(stretches: _Stretches, lines: int | None = None) -> Tensor:
     """[tiles, 8] int32, as cast/tiled.py reads it; with `lines`, filled up with tiles of no tokens."""
-    lengths = np.array([s.tokens.shape[0] for s in stretches])
+    lengths, roots = stretches.lengths, stretches.roots
     starts = _starts(lengths)
-    of_roots = [(starts[s.root], lengths[s.root]) if s.root is not None else (0, 0) for s in stretches]
-    facts = np.array([(*root, *s.kids) for root, s in zip(of_roots, stretches, strict=True)])
+    of_roots = np.where(roots >= 0, [starts[roots], lengths[roots]], 0)
     tiles = -(-lengths // TILE)
-    of = np.repeat(np.arange(len(stretches)), tiles)
+    of = np.repeat(np.arange(len(lengths)), tiles)
     number = np.arange(len(of)) - _starts(tiles)[of]  # of a tile in its stretch
     at, end = starts[of] + number * TILE, starts[of + 1]
-    found = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *facts[of].T], 1)
+    found = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *of_roots[:, of], *stretches.kids[of].T], 1)
     if lines is not None and len(found) > lines:
-        raise TooShort(f"{len(stretches)} stretches make {len(found)} tiles, more than {lines}")
-    table = torch.zeros(lines or len(found), 8, dtype=torch.int32)
-    table[: len(found)] = torch.from_numpy(found)
-    return table
+        raise TooShort(f"{len(lengths)} stretches make {len(found)} tiles, more than {lines}")
+    table = np.zeros((lines or len(found), 8), dtype=np.int32)
+    table[: len(found)] = found
+    return torch.from_numpy(table)
 
 
 class TooShort(ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 
 import torch
 
@@ -29,7 +30,7 @@ def group_relative(*, std: bool = True, eps: float = 1e-6, score: str = "reward"
             for traces in _parties(group, peers):
                 rewards = [trace.scores[score] for trace in traces]
                 mean = sum(rewards) / len(rewards)
-                spread = statistics.stdev(rewards) if len(rewards) > 1 else 0.0
+                spread = _spread(tuple(sorted(rewards)))
                 for trace, reward in zip(traces, rewards, strict=True):
                     advantage = (reward - mean) / (spread + eps) if std else reward - mean
                     trace.streams["adv"] = torch.full((len(trace),), advantage if spread else 0.0)
@@ -43,6 +44,12 @@ def group_relative(*, std: bool = True, eps: float = 1e-6, score: str = "reward"
         reads=frozenset({f"score:{score}"}),
         writes=frozenset({"stream:adv"}),
     )
+
+
+@lru_cache(maxsize=4096)
+def _spread(rewards: tuple[float, ...]) -> float:
+    """Their standard deviation, in exact arithmetic, which takes a while; groups of right and wrong replies are often alike."""
+    return statistics.stdev(rewards) if len(rewards) > 1 else 0.0
 
 
 def _parties(group: Group, peers: Peers | None) -> list[list[Trace]]:

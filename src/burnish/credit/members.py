@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,18 +67,16 @@ def member(
 
 
 def _claim(trace: Trace, authors: tuple[str, ...], at: str, seen: set[int]) -> Tensor:
-    mask = torch.zeros(len(trace), dtype=torch.bool)
+    length = len(trace)
+    mask = np.zeros(length, dtype=np.bool_)  # small work on rows is numpy's: torch takes ten times as long to begin
     for turn, start, end in trace.spans():
         if turn.author in authors and id(turn) not in seen and end > start:
             seen.add(id(turn))
-            where = {
-                "all": slice(start, end),
-                "first": slice(start, start + 1),
-                "last": slice(end - 1, end),
-                "end": slice(len(trace) - 1, len(trace)),
-            }
-            mask[where[at]] = True
-    return mask
+            if at == "all":
+                mask[start:end] = True
+            else:
+                mask[{"first": start, "last": end - 1, "end": length - 1}[at]] = True
+    return torch.from_numpy(mask)
 
 
 def _keep_top(claims: list[tuple[Trace, Tensor]], stream: str, share: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,10 +74,10 @@ def behaviour(author: str = "policy") -> Part:
     """The log-probs that the tokens had when they were sampled (mu, recorded at birth), as stream "old"."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        stream = torch.full((len(trace),), float("nan"))
+        stream = np.full(len(trace), np.float32("nan"))
         for turn, start, end in trace.spans():
             if turn.author == author and turn.logp is not None:
-                stream[start:end] = turn.logp
-        trace.streams["old"] = stream
+                stream[start:end] = turn.logp.numpy()
+        trace.streams["old"] = torch.from_numpy(stream)
 
     return per_trace(write, name="behaviour", reads=frozenset({f"mu:{author}"}), writes=frozenset({"stream:old"}))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,24 +15,21 @@ from burnish.learn.term import Term
 from burnish.nouns import Group, Trace
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Row:
-    """A trace in a batch, the number of its group there, and how many of its tokens each term claims."""
+    """A trace in a batch, the number of its group there, how many tokens it has, and how many of them each term claims."""
 
     trace: Trace
     group: int
-    claimed: dict[str, int] = field(default_factory=dict)
+    length: int
+    claimed: dict[str, int]
 
     @cached_property
     def tokens(self) -> Tensor:
         return self.trace.tokens
 
-    @cached_property
-    def length(self) -> int:
-        return len(self.trace)
 
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Micro:
     """Rows that one backward covers, with the pairs and lists among them (as row numbers).
 
@@ -104,7 +102,7 @@ def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterat
     compares = any(term.unit in ("pair", "list", "group") for term in terms)
     for g, group in enumerate(groups):
         rows = [
-            Row(trace, g, {term.name: claimed[term.name][g][i] for term in terms})
+            Row(trace, g, len(trace), {term.name: claimed[term.name][g][i] for term in terms})
             for i, trace in enumerate(group.traces)
         ]
         wanted = [i for i, row in enumerate(rows) if any(row.claimed.values())]
@@ -132,27 +130,26 @@ def join(micros: Iterable[Micro], tokens: int | None = None) -> Micro:
     return Micro(tuple(rows), tuple(pairs), tuple(lists), tokens)
 
 
-class Filling:
+class Filling(NamedTuple):
     """A batch being filled: how many tokens the model will read for its rows.
 
     packed  end to end, beginnings that rows of one group share counted once; else padded to the longest
     """
 
-    def __init__(self, packed: bool) -> None:
-        self.packed, self.rows, self.longest, self.tokens = packed, 0, 0, 0
-        self.last: Row | None = None
+    packed: bool
+    rows: int = 0
+    longest: int = 0
+    tokens: int = 0
+    last: Row | None = None
 
     def with_rows(self, rows: Sequence[Row]) -> Filling:
         """What it would be with these rows as well."""
-        more = Filling(self.packed)
-        more.rows, more.longest, more.tokens, more.last = self.rows + len(rows), self.longest, self.tokens, self.last
+        count, longest, tokens, last = self.rows + len(rows), self.longest, self.tokens, self.last
         for row in rows:
-            more.longest = max(more.longest, row.length)
-            more.tokens += row.length - _shared(more.last, row)
-            more.last = row
-        if not self.packed:
-            more.tokens = more.rows * more.longest
-        return more
+            longest = max(longest, row.length)
+            tokens += row.length - _shared(last, row)
+            last = row
+        return Filling(self.packed, count, longest, tokens if self.packed else count * longest, last)
 
 
 def _shared(before: Row | None, row: Row) -> int:
@@ -173,14 +170,14 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
     Groups stay side by side, those with the longest rows first, so that rows of a batch are about as long as each other.
     An atom larger than the budget is a micro-batch of its own; the learner then works on it in two passes.
     """
-    atoms = list(found)
+    atoms = [(atom.rows[0].group, max([row.length for row in atom.rows]), atom) for atom in found]
     longest: dict[int, int] = {}
-    for row in (row for atom in atoms for row in atom.rows):
-        longest[row.group] = max(longest.get(row.group, 0), row.length)
-    by_group = sorted(atoms, key=lambda atom: (-longest[atom.rows[0].group], atom.rows[0].group, -_length(atom)))
+    for group, length, _ in atoms:
+        longest[group] = max(longest.get(group, 0), length)
+    atoms.sort(key=lambda one: (-longest[one[0]], one[0], -one[1]))
     batches: list[list[Micro]] = []
     fillings: list[Filling] = []
-    for atom in by_group:
+    for _, _, atom in atoms:
         grown = fillings[-1].with_rows(atom.rows) if batches else None
         if grown is not None and grown.tokens <= budget:
             batches[-1].append(atom)
@@ -190,10 +187,6 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
             fillings.append(Filling(packed).with_rows(atom.rows))
     largest_first = sorted(range(len(batches)), key=lambda i: -fillings[i].tokens)
     return [join(batches[i], fillings[i].tokens) for i in largest_first]
-
-
-def _length(atom: Micro) -> int:
-    return max(row.length for row in atom.rows)
 
 
 def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ...]]:

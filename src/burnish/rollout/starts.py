@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -52,7 +52,8 @@ class Reply:
 
     def tokens(self) -> Tensor:
         """The prompt and all that was said after it."""
-        return Trace(self.start.turns if self.said is None else (*self.start.turns, self.said)).tokens
+        turns = self.start.turns if self.said is None else (*self.start.turns, self.said)
+        return turns[0].tokens if len(turns) == 1 else torch.cat([turn.tokens for turn in turns])
 
     def trace(self) -> Trace:
         assert self.said is not None
@@ -103,9 +104,9 @@ def write_on(
 
     def take(i: int, sample: Sample) -> None:
         reply = replies[i]
-        new = replace(born(sample, reply.start.author, member.version), parent=reply.start.turns[-1])
+        new = born(sample, reply.start.author, member.version, reply.start.turns[-1])
         reply.said = new if reply.said is None else reply.said.followed_by(new)
-        full = len(reply) >= longest or len(requests[i].prompt) + len(new) >= member.context
+        full = len(reply) >= longest or requests[i].prompt.shape[0] + len(new) >= member.context
         reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
         if ended is not None and reply.stopped:
             ended(reply)
@@ -118,7 +119,7 @@ def write_on(
 
 def _request(reply: Reply, member: Member, longest: int, most: int | None) -> Request:
     start, prompt = reply.start, reply.tokens()
-    if len(prompt) >= member.context:
+    if prompt.shape[0] >= member.context:
         raise ValueError(
             f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} holds "
             f"{member.context}: shorten it or drop such rows from the dataset"
@@ -155,9 +156,9 @@ def to_the_end(asks: Asks, blend: Blend | None = None) -> Callable[[list[Task], 
     return call
 
 
-def born(found: Sample, author: str, version: int) -> Turn:
+def born(found: Sample, author: str, version: int, parent: Turn | None = None) -> Turn:
     """A turn of what was sampled: every token with the log-prob and the version of the weights that wrote it."""
-    return Turn(found.tokens, author, found.logp, torch.full((len(found.tokens),), version))
+    return Turn(found.tokens, author, found.logp, torch.full(found.tokens.shape, version), parent)
 
 
 def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:

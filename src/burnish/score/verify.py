@@ -111,4 +111,5 @@ def _one(source: Source, task: Task, reply: str) -> Verdict:
 
 def reply_text(trace: Trace, chat: Chat) -> str:
     """All that was written after the prompt, by whichever author, decoded as one text: a word may span two turns."""
-    return chat.text(torch.cat([turn.tokens for turn in trace.turns[1:]]))
+    said = [turn.tokens for turn in trace.turns[1:]]
+    return chat.text(said[0] if len(said) == 1 else torch.cat(said))
