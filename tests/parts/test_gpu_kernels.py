@@ -193,31 +193,51 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from burnish.cast import products
+from burnish.cast import gpu, products, tiled
+from burnish.cast import layer_kernels as layers
 from burnish.cast.engine import kernels
 
 def made(kernel, numbers, pointers, known, capability):
     kinds = {name: numbers.get(name, pointers.get(name, "i32")) for name in kernel.arg_names}
     kinds |= dict.fromkeys(known, "constexpr")
     source = ASTSource(kernel, kinds, {(kernel.arg_names.index(name),): value for name, value in known.items()})
-    options = {"num_warps": 4, "num_stages": 3} | ({"launch_pdl": True} if known["PDL"] else {})
+    options = {"num_warps": 4, "num_stages": 3} | ({"launch_pdl": True} if known.get("PDL") else {})
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options).asm["ptx"]
 
-half = dict.fromkeys(["x", "y", "z", "weight", "bias", "norm", "out"], "*bf16") | {"squares": "*fp32"}
-block = dict(BM=64, BN=64, BK=64, K=576, P=18)
-row = dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
-row |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False)
+half = dict.fromkeys("x y z weight bias norm out both grad d_both table total_ptr more d_x cos sin".split(), "*bf16")
+half |= dict.fromkeys("squares divisors d_norm lse_ptr tops sums factor_ptr logits logp_ptr entropy_ptr grad_ptr grad_entropy_ptr".split(), "*fp32")
+half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
+half |= dict.fromkeys("tokens positions chosen_ptr token_ptr key_ptr last_ptr stops_ptr limit_ptr base_ptr".split(), "*i64")
+half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
+half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
+numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
+block = dict(BM=64, BN=64, BK=64, K=576, P=36, LINES=16)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False)
+summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known in (
-        (products._normed_kernel, block | dict(PP=32, BIAS=True)),
-        (products._gated_kernel, block | dict(PP=32)),
-        (products._added_kernel, block | dict(PART=32)),
+        (products._normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True)),
+        (products._gated_kernel, block | dict(PP=64, LEVELS=6)),
+        (products._added_kernel, block),
+        (kernels._decode_kernel, decode),
     ):
-        code = made(kernel, {"eps": "fp32"}, half, known | {"PDL": ahead}, capability)
+        code = made(kernel, numbers, half, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
-    code = made(kernels._decode_kernel, {"eps": "fp32", "scale": "fp32"}, row, decode | {"PDL": ahead}, capability)
-    assert ("griddepcontrol.wait" in code) == ahead
+    for kernel, known in (
+        (products._begin_kernel, dict(BK=1024)),
+        (products._add_kernel, dict(K=576, BK=1024, LEVELS=10, ROWS=4)),
+        (layers._add_norm_kernel, dict(K=576, BK=1024, ADD=True)),
+        (layers._norm_backward_kernel, dict(K=576, BK=1024, ROWS=2)),
+        (layers._gate_kernel, dict(DIVIDE=True, BLOCK=1024)),
+        (layers._gate_backward_kernel, dict(DIVIDE=True, BLOCK=1024)),
+        (layers._rotate_kernel, dict(D=64, ROWS=16, BACK=False, DIVIDE=True, BIAS=True)),
+        (kernels._sums_kernel, dict(BLOCK=4096)),
+        (kernels._choose_kernel, summed | dict(STOPS=1)),
+        (gpu._forward_kernel, summed | dict(ENTROPY=True)),
+        (gpu._backward_kernel, dict(ENTROPY=True, BLOCK=4096)),
+    ):
+        made(kernel, numbers, half, known, capability)
+    made(tiled._forward_kernel, numbers, half | {"table": "*i32"}, dict(D=64, DP=64, BM=64, BLOCK=32), capability)
 """
 
 

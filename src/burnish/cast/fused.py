@@ -1,5 +1,7 @@
 """A decoder whose layers are built like Llama's, in few kernels: passes over packs with their gradient, and decoding steps.
 
+Both go through the same operations in the same order, so that the trainer finds the sampler's numbers again, to the last bit.
+
     x, y   the residual stream, and what is still to be added to it
     x <- x + y;  h = norm(x);  q, k, v = h Wqkv, rotated;  y = attention(q, k, v) Wo
     x <- x + y;  h = norm(x);  g, u = h Wgu;               y = (silu(g) u) Wd
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast.joint import First
+from burnish.cast.library import library
 
 LIKE_LLAMA = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 STILL = ("default", "linear", "llama3", "yarn")  # rotations that depend on nothing but the position
@@ -145,15 +148,31 @@ class _How:
     window: int
     eps: float
 
-    def rotate(self, made: Tensor, back: bool = False) -> None:
+    def rotate(
+        self, made: Tensor, back: bool = False, divisors: Tensor | None = None, bias: Tensor | None = None
+    ) -> None:
         from burnish.cast import layer_kernels
 
         queries, keys, d = self.of_heads
-        layer_kernels.rotate(made, self.positions, *self.turn, queries + keys, d, back)
+        layer_kernels.rotate(made, self.positions, *self.turn, queries + keys, d, back, divisors, bias)
 
     def heads(self, made: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Views [N, heads, D] of queries, keys and values side by side."""
         return made.view(len(made), -1, self.of_heads[2]).split(_parts(self.of_heads), 1)  # type: ignore[return-value]
+
+
+def _into(
+    x: Tensor, y: Tensor, norm: Tensor, total: Tensor, eps: float
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """What a product reads for norm(x + y), and what its rows are still to be divided by; x + y is kept in `total`.
+
+    As the sampler has it (`Fused.step`): a narrow decoder's product is divided after it, a wide one's norm comes before.
+    """
+    from burnish.cast import layer_kernels, products
+
+    if x.shape[1] <= NARROW:
+        return products.add_weighted(x, y, norm, eps, total)
+    return layer_kernels.add_norm(x, y, norm, eps, total), None
 
 
 class _Layer(torch.autograd.Function):
@@ -165,26 +184,26 @@ class _Layer(torch.autograd.Function):
         from burnish.cast import layer_kernels as kernels
         from burnish.cast import tiled
 
-        linear = nn.functional.linear
         x1, x2 = torch.empty_like(x), torch.empty_like(x)
-        made = linear(kernels.add_norm(x, y, norm, how.eps, x1), heads, bias)
-        how.rotate(made)
+        h, divisors = _into(x, y, norm, x1, how.eps)
+        made = library(h, heads, bias if divisors is None else None)
+        how.rotate(made, divisors=divisors, bias=bias)
         seen, lse = tiled.forward(*how.heads(made), how.table, how.scaling, how.window)
-        added = linear(seen.view(len(x), -1), out)
-        both = linear(kernels.add_norm(x1, added, second, how.eps, x2), gate_and_up)
-        ctx.save_for_backward(x1, x2, made, seen, lse, both, norm, heads, out, second, gate_and_up, down)
+        h, divisors = _into(x1, library(seen.view(len(x), -1), out), second, x2, how.eps)
+        both = library(h, gate_and_up)
+        ctx.save_for_backward(x1, x2, made, seen, lse, both, divisors, norm, heads, out, second, gate_and_up, down)
         ctx.how, ctx.bias = how, bias is not None
         ctx.mark_non_differentiable(made)
-        return x2, linear(kernels.gate(both), down), made
+        return x2, library(kernels.gate(both, divisors), down), made
 
     @staticmethod
     def backward(ctx: Any, gx: Tensor, gy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         from burnish.cast import layer_kernels as kernels
         from burnish.cast import tiled
 
-        x1, x2, made, seen, lse, both, norm, heads, out, second, gate_and_up, down = ctx.saved_tensors
+        x1, x2, made, seen, lse, both, divisors, norm, heads, out, second, gate_and_up, down = ctx.saved_tensors
         how = ctx.how
-        d_both, gated = kernels.gate_backward(both, gy @ down)
+        d_both, gated = kernels.gate_backward(both, divisors, gy @ down)
         d_down = gy.t() @ gated
         d_x2, d_second, h = kernels.norm_backward(x2, second, how.eps, d_both @ gate_and_up, gx)
         d_gate_and_up = d_both.t() @ h

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+# for kernels whose bits another kernel must find again: a product and the sum behind it never become one operation unseen
+APART = {"enable_fp_fusion": False}
 PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
 
 
@@ -58,25 +60,43 @@ def _norm_backward_kernel(
 
 
 @triton.jit
-def _gate_kernel(both, out, N, BLOCK: tl.constexpr):
+def gate_of(gate, up):
+    """silu(gate) * up in fp32."""
+    gate = gate.to(tl.float32)
+    return gate / (1.0 + tl.exp(-gate)) * up.to(tl.float32)
+
+
+@triton.jit
+def _divided(ptr, inside, divisor, DIVIDE: tl.constexpr):
+    """Numbers of one row that are still to be divided, or are already."""
+    x = tl.load(ptr, mask=inside, other=0.0)
+    if DIVIDE:
+        x = (x.to(tl.float32) * divisor).to(x.dtype)
+    return x
+
+
+@triton.jit
+def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, BLOCK: tl.constexpr):
     """out [M, N] = silu(gate) * up, from [M, 2 N]."""
     row = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = n < N
-    gate = tl.load(both + row * 2 * N + n, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(both + row * 2 * N + N + n, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row * N + n, (gate / (1.0 + tl.exp(-gate)) * up).to(out.dtype.element_ty), mask=inside)
+    divisor = tl.load(divisors + row) if DIVIDE else 1.0
+    gate = _divided(both + row * 2 * N + n, inside, divisor, DIVIDE)
+    up = _divided(both + row * 2 * N + N + n, inside, divisor, DIVIDE)
+    tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _gate_backward_kernel(both, grad, d_both, out, N, BLOCK: tl.constexpr):
+def _gate_backward_kernel(both, divisors, grad, d_both, out, N, DIVIDE: tl.constexpr, BLOCK: tl.constexpr):
     """d gate and d up side by side, and silu(gate) * up again."""
     row = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = n < N
     place = row * 2 * N + n
-    gate = tl.load(both + place, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(both + place + N, mask=inside, other=0.0).to(tl.float32)
+    divisor = tl.load(divisors + row) if DIVIDE else 1.0
+    gate = _divided(both + place, inside, divisor, DIVIDE).to(tl.float32)
+    up = _divided(both + place + N, inside, divisor, DIVIDE).to(tl.float32)
     g = tl.load(grad + row * N + n, mask=inside, other=0.0).to(tl.float32)
     share = 1.0 / (1.0 + tl.exp(-gate))
     silu = gate * share
@@ -88,23 +108,35 @@ def _gate_backward_kernel(both, grad, d_both, out, N, BLOCK: tl.constexpr):
 
 @triton.jit
 def _rotate_kernel(
-    x, positions, cos, sin, N, W, HEADS, D: tl.constexpr, ROWS: tl.constexpr, BACK: tl.constexpr
+    x, positions, cos, sin, divisors, bias, N, W, TURNED, HEADS,
+    D: tl.constexpr, ROWS: tl.constexpr, BACK: tl.constexpr, DIVIDE: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """Rotate one head of some tokens in place, or rotate it back."""
+    """The heads of some tokens in place: the first ones rotated, or rotated back; all divided before, and a bias added, if asked."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = (rows < N)[:, None]
     half = tl.arange(0, D // 2)
     turn = tl.load(positions + rows, mask=rows < N, other=0)[:, None] * (D // 2) + half[None, :]
     c = tl.load(cos + turn, mask=real, other=0.0).to(tl.float32)
     s = tl.load(sin + turn, mask=real, other=0.0).to(tl.float32)
+    kind = x.dtype.element_ty
     if BACK:
         s = -s
+    if DIVIDE:
+        divisor = tl.load(divisors + rows, mask=rows < N, other=0.0)[:, None]
     for head in range(HEADS):
         place = x + rows.to(tl.int64)[:, None] * W + head * D + half[None, :]
         a = tl.load(place, mask=real, other=0.0).to(tl.float32)
         b = tl.load(place + D // 2, mask=real, other=0.0).to(tl.float32)
-        tl.store(place, (a * c - b * s).to(x.dtype.element_ty), mask=real)
-        tl.store(place + D // 2, (b * c + a * s).to(x.dtype.element_ty), mask=real)
+        if DIVIDE:
+            a, b = a * divisor, b * divisor
+            if BIAS:
+                a += tl.load(bias + head * D + half).to(tl.float32)[None, :]
+                b += tl.load(bias + head * D + D // 2 + half).to(tl.float32)[None, :]
+            a, b = a.to(kind).to(tl.float32), b.to(kind).to(tl.float32)
+        if head < TURNED:  # said in full, so that the sampler's bits are these
+            a, b = tl.fma(a, c, -b * s), tl.fma(b, c, a * s)
+        tl.store(place, a.to(kind), mask=real)
+        tl.store(place + D // 2, b.to(kind), mask=real)
 
 
 def _warps(block: int) -> int:
@@ -118,7 +150,7 @@ def add_norm(x: Tensor, y: Tensor | None, norm: Tensor, eps: float, total: Tenso
     block = triton.next_power_of_2(width)
     _add_norm_kernel[(m,)](
         x, x if y is None else y, norm, out, x if total is None else total, eps,
-        K=width, BK=block, ADD=y is not None, num_warps=_warps(block),
+        K=width, BK=block, ADD=y is not None, num_warps=_warps(block), **APART,
     )  # fmt: skip
     return out
 
@@ -137,28 +169,41 @@ def norm_backward(x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tenso
     return d_x, d_norm.sum(0).to(norm.dtype), out
 
 
-def gate(both: Tensor) -> Tensor:
-    """[M, N]: silu(gate) * up, from gate and up side by side [M, 2 N]."""
+def gate(both: Tensor, divisors: Tensor | None = None) -> Tensor:
+    """[M, N]: silu(gate) * up, from gate and up side by side [M, 2 N], still to be divided by numbers [M], if given."""
     m, n = len(both), both.shape[1] // 2
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block = min(1024, triton.next_power_of_2(n))
-    _gate_kernel[(m, triton.cdiv(n, block))](both, out, n, BLOCK=block, num_warps=4)
+    _gate_kernel[(m, triton.cdiv(n, block))](
+        both, divisors, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=4, **APART
+    )
     return out
 
 
-def gate_backward(both: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Of `gate`: d both, and its output again."""
+def gate_backward(both: Tensor, divisors: Tensor | None, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `gate`: d of gate and up once they are divided, and its output again."""
     m, n = grad.shape
     d_both, out = torch.empty_like(both), torch.empty_like(grad)
     block = min(1024, triton.next_power_of_2(n))
-    _gate_backward_kernel[(m, triton.cdiv(n, block))](both, grad, d_both, out, n, BLOCK=block, num_warps=4)
+    _gate_backward_kernel[(m, triton.cdiv(n, block))](
+        both, divisors, grad, d_both, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=4
+    )
     return d_both, out
 
 
-def rotate(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, heads: int, d: int, back: bool = False) -> None:
-    """Rotate the first heads of each token of x [N, W] in place, by [positions, D / 2] cosines and sines; or back again."""
+def rotate(
+    x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, heads: int, d: int, back: bool = False,
+    divisors: Tensor | None = None, bias: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Rotate the first heads of each token of x [N, W] in place, by [positions, D / 2] cosines and sines; or back again.
+
+    divisors, bias: all heads are first divided by numbers [N], and then a bias [W] is added.
+    """
     n, width = x.shape
-    _rotate_kernel[(triton.cdiv(n, 16),)](x, positions, cos, sin, n, width, heads, D=d, ROWS=16, BACK=back, num_warps=4)
+    _rotate_kernel[(triton.cdiv(n, 16),)](
+        x, positions, cos, sin, divisors, bias, n, width, heads, heads if divisors is None else width // d,
+        D=d, ROWS=16, BACK=back, DIVIDE=divisors is not None, BIAS=bias is not None, num_warps=4, **APART,
+    )  # fmt: skip
 
 
 class WideStream:

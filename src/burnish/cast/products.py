@@ -6,6 +6,10 @@
 
 A norm's division is a number for each row, so it may come after the product: (x w / rms) W = (x w) W / rms. The kernel
 that makes x also makes z and squares, the next one divides: no kernel does nothing but normalise.
+
+Sampler and trainer get the same bits: a product goes through its terms in one order whatever its blocks are, and so does
+the library's that the trainer calls (`library`); it is rounded before it is divided, because the library rounds it; and a
+sum of squares is a tree over all columns, pair by pair.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from burnish.cast.layer_kernels import add_norm
+from burnish.cast.layer_kernels import APART, add_norm, gate_of
 
-PART = 32  # columns of x that share a sum of squares
+PART = tl.constexpr(16)  # columns of x that share a sum of squares
+FETCH = 128  # rows up to which fetching weights early pays
 
 
 @triton.jit
@@ -28,6 +33,26 @@ def after(PDL: tl.constexpr):
     """Let the next kernel come onto the device, then wait for what the one before has written."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def _fetch(weight, n, N, K: tl.constexpr, LINES: tl.constexpr):
+    """Bring some rows n of a weight [N, K] nearer, by lines of 128 bytes."""
+    line = tl.minimum(tl.arange(0, LINES) * 64, K - 1)
+    at = weight + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + line[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [at.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def _after_fetching(weight, n, N, K: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr):
+    """As `after`; meanwhile rows of a weight, which no kernel before writes, are brought nearer."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if LINES > 0:
+            _fetch(weight, n, N, K, LINES)
         tl.extra.cuda.gdc_wait()
 
 
@@ -60,40 +85,57 @@ def _product(x, weight, rows, n, M, N, K: tl.constexpr, BM: tl.constexpr, BN: tl
 
 
 @triton.jit
-def _divisor(squares, rows, M, eps, K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr):
-    """[BM]: one over the root mean square of each row."""
+def pairs(x, ROWS: tl.constexpr, N: tl.constexpr, LEVELS: tl.constexpr):
+    """[ROWS, N / 2^LEVELS]: sums of neighbours in x [ROWS, N], pair by pair: in one order, wherever its numbers are held."""
+    for level in tl.static_range(LEVELS):
+        x = tl.sum(tl.reshape(x, [ROWS, N >> (level + 1), 2]), 2)
+    return x
+
+
+@triton.jit
+def _parts(squares, rows, M, P: tl.constexpr, PP: tl.constexpr):
+    """[BM, PP]: the sums of squares of some rows, not yet added up."""
     p = tl.arange(0, PP)
-    some = tl.load(squares + rows[:, None] * P + p[None, :], mask=(rows < M)[:, None] & (p < P)[None, :], other=0.0)
-    return 1.0 / tl.sqrt(tl.sum(some, 1) / K + eps)
+    inside = (rows < M)[:, None] & (p < P)[None, :]
+    return tl.load(squares + rows.to(tl.int64)[:, None] * P + p[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _divisor(parts, eps, K: tl.constexpr, BM: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr):
+    """[BM, 1]: one over the root mean square of each row, from `_parts`."""
+    return 1.0 / tl.sqrt(pairs(parts, BM, PP, LEVELS) / K + eps)
 
 
 @triton.jit
 def _normed_kernel(
     z, squares, weight, bias, out, M, N, eps,
-    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, BIAS: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BIAS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = norm(x) weight^T + bias."""
     n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    after(PDL)
+    _after_fetching(weight, n, N, K, LINES, PDL)
+    parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, rows, n, M, N, K, BM, BN, BK)
-    total *= _divisor(squares, rows, M, eps, K, P, PP)[:, None]
+    kind = out.dtype.element_ty
+    total = total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)
     if BIAS:
         total += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
-    tl.store(place, total.to(out.dtype.element_ty), mask=(rows < M)[:, None] & (n < N)[None, :])
+    tl.store(place, total.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
 def _gated_kernel(
     z, squares, weight, out, M, N, eps,
-    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out [M, N] = silu(gate) * up, where gate and up are norm(x) weight^T for weight [2 N, K]."""
     n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    after(PDL)
+    _after_fetching(weight, n, N, K, LINES, PDL)
     below = weight + N.to(tl.int64) * K
+    parts = _parts(squares, rows, M, P, PP)
     gate = tl.zeros([BM, BN], tl.float32)
     up = tl.zeros([BM, BN], tl.float32)
     for start in range(0, K, BK):
@@ -101,22 +143,21 @@ def _gated_kernel(
         a = _rows(z, rows, k, M, K, BK)
         gate = tl.dot(a, _columns(weight, n, k, N, K, BK), gate)
         up = tl.dot(a, _columns(below, n, k, N, K, BK), up)
-    divisor = _divisor(squares, rows, M, eps, K, P, PP)[:, None]
+    divisor = _divisor(parts, eps, K, BM, PP, LEVELS)
     kind = out.dtype.element_ty
-    gate, up = (gate * divisor).to(kind).to(tl.float32), (up * divisor).to(kind).to(tl.float32)
+    value = gate_of((gate.to(kind).to(tl.float32) * divisor).to(kind), (up.to(kind).to(tl.float32) * divisor).to(kind))
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
-    value = gate / (1.0 + tl.exp(-gate)) * up
     tl.store(place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
 def _added_kernel(
-    y, weight, x, norm, z, squares, M, N, K: tl.constexpr, P: tl.constexpr, PART: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+    y, weight, x, norm, z, squares, M, N, K: tl.constexpr, P: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """x += y weight^T, in place; and z, squares for the norm that follows."""
     n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    after(PDL)
+    _after_fetching(weight, n, N, K, LINES, PDL)
     inside = (rows < M)[:, None] & (n < N)[None, :]
     place = rows.to(tl.int64)[:, None] * N + n[None, :]
     kind = x.dtype.element_ty
@@ -127,40 +168,74 @@ def _added_kernel(
     tl.store(
         z + place, (total * tl.load(norm + n, mask=n < N, other=0.0).to(tl.float32)[None, :]).to(kind), mask=inside
     )
-    sums = tl.sum(tl.reshape(total * total, [BM, BN // PART, PART]), 2)
     p = tl.program_id(0) * (BN // PART) + tl.arange(0, BN // PART)
-    tl.store(squares + rows[:, None] * P + p[None, :], sums, mask=(rows < M)[:, None] & (p < P)[None, :])
+    place = squares + rows.to(tl.int64)[:, None] * P + p[None, :]
+    tl.store(place, pairs(total * total, BM, BN, 4), mask=(rows < M)[:, None] & (p < P)[None, :])
 
 
 @triton.jit
-def _begin_kernel(
-    tokens, table, norm, x, z, squares, H, P, PART: tl.constexpr, PP: tl.constexpr
-):  # fmt: skip
+def _begin_kernel(tokens, table, norm, x, z, squares, K, P, BK: tl.constexpr):
     """One row: x is the embedding of its token; and z, squares for the first norm."""
     row = tl.program_id(0).to(tl.int64)
-    n = tl.arange(0, PP * PART)
-    kind = x.dtype.element_ty
-    value = tl.load(table + tl.load(tokens + row) * H + n, mask=n < H, other=0.0)
-    tl.store(x + row * H + n, value.to(kind), mask=n < H)
+    k = tl.arange(0, BK)
+    inside = k < K
+    kind = z.dtype.element_ty
+    value = tl.load(table + tl.load(tokens + row) * K + k, mask=inside, other=0.0).to(kind)
+    tl.store(x + row * K + k, value, mask=inside)
     value = value.to(tl.float32)
-    tl.store(z + row * H + n, (value * tl.load(norm + n, mask=n < H, other=0.0).to(tl.float32)).to(kind), mask=n < H)
-    p = tl.arange(0, PP)
-    tl.store(squares + row * P + p, tl.sum(tl.reshape(value * value, [PP, PART]), 1), mask=p < P)
+    weighted = value * tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
+    tl.store(z + row * K + k, weighted.to(kind), mask=inside)
+    p = tl.arange(0, BK // PART)
+    sums = tl.reshape(pairs(tl.reshape(value * value, [1, BK]), 1, BK, 4), [BK // PART])
+    tl.store(squares + row * P + p, sums, mask=p < P)
+
+
+@triton.jit
+def _add_kernel(
+    x, y, norm, total_ptr, z, divisors, M, K: tl.constexpr, eps, BK: tl.constexpr, LEVELS: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Some rows of the trainer's: total = x + y, z for the norm that follows, and what divides the product after it."""
+    k, rows = tl.arange(0, BK), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (rows < M)[:, None] & (k < K)[None, :]
+    place = rows.to(tl.int64)[:, None] * K + k[None, :]
+    kind = z.dtype.element_ty
+    total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    total = (total + tl.load(y + place, mask=inside, other=0.0).to(tl.float32)).to(kind)
+    tl.store(total_ptr + place, total, mask=inside)
+    total = total.to(tl.float32)
+    weighted = total * tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
+    tl.store(z + place, weighted.to(kind), mask=inside)
+    sums = tl.reshape(pairs(total * total, ROWS, BK, LEVELS), [ROWS])
+    tl.store(divisors + rows, 1.0 / tl.sqrt(sums / K + eps), mask=rows < M)
+
+
+def add_weighted(x: Tensor, y: Tensor, norm: Tensor, eps: float, total: Tensor) -> tuple[Tensor, Tensor]:
+    """z [M, K] of x + y (kept in `total`) and the norm that follows, and [M] one over the root mean squares of x + y."""
+    z, (m, width) = torch.empty_like(x), x.shape
+    divisors = torch.empty(m, dtype=torch.float32, device=x.device)
+    block = triton.next_power_of_2(width)
+    _add_kernel[(triton.cdiv(m, 4),)](
+        x, y, norm, total, z, divisors, m, width, eps,
+        BK=block, LEVELS=block.bit_length() - 1, ROWS=4, num_warps=4, **APART,
+    )  # fmt: skip
+    return z, divisors
 
 
 class Stream:
-    """What flows through the layers of a narrow decoder: x, and z and squares for the norm that comes next."""
+    """What flows through the layers of a narrow decoder while rows add a token each: x, and z, squares for the next norm."""
 
     def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float) -> None:
         m, width = len(tokens), table.shape[1]
-        parts = triton.cdiv(width, PART)
         self.x, self.z = (torch.empty(m, width, dtype=table.dtype, device=table.device) for _ in range(2))
+        parts = triton.cdiv(width, PART.value)
         self.squares = torch.empty(m, parts, dtype=torch.float32, device=table.device)
         self.norm, self.eps = norm, eps
-        self.blocks = {"P": parts, "PP": triton.next_power_of_2(parts)}
+        padded = triton.next_power_of_2(parts)
+        self.parts = {"P": parts, "PP": padded, "LEVELS": padded.bit_length() - 1}
         _begin_kernel[(m,)](
-            tokens, table, norm, self.x, self.z, self.squares, width, PART=PART, **self.blocks, num_warps=4
-        )
+            tokens, table, norm, self.x, self.z, self.squares, width, parts,
+            BK=triton.next_power_of_2(width), num_warps=2, **APART,
+        )  # fmt: skip
 
     def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias."""
@@ -169,7 +244,7 @@ class Stream:
         how = _how(m, "normed", weight)
         _normed_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
             self.z, self.squares, weight, weight if bias is None else bias, out, m, n, self.eps,
-            K=width, BIAS=bias is not None, **self.blocks, **how,
+            K=width, BIAS=bias is not None, **self.parts, **how,
         )  # fmt: skip
         return out
 
@@ -179,7 +254,7 @@ class Stream:
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
         how = _how(m, "gated", weight)
         _gated_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
-            self.z, self.squares, weight, out, m, n, self.eps, K=width, **self.blocks, **how
+            self.z, self.squares, weight, out, m, n, self.eps, K=width, **self.parts, **how
         )
         return out
 
@@ -188,9 +263,8 @@ class Stream:
         (m, n), width = self.x.shape, y.shape[1]
         how = _how(m, "down" if width > n else "added", weight)
         _added_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
-            y, weight, self.x, norm, self.z, self.squares, m, n,
-            K=width, P=self.blocks["P"], PART=PART, **how,
-        )  # fmt: skip
+            y, weight, self.x, norm, self.z, self.squares, m, n, K=width, P=self.parts["P"], **how
+        )
         self.norm = norm
 
     def end(self) -> Tensor:
@@ -200,8 +274,9 @@ class Stream:
 
 # rows up to which, then for each product: rows and columns of a block, how far it goes at once, warps, stages (on an H200)
 _BLOCKS: dict[float, dict[str, tuple[int, int, int, int, int]]] = {
-    16: dict.fromkeys(("normed", "gated", "added"), (16, 32, 64, 4, 5)) | {"down": (16, 32, 128, 4, 5)},
-    128: dict.fromkeys(("normed", "gated", "added", "down"), (64, 32, 128, 4, 5)),
+    16: dict.fromkeys(("normed", "gated", "added", "down"), (16, 16, 128, 2, 5)),
+    128: dict.fromkeys(("normed", "gated"), (64, 32, 128, 4, 5))
+    | dict.fromkeys(("added", "down"), (64, 16, 128, 4, 5)),
     384: dict.fromkeys(("normed", "added", "down"), (64, 32, 128, 4, 5)) | {"gated": (64, 64, 64, 4, 5)},
     768: dict.fromkeys(("normed", "added", "down"), (64, 64, 128, 4, 5)) | {"gated": (64, 64, 64, 4, 3)},
     float("inf"): dict.fromkeys(("normed", "added"), (128, 64, 64, 8, 5))
@@ -211,7 +286,8 @@ _BLOCKS: dict[float, dict[str, tuple[int, int, int, int, int]]] = {
 
 def _how(rows: int, product: str, weight: Tensor) -> dict[str, Any]:
     """How to launch a product."""
-    return {**_blocks(rows, product, weight.device), **chained(weight)}
+    lines = triton.next_power_of_2(triton.cdiv(weight.shape[1], 64)) if rows <= FETCH else 0
+    return {**_blocks(rows, product, weight.device), "LINES": lines, **chained(weight), **APART}
 
 
 @cache

@@ -27,6 +27,7 @@ from burnish.cast.packing import TILE
 
 LOG2E = 1.4426950408889634
 LINE = tl.constexpr(8)
+KEYS = 32  # that a softmax goes on by: sampler and trainer must go on by as many
 
 
 @triton.jit
@@ -38,27 +39,35 @@ def _rows(ptr, at, real, token, head, D: tl.constexpr, DP: tl.constexpr):
 
 
 @triton.jit
-def _look(q, m, total, acc, k_ptr, v_ptr, first, end, begin, rows, window, k_token, k_head, v_token, v_head, scale,
-          CAUSAL: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """Go on with a softmax (m, total, acc) over the keys first..end, from begin on; rows: where the queries are."""
-    for start in range(begin, end, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        real = at < end
-        k = _rows(k_ptr, at, real, k_token, k_head, D, DP)
-        s = tl.dot(q, tl.trans(k)) * scale
-        seen = real[None, :]
-        if CAUSAL:
-            back = rows[:, None] - at[None, :]
-            seen = seen & (back >= 0) & (back < window)
+def look(q, keys, values, seen, m, total, acc, scale, MASKED: tl.constexpr):
+    """Go on with a softmax (m, total, acc) over one more block of keys; every kernel that attends does it here, with the same bits.
+
+    m is the largest product so far, not yet scaled (scale > 0, to the base 2). Where a product is followed by a sum, it says
+    whether they are one operation: a compiler would decide it anew in every kernel.
+    """
+    s = tl.dot(q, tl.trans(keys))
+    if MASKED:
         s = tl.where(seen, s, float("-inf"))
-        top = tl.maximum(m, tl.max(s, 1))
-        safe = tl.where(top == float("-inf"), 0.0, top)  # a row that has seen nothing yet, because of its window
-        p = tl.exp2(s - safe[:, None])
-        shrink = tl.exp2(m - safe)
-        total = total * shrink + tl.sum(p, 1)
-        v = _rows(v_ptr, at, real, v_token, v_head, D, DP)
-        acc = acc * shrink[:, None] + tl.dot(p.to(v.dtype), v)
-        m = top
+    top = tl.maximum(m, tl.max(s, 1))
+    safe = tl.where(top == float("-inf"), 0.0, top)  # a row that has seen nothing yet, because of its window
+    p = tl.exp2((s - safe[:, None]) * scale)
+    shrink = tl.exp2((m - safe) * scale)
+    total = tl.fma(total, shrink, tl.sum(p, 1))
+    acc = tl.dot(p.to(values.dtype), values, acc * shrink[:, None])
+    return top, total, acc
+
+
+@triton.jit
+def _walk(q, m, total, acc, k_ptr, v_ptr, begin, end, position, root, root_length, own, window, scale,
+          k_token, k_head, v_token, v_head, MASKED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """The keys at positions begin..end of a row, in blocks that are the same however the row is cut into root and rest."""
+    for start in range(begin, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        at = tl.where(t < root_length, root + t, own + t - root_length)
+        k = _rows(k_ptr, at, t < end, k_token, k_head, D, DP)
+        v = _rows(v_ptr, at, t < end, v_token, v_head, D, DP)
+        back = position[:, None] - t[None, :]
+        m, total, acc = look(q, k, v, (back >= 0) & (back < window), m, total, acc, scale, MASKED)
     return m, total, acc
 
 
@@ -78,16 +87,21 @@ def _forward_kernel(
         m = tl.full([BM], float("-inf"), tl.float32)
         total = tl.zeros([BM], tl.float32)
         acc = tl.zeros([BM, DP], tl.float32)
-        m, total, acc = _look(q, m, total, acc, k_ptr, v_ptr, root, root + root_length, root, rows, window,
-                              k_token, shared * k_head, v_token, shared * v_head, scale, False, D, DP, BLOCK)  # fmt: skip
-        begin = own + tl.maximum(start - own - window + 1, 0) // BLOCK * BLOCK
-        m, total, acc = _look(q, m, total, acc, k_ptr, v_ptr, own, start + length, begin, rows, window,
-                              k_token, shared * k_head, v_token, shared * v_head, scale, True, D, DP, BLOCK)  # fmt: skip
+        first = root_length + start - own  # the position of the tile's first token
+        position = first + tl.arange(0, BM)
+        begin = tl.maximum(first - window + 1, 0) // BLOCK * BLOCK
+        clear = tl.where(
+            first < window - BM, (first + 1) // BLOCK * BLOCK, begin
+        )  # up to here every token sees every key
+        m, total, acc = _walk(q, m, total, acc, k_ptr, v_ptr, begin, clear, position, root, root_length, own, window, scale,
+                              k_token, shared * k_head, v_token, shared * v_head, False, D, DP, BLOCK)  # fmt: skip
+        m, total, acc = _walk(q, m, total, acc, k_ptr, v_ptr, clear, first + length, position, root, root_length, own, window,
+                              scale, k_token, shared * k_head, v_token, shared * v_head, True, D, DP, BLOCK)  # fmt: skip
         d = tl.arange(0, DP)
         place = (rows.to(tl.int64) * HEADS + head)[:, None] * D + d[None, :]
         out = acc / tl.where(real, total, 1.0)[:, None]
         tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=real[:, None] & (d < D)[None, :])
-        tl.store(lse_ptr + rows.to(tl.int64) * HEADS + head, m + tl.log2(total), mask=real)
+        tl.store(lse_ptr + rows.to(tl.int64) * HEADS + head, m * scale + tl.log2(total), mask=real)
 
 
 @triton.jit
@@ -222,7 +236,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window
     out = torch.empty(n, heads, d, dtype=q.dtype, device=q.device)
     lse = torch.empty(n, heads, dtype=torch.float32, device=q.device)
     _forward_kernel[(len(table), heads)](
-        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=TILE, **AHEAD
+        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=KEYS, **AHEAD
     )  # fmt: skip
     return out, lse
 

@@ -14,14 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
 from burnish.cast.products import after, chained
+from burnish.cast.tiled import FAR, KEYS, look
 
-# as measured on an H200: heads of up to 64 for few rows, some, many; and wider heads
-FEW = {"BLOCK": 128, "num_warps": 4, "num_stages": 3}
-SOME = {"BLOCK": 32, "num_warps": 1, "num_stages": 4}
-MANY = {"BLOCK": 32, "num_warps": 1, "num_stages": 3}
-WIDE = {"BLOCK": 64, "num_warps": 2, "num_stages": 2}
-LOG2E = tl.constexpr(1.4426950408889634)
+# One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
+WALK = {"num_warps": 1, "num_stages": 3}
 
 
 @triton.jit
@@ -43,7 +41,20 @@ def _turned(
             .to(tl.float32)
         )
     y = tl.where(d[None, :] < D // 2, -y, y)
-    return (x * c[None, :] + y * s[None, :]).to(kind)
+    return tl.fma(x, tl.broadcast_to(c[None, :], x.shape), y * s[None, :]).to(kind)  # as layer_kernels.rotate has it
+
+
+@triton.jit
+def _block(
+    start, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Keys and values [BLOCK, D] from position start on, before the last: of the root, then of the row's own."""
+    t, d = start + tl.arange(0, BLOCK), tl.arange(0, D)
+    there, in_root = (t < last)[:, None], (t < length)[:, None]
+    shared = root + t.to(tl.int64)[:, None] * pool_token + d[None, :]
+    alone = at + (t - length).to(tl.int64)[:, None] * D + d[None, :]
+    keys = tl.load(tl.where(in_root, pool_k + shared, own_k + alone), mask=there, other=0.0)
+    return keys, tl.load(tl.where(in_root, pool_v + shared, own_v + alone), mask=there, other=0.0)
 
 
 @triton.jit
@@ -52,18 +63,24 @@ def _decode_kernel(
     cos_ptr, sin_ptr, q_norm, k_norm, eps,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, PDL: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    after(PDL)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
     own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
     length = tl.load(root_length_ptr + row)
+    last = length + own
+    at = tl.load(slot_ptr + row) * own_row + head * own_head
+    root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
+    c, s = tl.zeros([D], tl.float32), tl.zeros([D], tl.float32)
+    if TURN:
+        turn = last * (D // 2) + d % (D // 2)
+        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
+    tail = last // BLOCK * BLOCK
+    after(PDL)  # nothing before it depends on another kernel of the step
     queries = row * q_row + (head * G + g) * q_head
     if TURN:
-        turn = (own + length) * (D // 2) + d % (D // 2)
-        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
         q = _turned(q_ptr, queries, q_norm, c, s, eps, real, D, HEAD_NORM)
         first = tl.zeros([1], tl.int64) + row * k_row + head * k_head
         k = tl.sum(_turned(k_ptr, first, k_norm, c, s, eps, True, D, HEAD_NORM), 0)  # of one head: it is that head
@@ -71,28 +88,22 @@ def _decode_kernel(
         q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
         k = tl.load(k_ptr + row * k_row + head * k_head + d)
     v = tl.load(v_ptr + row * v_row + head * v_head + d)
-    at = tl.load(slot_ptr + row) * own_row + head * own_head
     tl.store(own_k + at + own * D + d, k)
     tl.store(own_v + at + own * D + d, v)
-    m = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale
-    total = tl.full([GP], 1.0, tl.float32)
-    acc = tl.zeros([GP, D], tl.float32) + v.to(tl.float32)[None, :]
-    root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
-    # one walk over the root and the row's own tokens, from the first one that the window shows
-    for start in range(tl.maximum(length + own + 1 - window, 0), length + own, BLOCK):
-        t = start + tl.arange(0, BLOCK)
-        seen, in_root = (t < length + own)[:, None], (t < length)[:, None]
-        shared = root + t.to(tl.int64)[:, None] * pool_token + d[None, :]
-        alone = at + (t - length).to(tl.int64)[:, None] * D + d[None, :]
-        keys = tl.load(tl.where(in_root, pool_k + shared, own_k + alone), mask=seen, other=0.0)
-        z = tl.where(tl.trans(seen), tl.dot(q, tl.trans(keys)) * scale, float("-inf"))
-        top = tl.maximum(m, tl.max(z, 1))
-        p = tl.exp2((z - top[:, None]) * LOG2E)
-        shrink = tl.exp2((m - top) * LOG2E)
-        values = tl.load(tl.where(in_root, pool_v + shared, own_v + alone), mask=seen, other=0.0)
-        total = total * shrink + tl.sum(p, 1)
-        acc = acc * shrink[:, None] + tl.dot(p.to(values.dtype), values)
-        m = top
+    m = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    acc = tl.zeros([GP, D], tl.float32)
+    # one walk over the root and the row's own tokens, in the trainer's blocks (cast/tiled.py); the new token is in the last
+    for start in range(tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, tail, BLOCK):
+        keys, values = _block(start, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D, BLOCK)
+        shown = (last - start - tl.arange(0, BLOCK) < window)[None, :]
+        m, total, acc = look(q, keys, values, shown, m, total, acc, scale, WINDOW)
+    tail_k, tail_v = _block(tail, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D, BLOCK)
+    t = tail + tl.arange(0, BLOCK)
+    tail_k = tl.where((t == last)[:, None], k[None, :], tail_k)
+    tail_v = tl.where((t == last)[:, None], v[None, :], tail_v)
+    shown = ((t <= last) & (last - t < window))[None, :]
+    m, total, acc = look(q, tail_k, tail_v, shown, m, total, acc, scale, True)
     place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
     tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
@@ -122,11 +133,12 @@ def attend_one(
     _decode_kernel[(rows, shared)](
         q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
         cos, sin, *norms, turn.eps if turn else 0.0,
-        scale, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+        scale * LOG2E.value, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d,
+        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, BLOCK=KEYS,
         TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        **(WIDE if d > 64 else FEW if rows <= 128 else SOME if rows <= 512 else MANY), **chained(q),
+        WINDOW=window < FAR,
+        **WALK, **chained(q),
     )  # fmt: skip
     return out
 
@@ -165,9 +177,9 @@ def _sums_kernel(logits, factor_ptr, tops, sums, V, blocks, BLOCK: tl.constexpr)
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     v = block * BLOCK + tl.arange(0, BLOCK)
     z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * tl.load(factor_ptr + row)
-    top = tl.max(z, 0)
+    top, total, _ = block_sum(z)
     tl.store(tops + row * blocks + block, top)
-    tl.store(sums + row * blocks + block, tl.sum(tl.exp2((z - top) * LOG2E), 0))
+    tl.store(sums + row * blocks + block, total)
 
 
 @triton.jit
@@ -194,8 +206,7 @@ def _choose_kernel(
     factor, greedy = tl.load(factor_ptr + row), tl.load(greedy_ptr + row) != 0
     b = tl.arange(0, BLOCKS)
     top = tl.load(tops + row * blocks + b, mask=b < blocks, other=float("-inf"))
-    highest = tl.max(top, 0)
-    weight = tl.load(sums + row * blocks + b, mask=b < blocks, other=0.0) * tl.exp2((top - highest) * LOG2E)
+    highest, weight = together(top, tl.load(sums + row * blocks + b, mask=b < blocks, other=0.0))
     total = tl.sum(weight, 0)
     wanted = _uniform(tl.load(key_ptr + row), position) * total
     passed = tl.min(tl.where((tl.cumsum(weight, 0) > wanted) & (weight > 0), b, BLOCKS), 0)
@@ -213,7 +224,7 @@ def _choose_kernel(
     chosen = tl.sum(tl.where(v == token, z, 0.0), 0)
     place = tl.load(slot_ptr + row) * columns + count
     tl.store(token_ptr + place, token.to(tl.int64))
-    tl.store(logp_ptr + place, chosen - highest - tl.log2(total) / LOG2E)
+    tl.store(logp_ptr + place, logp_of(chosen, highest, total))
     stopped = False
     for i in tl.static_range(STOPS):
         stopped = stopped | (tl.load(stops_ptr + i) == token)
@@ -228,14 +239,13 @@ def _choose_kernel(
 def sample(rows: Any, at: slice, logits: Tensor) -> None:
     """One more token for the rows of a slice, from their logits [n, V]: what Rows.sample does, in two kernels."""
     n, vocabulary = logits.shape
-    size = 4096 if vocabulary > 4096 else triton.next_power_of_2(vocabulary)
-    blocks = triton.cdiv(vocabulary, size)
+    size, blocks = cut(vocabulary)
     tops, sums = (torch.empty(n, blocks, dtype=torch.float32, device=logits.device) for _ in range(2))
-    _sums_kernel[(n, blocks)](logits, rows.factor[at], tops, sums, vocabulary, blocks, BLOCK=size, num_warps=8)
+    _sums_kernel[(n, blocks)](logits, rows.factor[at], tops, sums, vocabulary, blocks, BLOCK=size, **SUMMING)
     _choose_kernel[(n,)](
         logits, tops, sums, rows.tokens, rows.logp, vocabulary, blocks, rows.tokens.stride(0),
         rows.factor[at], rows.key[at], rows.greedy[at], rows.base[at], rows.root_length[at], rows.limit[at],
         rows.slot[at], rows.stops,
         rows.last[at], rows.count[at], rows.done[at], rows.ended[at],
-        STOPS=len(rows.stops), BLOCK=size, BLOCKS=triton.next_power_of_2(blocks), num_warps=8,
+        STOPS=len(rows.stops), BLOCK=size, BLOCKS=triton.next_power_of_2(blocks), **SUMMING,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from burnish.cast.blend import Mix
 from burnish.cast.engine import store
 from burnish.cast.engine.alike import Alike
+from burnish.cast.engine.complete import Brought, Complete
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
@@ -70,7 +71,7 @@ class Schedule:
         self.slots: list[int] = []
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
-        self.aside: list[tuple[list[int], tuple[Tensor, ...], str]] = []  # complete, not yet looked at
+        self.aside: list[Complete] = []  # not yet looked at
         self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
         self.over: set[int] = set()  # slots whose samples are complete
         self.roots: Roots | None = None
@@ -78,8 +79,7 @@ class Schedule:
         self.ticks = 0
         self.alike = Alike(self.readers, self.rows, self.mix) if self.kernels else None
         self.slotted = self.gpu or self.kernels  # whether rows are pointed to their slots; else row i is in slot i
-        self.patience = 32 if self.gpu else self.plan.slots if self.kernels else 8  # moving up costs least in kernels
-        self.asked: tuple[Tensor, torch.cuda.Event | None] | None = None
+        self.asked: Brought | None = None
 
     def _workplace(self, models: Sequence[nn.Module]) -> tuple[list[Reader], Rows]:
         """Slots and rows: new ones on the CPU; on a GPU those of the last call, with their recorded steps, if they serve."""
@@ -239,34 +239,37 @@ class Schedule:
         if self.ticks % WATCH == 0:
             self._watch(done)
         found = sum(done)
-        if not found or (found < n and found < max(1, n // self.patience) and self.enough is None):
+        if not found or (found < n and found < self._worth_it(n) and self.enough is None):
             return
         if self.engine.kept is not None and found < n:
-            self._work_ahead(n)
+            self._work_ahead()
         self._finish([row for row in range(n) if done[row] and row not in self.over])
         if self.over:
             self._close_up()
 
-    def _work_ahead(self, n: int) -> None:
+    def _worth_it(self, n: int) -> int:
+        """How many of n rows must have finished before the others move up."""
+        if not self.gpu:
+            return 1 if self.kernels else max(1, n // 8)
+        if self.queue or self.heard is not None:
+            return max(1, n // 32)
+        return max(16, n // 16)  # a step of a few rows less takes as long; this thread needs longer
+
+    def _work_ahead(self) -> None:
         """On a GPU: a few steps are queued, so that it has work while this thread is busy with rows and prompts."""
-        for _ in range(AHEAD if self.queue else 1):
+        for _ in range(AHEAD if self.queue else 2):
             self._decode()
 
     def _done(self, n: int) -> list[bool]:
         """Which rows are done. On a GPU: as of the step before the newest, so that the device never waits to be asked."""
         if not self.gpu:
             return self.rows.done[:n].tolist()
-        here, event = self.rows.done[:n].clone(), None
-        if self.device.type == "cuda":
-            here = torch.empty(n, dtype=torch.bool, pin_memory=True).copy_(here, non_blocking=True)
-            event = torch.cuda.Event()
-            event.record()
-        self.asked, earlier = (here, event), self.asked
-        if earlier is None or len(earlier[0]) != n:
+        self.asked, earlier = Brought([self.rows.done[:n].clone()]), self.asked
+        if earlier is None or len(earlier.tensors[0]) != n:
             return [False] * n
-        if earlier[1] is not None:
-            earlier[1].synchronize()
-        return earlier[0].tolist()
+        if not earlier.there:
+            self._look_at_finished(waiting=False)
+        return earlier.wait()[0].tolist()  # type: ignore[no-any-return]
 
     def _watch(self, done: list[bool]) -> None:
         """Rows in whose text a stop string has appeared are done."""
@@ -295,7 +298,7 @@ class Schedule:
         if stopped or any(self.requests[self.owner[slot]].stop for slot in slots):
             rows.done[at] = True
         held = (rows.tokens[rows.slot[at]], rows.logp[rows.slot[at]], rows.count[at], rows.ended[at])
-        self.aside.append(([self.owner[slot] for slot in slots], held, stopped))
+        self.aside.append(Complete([self.owner[slot] for slot in slots], *held, stopped))
         self.over |= set(slots)
         if self.shared:
             for slot in slots:
@@ -307,26 +310,23 @@ class Schedule:
         elif self.heard is not None:
             self._look_at_finished()
 
-    def _look_at_finished(self) -> list[Prompt]:
-        """What was put aside becomes samples; the prompts that got new ones."""
+    def _look_at_finished(self, waiting: bool = True) -> list[Prompt]:
+        """What was put aside (if not waiting: what is here of it) becomes samples; the prompts that got new ones."""
         touched: dict[Prompt, None] = {}
-        for owners, (tokens, logp, count, ended), stopped in self.aside:
-            counts = count.tolist()
-            written = np.arange(tokens.shape[1]) < np.array(counts)[:, None]
-            said, chances = (torch.from_numpy(x.cpu().numpy()[written]).split(counts) for x in (tokens, logp))
-            for i, its, its_logp, by_token in zip(owners, said, chances, ended.tolist(), strict=True):
+        while self.aside and (waiting or self.aside[0].held.there):
+            some = self.aside.pop(0)
+            for i, its, its_logp, by_token in some.samples():
                 stop = self.requests[i].stop
                 end = self._end(its, stop) if stop else None
-                why = stopped or ("stop" if end is not None or by_token else "length")
+                why = some.stopped or ("stop" if end is not None or by_token else "length")
                 self.found[i] = (
                     Sample(its[:end], its_logp[:end], why) if end is not None else Sample(its, its_logp, why)
                 )
                 if self.heard is not None:
                     self.heard(i, self.found[i])
-                if not stopped:
+                if not some.stopped:
                     self.of[i].finished.append(self.found[i])
                     touched[self.of[i]] = None
-        self.aside = []
         return list(touched)
 
     def _end_others(self, prompt: Prompt) -> None:
