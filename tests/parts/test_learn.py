@@ -22,7 +22,7 @@ from burnish.learn.terms import pg_clip, pg_reinforce
 from burnish.method import Method, method
 from burnish.methods.hybrid import chord, chord_phi, prefix_rft
 from burnish.methods.policy import grpo, ppo
-from burnish.nouns import Group
+from burnish.nouns import Clock, Group
 from burnish.parts import chain
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
@@ -262,3 +262,17 @@ def test_clipping_limits_the_norm(small_model: Path) -> None:
         said = cast["policy"].optimiser.clip()
         norm = math.sqrt(sum(float(p.grad.square().sum()) for p in cast["policy"].optimiser.named.values()))
         assert norm == pytest.approx(1e-3, rel=1e-3) and said > norm
+
+
+def test_a_spoilt_gradient_moves_nothing(small_model: Path) -> None:
+    optimiser = build_cast(reinforce(seq_mean), small_model, SMALL)["policy"].optimiser
+    for spoilt in (0.0, 1.0, 0.0):  # moments are there when it happens
+        before = [p.detach().clone() for p in optimiser.named.values()]
+        for p in optimiser.named.values():
+            p.grad = torch.full_like(p, float("nan") if spoilt else 0.1)
+        state = {name: value.clone() for name, value in optimiser.state_dict().items()}
+        optimiser.step(Clock(0, 10), torch.tensor(spoilt))
+        moved = [not torch.equal(old, p) for old, p in zip(before, optimiser.named.values(), strict=True)]
+        assert not any(moved) if spoilt else all(moved)
+        if spoilt:
+            assert all(torch.equal(value, optimiser.state_dict()[name]) for name, value in state.items())

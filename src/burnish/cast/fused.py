@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.cast.joint import First
-from burnish.cast.library import library
+from burnish.cast.library import product
 
 LIKE_LLAMA = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 STILL = ("default", "linear", "llama3", "yarn")  # rotations that depend on nothing but the position
@@ -60,6 +60,7 @@ class Fused:
         )  # type: ignore[assignment]
         self.scaling: float = attention.scaling  # type: ignore[assignment]
         self.context: int = config.max_position_embeddings
+        self.exact = False  # the library's products add up in order, too, however few their rows
         self._turn: tuple[Tensor, Tensor] | None = None
 
     @classmethod
@@ -98,7 +99,7 @@ class Fused:
         y = torch.zeros_like(x)
         for layer in self.layers:
             window = 0 if layer.window >= packed.longest else layer.window
-            how = _How(positions, self.turn, packed.table, self.of_heads, self.scaling, window, self.eps)
+            how = _How(positions, self.turn, packed.table, self.of_heads, self.scaling, window, self.eps, self.exact)
             x, y, made = _Layer.apply(  # type: ignore[misc]
                 x, y, layer.norm, layer.heads, layer.bias, layer.out, layer.second_norm, layer.gate_and_up, layer.down, how
             )  # fmt: skip
@@ -115,8 +116,11 @@ class Fused:
         count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
         n, d = len(count), self.of_heads[2]
         norms = [*(layer.norm for layer in self.layers), self.norm]
-        kind = Stream if self.embedding.shape[1] <= NARROW else WideStream
-        stream = kind(rows.last[at], self.embedding, norms[0], self.eps)
+        stream: Stream | WideStream
+        if self.embedding.shape[1] <= NARROW:
+            stream = Stream(rows.last[at], self.embedding, norms[0], self.eps)
+        else:
+            stream = WideStream(rows.last[at], self.embedding, norms[0], self.eps, self.exact)
         for layer, following in zip(self.layers, norms[1:], strict=True):
             kv: Any = layer.attention.kv
             made = stream.normed(layer.heads, layer.bias)
@@ -147,6 +151,10 @@ class _How:
     scaling: float
     window: int
     eps: float
+    exact: bool
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return product(x, weight, bias, self.exact)
 
     def rotate(
         self, made: Tensor, back: bool = False, divisors: Tensor | None = None, bias: Tensor | None = None
@@ -186,15 +194,15 @@ class _Layer(torch.autograd.Function):
 
         x1, x2 = torch.empty_like(x), torch.empty_like(x)
         h, divisors = _into(x, y, norm, x1, how.eps)
-        made = library(h, heads, bias if divisors is None else None)
+        made = how.product(h, heads, bias if divisors is None else None)
         how.rotate(made, divisors=divisors, bias=bias)
         seen, lse = tiled.forward(*how.heads(made), how.table, how.scaling, how.window)
-        h, divisors = _into(x1, library(seen.view(len(x), -1), out), second, x2, how.eps)
-        both = library(h, gate_and_up)
+        h, divisors = _into(x1, how.product(seen.view(len(x), -1), out), second, x2, how.eps)
+        both = how.product(h, gate_and_up)
         ctx.save_for_backward(x1, x2, made, seen, lse, both, divisors, norm, heads, out, second, gate_and_up, down)
         ctx.how, ctx.bias = how, bias is not None
         ctx.mark_non_differentiable(made)
-        return x2, library(kernels.gate(both, divisors), down), made
+        return x2, how.product(kernels.gate(both, divisors), down), made
 
     @staticmethod
     def backward(ctx: Any, gx: Tensor, gy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from burnish.cast.library import product
+
 # for kernels whose bits another kernel must find again: a product and the sum behind it never become one operation unseen
 APART = {"enable_fp_fusion": False}
 PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
@@ -212,22 +214,22 @@ class WideStream:
     Its products are large enough to be the library's, and what lies between them is small beside them.
     """
 
-    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float) -> None:
+    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float, exact: bool) -> None:
         self.x = nn.functional.embedding(tokens, table)
         self.y: Tensor | None = None
-        self.norm, self.eps = norm, eps
+        self.norm, self.eps, self.exact = norm, eps, exact
 
     def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias."""
-        return nn.functional.linear(self.end(), weight, bias)
+        return product(self.end(), weight, bias, self.exact)
 
     def gated(self, weight: Tensor) -> Tensor:
         """[M, N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
-        return gate(nn.functional.linear(self.end(), weight))
+        return gate(product(self.end(), weight, None, self.exact))
 
     def add(self, y: Tensor, weight: Tensor, norm: Tensor) -> None:
         """x += y weight^T; the norm is the one that follows."""
-        self.y, self.norm = nn.functional.linear(y, weight), norm
+        self.y, self.norm = product(y, weight, None, self.exact), norm
 
     def end(self) -> Tensor:
         """[M, H]: norm(x)."""

@@ -1,7 +1,7 @@
-"""The matrix products of torch's library, in the order of our own kernels: no sum is cut into parts that are added up at the end.
+"""The matrix products of torch's library, and how to have them add up in the order of our own kernels.
 
 A bf16 product whose terms are added one after the other has the same bits in the library's kernels and in ours, for one row
-and for thousands. The library cuts long sums of small products ("split-K") unless it is told not to.
+and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is told not to.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def in_order(on: bool) -> Iterator[None]:
-    """Products of half precision on a GPU add up in order."""
-    if not on:
-        yield
-        return
+def in_order() -> Iterator[None]:
+    """bf16 products on a GPU add up their terms one after the other."""
     matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.preferred_blas_library()
     allowed = torch._C._get_cublas_allow_bf16_reduced_precision_reduction()
     torch.backends.cuda.preferred_blas_library("cublaslt")
@@ -30,7 +27,9 @@ def in_order(on: bool) -> Iterator[None]:
         torch.backends.cuda.preferred_blas_library(before)
 
 
-def library(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, ordered: bool) -> Tensor:
     """x weight^T + bias."""
-    with in_order(x.is_cuda):
+    if not ordered or not x.is_cuda:
+        return nn.functional.linear(x, weight, bias)
+    with in_order():
         return nn.functional.linear(x, weight, bias)

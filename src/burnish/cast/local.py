@@ -33,7 +33,7 @@ class LocalEngine:
     """Samples replies from a model in this process.
 
     budget  bytes for keys and values; None takes a share of what is free
-    exact   on a CPU: a log-prob has the bits that the trainer finds, also where rows share a long prompt
+    exact   a log-prob has the bits that the trainer finds, also (on a CPU without our kernels) where rows share a long prompt
     """
 
     def __init__(

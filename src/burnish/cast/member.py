@@ -49,7 +49,7 @@ class Member:
     engine: LocalEngine | ApartEngine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.working = Working(self.model, frozen=self.role.liveness == "frozen")
+        self.working = Working(self.model, self.role.liveness == "frozen", self.exact)
         if self.apart is not None:
             self.engine = ApartEngine(self.apart, self.model, self.chat, self.context, self._log_probs, self.said)
         else:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from burnish.nouns import Clock
-from burnish.refusal import NotFinite
 from burnish.schedules import warmup_then
 from burnish.step import Settings
 
@@ -38,35 +36,38 @@ class Optimiser:
             if rests(name):
                 p.grad = None
 
-    def clip(self) -> float:
-        """Clip the gradient, and say how large it was; one that is not finite is refused."""
+    def clip(self) -> Tensor:
+        """Clip the gradient, and say how large it was: a number that may still be on its way."""
         limit = self.settings.clip or float("inf")
-        norm = float(torch.nn.utils.clip_grad_norm_(self.named.values(), limit))
-        if not math.isfinite(norm):
-            raise NotFinite(f"the gradient's norm is {norm}")
-        return norm
+        return torch.nn.utils.clip_grad_norm_(self.named.values(), limit)
 
     @torch.no_grad()
-    def step(self, clock: Clock) -> None:
-        """Move the weights by the gradient. Matrices decay, vectors do not."""
+    def step(self, clock: Clock, spoilt: Tensor | None = None) -> None:
+        """Move the weights by the gradient. Matrices decay, vectors do not. spoilt []: nothing moves if it is 1.
+
+        The device is told what to do before anybody here knows whether the gradient is finite: asking takes as long as moving.
+        """
         lr = self.lr(clock)
         for decay, parameters in ((self.settings.weight_decay, self.matrices), (0.0, self.vectors)):
             moving = [p for p in parameters if p.grad is not None]
             if moving:
-                self._adamw(moving, decay, lr)
+                self._adamw(moving, decay, lr, spoilt)
                 torch.autograd.graph.increment_version(
                     moving
                 )  # the operator does not say by itself that it changed them
 
-    def _adamw(self, some: list[Tensor], decay: float, lr: float) -> None:
+    def _adamw(self, some: list[Tensor], decay: float, lr: float, spoilt: Tensor | None) -> None:
         """One call of the operator that torch.optim.AdamW calls too; to import torch.optim's own takes a second."""
         kept = [self.moments.get(p) or self._fresh(p) for p in some]
-        torch._foreach_add_([m["step"] for m in kept], 1)
+        steps = [m["step"] for m in kept]
+        torch._foreach_add_(steps, 1)
         torch._fused_adamw_(
             some, [p.grad for p in some if p.grad is not None], [m["exp_avg"] for m in kept], [m["exp_avg_sq"] for m in kept], [],
-            [m["step"] for m in kept], amsgrad=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=decay, eps=1e-8,
-            maximize=False, grad_scale=None, found_inf=None,
+            steps, amsgrad=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=decay, eps=1e-8,
+            maximize=False, grad_scale=None, found_inf=spoilt,
         )  # fmt: skip
+        if spoilt is not None:
+            torch._foreach_sub_(steps, [spoilt] * len(steps))
 
     def _fresh(self, p: Tensor) -> dict[str, Tensor]:
         self.moments[p] = {

@@ -8,8 +8,8 @@ A norm's division is a number for each row, so it may come after the product: (x
 that makes x also makes z and squares, the next one divides: no kernel does nothing but normalise.
 
 Sampler and trainer get the same bits: a product goes through its terms in one order whatever its blocks are, and so does
-the library's that the trainer calls (`library`); it is rounded before it is divided, because the library rounds it; and a
-sum of squares is a tree over all columns, pair by pair.
+the library's that the trainer calls (cast/library.py); it is rounded before it is divided, because the library rounds it;
+and a sum of squares is a tree over all columns, pair by pair.
 """
 
 from __future__ import annotations

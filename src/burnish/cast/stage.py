@@ -98,28 +98,31 @@ def build(
         else:
             model.requires_grad_(False)
         packed = settings.packed and packable(model)
-        if settings.exact and role.speaks():
-            _require_exact(model, settings)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
         sampled = apart if role.speaks() and not settings.lag else None
         members[name] = Member(
             name, role, model, load_chat(path), context_length(model), trainer, packed, kv_budget=room, exact=settings.exact,
             apart=sampled,
         )  # fmt: skip
+        if settings.exact and role.speaks():
+            _require_exact(members[name], settings)
     return Cast(members, ahead=apart if settings.lag else None)
 
 
-def _require_exact(model: nn.Module, settings: Settings) -> None:
+def _require_exact(member: Member, settings: Settings) -> None:
     """Refuse a run that asks for the same bits where they cannot be had."""
-    if not isinstance(model, Llama):
+    model, on_gpu = member.model, member.device.type == "cuda"
+    ours = getattr(member.working.copy, "fused", None) is not None if on_gpu else isinstance(model, Llama)
+    if not ours:
         raise ValueError(
-            "--exact needs a plain Llama on a CPU, all of whose weights are trained (tiny, smollm2): only there do sampler and "
-            "trainer share every product; leave it out, and mismatch/logp says how far they are apart"
+            "--exact needs a plain Llama on a CPU (tiny, smollm2), or on a GPU a model with layers like Llama's (Llama, Mistral, "
+            "Qwen2), all of whose weights are trained: only there do sampler and trainer share every product; leave it out, and "
+            "mismatch/logp says how far they are apart"
         )
-    same = model.model.kernels is not None or torch.backends.mkl.is_available()
+    same = on_gpu or model.model.kernels is not None or torch.backends.mkl.is_available()  # type: ignore[union-attr]
     if settings.engine != "local" or not settings.packed or not same:
         raise ValueError(
-            "--exact needs --engine local, --packed and a C compiler (or a torch with MKL); leave it out, or change that"
+            "--exact needs --engine local, --packed and, on a CPU, a C compiler (or a torch with MKL); leave it out, or change that"
         )
 
 

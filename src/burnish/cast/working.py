@@ -23,7 +23,7 @@ COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, o
 class Working:
     """A model and its working copy (the model itself where none is needed)."""
 
-    def __init__(self, model: nn.Module, frozen: bool) -> None:
+    def __init__(self, model: nn.Module, frozen: bool, exact: bool = False) -> None:
         self.model = self.copy = model
         self.stamp = -1
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
@@ -43,6 +43,7 @@ class Working:
             self.copy.recorder = Recorder(self.copy, self)  # type: ignore[assignment]
         fused = Fused.of(decoder(self.copy))
         if fused is not None and fused.reads:
+            fused.exact = exact
             self.copy.fused = fused  # type: ignore[assignment]
         elif sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)

@@ -7,6 +7,7 @@ Sizes are counted over the whole batch of an update before its first backward.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -119,8 +120,14 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
             step.cast[name].optimiser.leave_out(lambda parameter: plan.rest(parameter, step.clock))  # type: ignore[misc]
     norms = {name: step.cast[name].optimiser.clip() for name in plan.trainees}
     step.cast.before_move()
-    for name, norm in norms.items():  # nobody moves unless everybody can
-        step.cast[name].optimiser.step(step.clock)
+    spoilt = 1.0 - torch.stack(list(norms.values())).isfinite().all().float()
+    for name in norms:  # nobody moves unless everybody can
+        step.cast[name].optimiser.step(step.clock, spoilt)
+    known = {name: float(norm) for name, norm in norms.items()}
+    for norm in known.values():
+        if not math.isfinite(norm):
+            raise NotFinite(f"the gradient's norm is {norm}")
+    for name, norm in known.items():
         step.cast[name].fresh = False
         step.notes.add("grad_norm" if name == "policy" else f"{name}/grad_norm", norm)
 

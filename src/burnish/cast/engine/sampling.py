@@ -31,6 +31,12 @@ def logp_of(logits: Tensor, factor: Tensor, token: Tensor) -> Tensor:
     """[rows]: the log-prob of a token of each row under softmax(logits * factor)."""
     if head.suits(logits):
         return head.logp_of(logits, factor, token)
+    if logits.is_cuda:
+        from burnish.cast import gpu
+
+        lse, logp, entropy = (torch.empty_like(factor) for _ in range(3))
+        gpu.from_logits((logits * factor[:, None]).contiguous(), token, 1.0, lse, logp, entropy, False)
+        return logp
     return torch.log_softmax(logits * factor[:, None], -1).gather(-1, token[:, None])[:, 0]
 
 

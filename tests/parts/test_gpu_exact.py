@@ -1,0 +1,99 @@
+"""On a GPU sampler and trainer agree bit for bit, in bf16, and a reply depends on nobody beside it. Runs where there is a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from burnish.cast import attention
+from burnish.cast.forward import outputs
+from burnish.cast.local import LocalEngine, Request, Sample
+from burnish.cast.working import Working
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+COMMON = {"vocab_size": 5000, "num_hidden_layers": 3, "max_position_embeddings": 2048, "tie_word_embeddings": True}
+HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3}
+KINDS = {
+    "narrow Llama": ("LlamaConfig", {"hidden_size": 576, "intermediate_size": 1536, "head_dim": 64, **HEADS}),
+    "heads of 32": ("LlamaConfig", {"hidden_size": 192, "intermediate_size": 512, "head_dim": 32, **HEADS}),
+    "narrow with biases": (
+        "Qwen2Config",
+        {"hidden_size": 896, "intermediate_size": 2432, "num_attention_heads": 14, "num_key_value_heads": 2},
+    ),
+    "wide with biases": (
+        "Qwen2Config",
+        {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2},
+    ),
+    "windows": (
+        "MistralConfig",
+        {"hidden_size": 512, "intermediate_size": 1024, "head_dim": 64, "num_attention_heads": 8, "num_key_value_heads": 2}
+        | {"sliding_window": 48},
+    ),
+}  # fmt: skip
+
+
+class Talk:
+    """Of a chat, what an engine asks for: no token ends a reply."""
+
+    stops = (-1,)
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def working(request: pytest.FixtureRequest) -> Iterator[Working]:
+    import transformers
+
+    kind, shape = KINDS[request.param]
+    config = getattr(transformers, kind)(**COMMON, **shape)
+    config._attn_implementation = attention.register()
+    torch.manual_seed(0)
+    made = Working(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
+    assert getattr(made.copy, "fused", None) is not None
+    yield made
+
+
+def asked() -> list[Request]:
+    """Prompts short and long, groups, uneven lengths and temperatures."""
+    dice = torch.Generator().manual_seed(0)
+    prompts = [torch.randint(4, 5000, (n,), generator=dice) for n in (1, 2, 9, 40, 70, 130, 300)]
+    return [Request(prompts[k % 7], k, 1 + (k * 7) % 120, temperature=1.0 if k % 4 else 0.7) for k in range(300)]
+
+
+def sampled(working: Working, requests: list[Request]) -> list[Sample]:
+    engine = LocalEngine(working.weights().eval(), Talk(), 2048, exact=True)  # type: ignore[arg-type]
+    samples = engine.generate(requests)
+    assert engine.kept is not None
+    engine.kept.release()
+    return samples
+
+
+def trained(working: Working, requests: list[Request], samples: list[Sample], at_once: int) -> list[torch.Tensor]:
+    """The trainer's log-probs of the samples, from packs of so many rows."""
+    found: list[torch.Tensor] = []
+    for i in range(0, len(requests), at_once):
+        some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
+        rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
+        masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
+        logp = outputs(working.weights(), rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach().cpu()
+        found += logp.split([len(sample.tokens) for _, sample in some])
+    return found
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("at_once", [1, 20, 300])
+def test_the_trainer_finds_the_bits_of_the_sampler(working: Working, at_once: int, temperature: float) -> None:
+    both = list(zip(asked(), sampled(working, asked()), strict=True))
+    requests = [request for request, _ in both if request.temperature == temperature][: 20 * at_once]
+    samples = [sample for request, sample in both if request.temperature == temperature][: 20 * at_once]
+    for sample, logp in zip(samples, trained(working, requests, samples, at_once), strict=True):
+        assert torch.equal(sample.logp, logp)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_a_reply_depends_on_nobody_beside_it(working: Working, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, some = sampled(working, asked()), slice(0, 4 * rows)
+    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cuda": rows})
+    for one, other in zip(together[some], sampled(working, asked()[some][::-1])[::-1], strict=True):
+        assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)
