@@ -67,11 +67,12 @@ assert torch.allclose(gpu.d_logits(logits, chosen, factor, lse, entropy, g, None
 """
 
 ATTEND = """
-from burnish.cast import packing, varlen
+from burnish.cast import packing, tiled, varlen
 starts = [torch.randint(0, 99, (n,)) for n in (70, 5)]
 rows = [torch.cat([starts[i % 2], torch.randint(0, 99, (n,))]) for i, n in enumerate((3, 80, 64, 1))]
 asked = [len(starts[i % 2]) for i in range(4)]
-for shared, window, size in ((asked, None, None), (None, 20, None), (asked, None, 512)):  # roots; windows; a fixed size
+for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 512), (asked, None, 512, 16)):
+    tiled.KIDS["FROM"] = apart  # roots; windows; a fixed size, and what kids give looked at apart
     found = []
     for gpu in (True, False):
         packing.on_gpu = lambda device: gpu
@@ -237,6 +238,11 @@ for capability, ahead in ((90, True), (80, False)):
         (gpu._backward_kernel, dict(ENTROPY=True, BLOCK=4096)),
     ):
         made(kernel, numbers, half, known, capability)
+    pointers = half | {"table": "*i32", "part_ptr": "*fp32", "delta_ptr": "*fp32", "lse_ptr": "*fp32"}
+    pointers |= dict.fromkeys(["grad_ptr", "dk_ptr", "dv_ptr", "dq_ptr"], "*bf16")
+    sizes = dict(GROUP=3, D=64, DP=64, BM=64, BLOCK=64, SPLIT=4, FROM=512)
+    for kernel in (tiled._d_kids_kernel, tiled._d_keys_kernel):
+        made(kernel, numbers, pointers, sizes, capability)
     made(tiled._forward_kernel, numbers, half | {"table": "*i32"}, dict(D=64, DP=64, BM=64, BLOCK=32), capability)
 """
 

@@ -177,12 +177,56 @@ def _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, begin, end, at, h
 
 
 @triton.jit
-def _d_keys_kernel(
-    q_ptr, k_ptr, v_ptr, lse_ptr, grad_ptr, delta_ptr, dk_ptr, dv_ptr, table, scale, factor, window,
-    q_token, q_head, k_token, k_head, v_token, v_head, dk_token, dk_head, dv_token, dv_head, HEADS, GROUP: tl.constexpr,
-    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr,
+def _apart(line, kids, kids_end, LINES, FROM: tl.constexpr):
+    """Whether a line's tile is one of the first, and its kids so many that programs of their own look at them (`_d_kids_kernel`)."""
+    return (line < LINES) & (kids_end - kids > FROM)
+
+
+@triton.jit
+def _d_kids_kernel(
+    q_ptr, k_ptr, v_ptr, lse_ptr, grad_ptr, delta_ptr, part_ptr, table, scale, window,
+    q_token, q_head, k_token, k_head, v_token, v_head, HEADS, SHARED, GROUP: tl.constexpr,
+    D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr, SPLIT: tl.constexpr, FROM: tl.constexpr,
 ):  # fmt: skip
-    line, shared = table + tl.program_id(0) * LINE, tl.program_id(1)
+    """What one query head of a share of the kids gives to dk and dv of a tile, in fp32: for `_d_keys_kernel` to add up.
+
+    A root is looked at by all of its kids, the other tiles by a few: one program would go on long after all others have ended.
+    """
+    line, shared, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    start, length = tl.load(table + line * LINE), tl.load(table + line * LINE + 1)
+    kids, kids_end = tl.load(table + line * LINE + 6), tl.load(table + line * LINE + 7)
+    if (length > 0) & _apart(line, kids, kids_end, line + 1, FROM):
+        at = start + tl.arange(0, BM)
+        real = at < start + length
+        k = _rows(k_ptr, at, real, k_token, shared * k_head, D, DP)
+        v = _rows(v_ptr, at, real, v_token, shared * v_head, D, DP)
+        dk = tl.zeros([BM, DP], tl.float32)
+        dv = tl.zeros([BM, DP], tl.float32)
+        share = tl.cdiv(tl.cdiv(kids_end - kids, SPLIT), BLOCK) * BLOCK
+        begin = kids + part // GROUP * share
+        dk, dv = _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, begin, tl.minimum(begin + share, kids_end), at,
+                         shared * GROUP + part % GROUP, window, q_token, q_head, HEADS, scale, False, D, DP, BLOCK)  # fmt: skip
+        place = part_ptr + _place(line, shared, part, SHARED, GROUP * SPLIT, BM, DP)
+        tl.store(place, dk)
+        tl.store(place + BM * DP, dv)
+
+
+@triton.jit
+def _place(line, shared, part, SHARED, PARTS: tl.constexpr, BM: tl.constexpr, DP: tl.constexpr):
+    """Where a part of a tile's dk lies; that of its dv follows."""
+    number = ((line * SHARED + shared) * PARTS + part).to(tl.int64)
+    return number * (2 * BM * DP) + tl.arange(0, BM)[:, None] * DP + tl.arange(0, DP)[None, :]
+
+
+@triton.jit
+def _d_keys_kernel(
+    q_ptr, k_ptr, v_ptr, lse_ptr, grad_ptr, delta_ptr, dk_ptr, dv_ptr, part_ptr, table, scale, factor, window,
+    q_token, q_head, k_token, k_head, v_token, v_head, dk_token, dk_head, dv_token, dv_head, HEADS, SHARED, LINES,
+    GROUP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr,
+    SPLIT: tl.constexpr, FROM: tl.constexpr,
+):  # fmt: skip
+    number, shared = tl.program_id(0), tl.program_id(1)
+    line = table + number * LINE
     start, length = tl.load(line), tl.load(line + 1)
     if length > 0:
         end, kids, kids_end = tl.load(line + 3), tl.load(line + 6), tl.load(line + 7)
@@ -193,12 +237,19 @@ def _d_keys_kernel(
         dk = tl.zeros([BM, DP], tl.float32)
         dv = tl.zeros([BM, DP], tl.float32)
         last = tl.minimum(end, start + length - 1 + window)
+        parts = 0
+        if _apart(number, kids, kids_end, LINES, FROM):
+            parts, kids_end = GROUP * SPLIT, kids
         for g in range(GROUP):
             head = shared * GROUP + g
             dk, dv = _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, start, last, at, head, window,
                              q_token, q_head, HEADS, scale, True, D, DP, BLOCK)  # fmt: skip
             dk, dv = _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, kids, kids_end, at, head, window,
                              q_token, q_head, HEADS, scale, False, D, DP, BLOCK)  # fmt: skip
+        for part in range(parts):
+            place = part_ptr + _place(number, shared, part, SHARED, GROUP * SPLIT, BM, DP)
+            dk += tl.load(place)
+            dv += tl.load(place + BM * DP)
         d = tl.arange(0, DP)
         seen = real[:, None] & (d < D)[None, :]
         rows = at.to(tl.int64)[:, None]
@@ -213,6 +264,11 @@ def _d_keys_kernel(
 FAR = 1 << 30
 AHEAD = {"num_warps": 4, "num_stages": 3}  # as measured on an H200
 BACK = {"num_warps": 4, "num_stages": 1}
+KIDS = {
+    "SPLIT": 4,
+    "FROM": 512,
+}  # how many tokens of kids are looked at apart from a tile, and in how many shares for each head
+ROOM = 96 << 20  # bytes for what they give
 
 
 def _sizes(q: Tensor, k: Tensor) -> dict[str, int]:
@@ -255,9 +311,17 @@ def backward(
         q, k, v, out, lse, grad, delta, dq, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v, dq), heads,
         **_sizes(q, k), BLOCK=TILE, **BACK,
     )  # fmt: skip
+    sizes, parts = _sizes(q, k), KIDS["SPLIT"] * (heads // shared)
+    held = 2 * TILE * sizes["DP"]
+    lines = min(len(table), 64, ROOM // (4 * held * shared * parts))  # roots come first
+    part = torch.empty(lines * shared * parts * held, dtype=torch.float32, device=q.device)
+    _d_kids_kernel[(lines, shared, parts)](
+        q, k, v, lse, grad, delta, part, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, shared,
+        **sizes, BLOCK=TILE, **KIDS, **BACK,
+    )  # fmt: skip
     _d_keys_kernel[(len(table), shared)](
-        q, k, v, lse, grad, delta, dk, dv, table, scale * LOG2E, scale, window or FAR, *_strides(q, k, v, dk, dv), heads,
-        **_sizes(q, k), BLOCK=TILE, **BACK,
+        q, k, v, lse, grad, delta, dk, dv, part, table, scale * LOG2E, scale, window or FAR,
+        *_strides(q, k, v, dk, dv), heads, shared, lines, **sizes, BLOCK=TILE, **KIDS, **BACK,
     )  # fmt: skip
     return dq, dk, dv
 
