@@ -202,6 +202,7 @@ def step(on: Machine) -> list[Part]:
             f"a whole GRPO step of {rows // group} prompts x {group} x ({prompt}+{new}) tokens, SmolLM2-135M shape",
             (
                 Side(OURS, "sides.burnish_side:step", {"settings": budget}),
+                Side("exact", "sides.burnish_side:step", {"settings": {**budget, "exact": True}}),
                 Side("trl", "sides.trl_side:step", micro, warmup=1),
                 Side(
                     "trl-batching",

@@ -45,9 +45,9 @@ class Turns:
         _synchronise()
         return time.perf_counter() - self._start
 
-    def end(self, **counts: Any) -> None:
-        """Stop the clock and report."""
-        self.say(seconds=self.lap(), peak_bytes=_peak(), **counts)
+    def end(self, seconds: float | None = None, **counts: Any) -> None:
+        """Stop the clock (unless it was read before counting) and report."""
+        self.say(seconds=self.lap() if seconds is None else seconds, peak_bytes=_peak(), **counts)
 
     def say(self, **what: Any) -> None:
         """One line of JSON to the parent."""

@@ -17,6 +17,7 @@ from burnish.credit.members import member
 from burnish.credit.streams import behaviour
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, learn
+from burnish.learn.mismatch import NAME as MISMATCH
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import pg_clip
 from burnish.loop import loop
@@ -96,8 +97,11 @@ def step(work: dict[str, Any], turns: Turns) -> None:
     reports = loop(grpo(source_of(work), work["group"]), cast_of(work, settings), settings, steps=1 << 20)
     while turns.begin():
         report = next(reports)
+        seconds = turns.lap()
         traces = [trace for groups in report.groups.values() for group in groups for trace in group.traces]
         turns.end(
+            seconds,
+            mismatch=report.metrics[MISMATCH],
             samples=len(traces),
             prompt_tokens=sum(len(trace.turns[0]) for trace in traces),
             sampled_tokens=sum(len(trace.turns[-1]) for trace in traces),

@@ -18,7 +18,7 @@ COMMON = {"vocab_size": 5000, "num_hidden_layers": 3, "max_position_embeddings":
 HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3}
 KINDS = {
     "narrow Llama": ("LlamaConfig", {"hidden_size": 576, "intermediate_size": 1536, "head_dim": 64, **HEADS}),
-    "heads of 32": ("LlamaConfig", {"hidden_size": 192, "intermediate_size": 512, "head_dim": 32, **HEADS}),
+    "heads of 32": ("LlamaConfig", {"hidden_size": 288, "intermediate_size": 512, "head_dim": 32, **HEADS}),
     "narrow with biases": (
         "Qwen2Config",
         {"hidden_size": 896, "intermediate_size": 2432, "num_attention_heads": 14, "num_key_value_heads": 2},
