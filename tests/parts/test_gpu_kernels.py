@@ -98,7 +98,7 @@ for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 5
 
 LAYERS = """
 import transformers
-from burnish.cast import attention, packing
+from burnish.cast import attention, fused, packing
 from burnish.cast.engine import store
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
@@ -112,19 +112,19 @@ starts = [torch.randint(0, 99, (n,)) for n in (40, 5)]
 rows = [torch.cat([starts[i % 2], torch.randint(0, 99, (n,))]) for i, n in enumerate((3, 30, 1))]
 masks = [torch.arange(len(row)) >= len(starts[i % 2]) for i, row in enumerate(rows)]
 
-def learn(model, leaves, fused):  # log-probs, and the gradient of a mixture of them
-    packing.on_gpu = lambda device: fused
-    model.fused = Fused.of(decoder(model)) if fused else None
+def learn(model, leaves, ours):  # log-probs, and the gradient of a mixture of them
+    packing.on_gpu = lambda device: ours
+    model.fused = Fused.of(decoder(model)) if ours else None
     logp = outputs(model, rows, masks, {"logp"})["logp"]
     return [logp.detach(), *torch.autograd.grad((logp * torch.linspace(-1, 1, len(logp))).sum(), leaves)]
 
 @torch.no_grad()
-def decode(model, fused):  # logits of three steps after two prompts
+def decode(model, ours):  # logits of three steps after two prompts
     packing.on_gpu = store.on_gpu = lambda device: True
     model.fused = None
     reader = Reader(model, Plan(3, 12, 20))
     assert reader.fused is not None
-    if not fused:
+    if not ours:
         reader.fused = None
     reader.read([torch.arange(6), torch.arange(11)], torch.arange(17))
     state = Rows(3, 12, (1,), torch.device("cpu"))
@@ -145,11 +145,13 @@ for kind, more in (kinds | {"Mistral": dict(sliding_window=7)}).items():
         p.data.add_(torch.randn_like(p) * 0.2)
     joined = [leaf for joint in join_projections(model) for leaf, _ in joint.leaves()]
     leaves = joined + [model.model.norm.weight, model.model.layers[0].mlp.down_proj.weight, model.lm_head.weight]
-    if kind != "Qwen3":  # whose heads are normalised one by one: it learns through its own modules
-        for a, b in zip(learn(model, leaves, True), learn(model, leaves, False)):
-            assert (a - b).norm() <= 1e-4 * b.norm(), kind
-    for a, b in zip(decode(model, True), decode(model, False)):
-        assert torch.allclose(a, b, atol=1e-4), kind
+    for narrow in (1024, 0):  # with our products; with a library's
+        fused.NARROW = narrow
+        if kind != "Qwen3":  # whose heads are normalised one by one: it learns through its own modules
+            for a, b in zip(learn(model, leaves, True), learn(model, leaves, False)):
+                assert (a - b).norm() <= 1e-4 * b.norm(), kind
+        for a, b in zip(decode(model, True), decode(model, False)):
+            assert torch.allclose(a, b, atol=1e-4), kind
 """
 
 ENGINE = """
@@ -230,8 +232,11 @@ for capability, ahead in ((90, True), (80, False)):
         (layers._add_norm_kernel, dict(K=576, BK=1024, ADD=True)),
         (layers._norm_backward_kernel, dict(K=576, BK=1024, ROWS=2)),
         (layers._gate_kernel, dict(DIVIDE=True, BLOCK=1024)),
+        (layers._gate_kernel, dict(DIVIDE=False, BLOCK=1024, divisors=None)),
         (layers._gate_backward_kernel, dict(DIVIDE=True, BLOCK=1024)),
+        (layers._gate_backward_kernel, dict(DIVIDE=False, BLOCK=1024, divisors=None)),
         (layers._rotate_kernel, dict(D=64, ROWS=16, BACK=False, DIVIDE=True, BIAS=True)),
+        (layers._rotate_kernel, dict(D=64, ROWS=16, BACK=True, DIVIDE=False, BIAS=True, divisors=None)),
         (kernels._sums_kernel, dict(BLOCK=4096)),
         (kernels._choose_kernel, summed | dict(STOPS=1)),
         (gpu._forward_kernel, summed | dict(ENTROPY=True)),
