@@ -33,11 +33,12 @@ CHAT = (
 SMALL = Settings(prompts=3, max_new_tokens=10, token_budget=4096, lr=1e-3)
 
 
-def make_model(path: Path, seed: int = 0, **changed: Any) -> Path:
-    """A random Llama of 60k weights with a byte tokenizer and a chat template, in a directory like any other."""
+def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -> Path:
+    """A random model of 60k weights with a byte tokenizer and a chat template, in a directory like any other."""
+    import transformers
     from tokenizers import Tokenizer, decoders, models
     from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     specials = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>"]
     vocabulary = {token: i for i, token in enumerate([*specials, *sorted(ByteLevel.alphabet())])}
@@ -50,12 +51,16 @@ def make_model(path: Path, seed: int = 0, **changed: Any) -> Path:
     tokenizer.save_pretrained(path)
     shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), max_position_embeddings=256, bos_token_id=None,
-        eos_token_id=vocabulary["<|end|>"], pad_token_id=vocabulary["<|pad|>"], initializer_range=0.2, **{**shape, **changed},
+    config = getattr(transformers, f"{kind}Config")(
+        bos_token_id=None, eos_token_id=vocabulary["<|end|>"], pad_token_id=vocabulary["<|pad|>"], initializer_range=0.2,
+        **{"vocab_size": len(vocabulary), "max_position_embeddings": 256, **shape, **changed},
     )  # fmt: skip
     torch.manual_seed(seed)
-    LlamaForCausalLM(config).save_pretrained(path)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    for name, p in model.named_parameters():
+        if name.endswith("bias"):  # which begin as zeros
+            torch.nn.init.normal_(p, std=0.5)
+    model.save_pretrained(path)
     return path
 
 

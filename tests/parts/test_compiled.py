@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import make_model
 from torch import Tensor
 
 from burnish.cast import varlen
@@ -116,10 +117,18 @@ def learned(
     return logp.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen2 that reads what `tiny` reads."""
+    shape = {"head_dim": 32, "max_position_embeddings": 512, "vocab_size": 438}
+    return make_model(tmp_path_factory.mktemp("biased"), kind="Qwen2", **shape)
+
+
 @needs_kernels
 @pytest.mark.parametrize("packed", [True, False])
-def test_layers_and_their_gradients_are_those_of_fp64(packed: bool) -> None:
-    model, rows = load_model(TINY, 0, CPU), a_pack()[1]
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2"])
+def test_layers_and_their_gradients_are_those_of_fp64(packed: bool, kind: str, biased: Path) -> None:
+    model, rows = load_model(TINY if kind == "Llama" else biased, 0, CPU), a_pack()[1]
     asked = [max(1, len(row) // 2) for row in rows]
     assert model.model.kernels is not None
     logp, gradient = learned(model, rows, asked, packed)

@@ -24,11 +24,14 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="t
 EXACT = replace(SMALL, exact=True)
 
 
-@pytest.fixture(scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64"])
+@pytest.fixture(
+    scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64", "Qwen2"]
+)
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     shapes = {
         "a head for each query": {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 64},
         "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
+        "Qwen2": {"kind": "Qwen2", "head_dim": 32},
     }
     path = TINY
     if request.param in shapes:
@@ -99,13 +102,7 @@ def test_a_difference_stops_a_run_that_must_be_exact(small_model: Path, other_mo
 
 
 def test_what_cannot_be_exact_is_refused(small_model: Path, tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
-
-    shape = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
-    config = Qwen2Config(**shape, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(small_model).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="--exact needs a plain Llama on a CPU"):
-        build(stage(), tmp_path, EXACT, device="cpu")
+    with pytest.raises(ValueError, match="--exact needs a plain Llama or Qwen2 on a CPU"):
+        build(stage(), make_model(tmp_path, kind="Mistral"), EXACT, device="cpu")
     with pytest.raises(ValueError, match="--exact needs --engine local, --packed"):
         build(stage(), small_model, replace(EXACT, packed=False), device="cpu")

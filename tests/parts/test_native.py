@@ -31,6 +31,8 @@ SHAPES = {
     "tied": {},
     "untied, wide heads": {"tie_word_embeddings": False, "head_dim": 16},
     "for kernels": {"head_dim": 32, "intermediate_size": 64},  # where there is a compiler
+    "Qwen2": {"kind": "Qwen2", "sliding_window": 64},  # which it does not use
+    "Qwen2 for kernels": {"kind": "Qwen2", "head_dim": 32, "intermediate_size": 64},
 }
 
 
@@ -106,6 +108,7 @@ def test_each_reads_what_the_other_wrote(directory: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("change", [
     {"model_type": "mistral"}, {"attention_bias": True}, {"hidden_act": "gelu"}, {"pretraining_tp": 2},
+    {"use_sliding_window": True}, {"layer_types": ["full_attention", "sliding_attention"]},
     {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, {"rope_scaling": {"type": "dynamic"}},
     {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
     {"architectures": ["LlamaForSequenceClassification"]}, {"auto_map": {"AutoModel": "code.Model"}}, {"hidden_size": None},

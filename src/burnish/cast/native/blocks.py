@@ -12,7 +12,7 @@ Forward products are those of sampling (`Laid`): each row's result is the same b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -53,10 +53,11 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def queries_keys_values(
-    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, angles: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """[N, heads, D] each, from x [N, H]; angles: cosines and sines [N, 1, D/2]."""
-    return _Read.apply(x, weight, eps, laid.of(*projections), *projections, *angles)  # type: ignore[no-any-return]
+    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, biases: Sequence[Tensor], angles: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """[N, heads, D] each, from x [N, H]; biases: those of the projections, or none; angles: cosines and sines [N, 1, D/2]."""
+    laid = laid.of(*projections, biases=biases)
+    return _Read.apply(x, weight, eps, laid, *projections, *angles, *biases)  # type: ignore[no-any-return]
 
 
 def plus_product(x: Tensor, read: Tensor, laid: Laid, weight: Tensor) -> Tensor:
@@ -90,6 +91,12 @@ class _Sums:
         total = self.found[i]
         if total is not None:
             total.addmm_(d.t(), read)
+
+    def add_bias(self, i: int, d: Tensor) -> None:
+        """Of a bias, if there is one, from its output's gradient."""
+        total = self.found[i] if i < len(self.found) else None
+        if total is not None:
+            total.add_(d.sum(0))
 
     def add_norm(self, i: int, d: Tensor, unit: Tensor) -> None:
         """Of a norm's weight."""
@@ -136,7 +143,7 @@ class _Read(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, eps: float, laid: Laid,
-        wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor,
+        wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor, *biases: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         r, width = scale_of(x, eps), 2 * cos.shape[-1]
         sizes = [len(w) for w in (wq, wk, wv)]
@@ -146,13 +153,14 @@ class _Read(torch.autograd.Function):
             rotate_(made[:, : sizes[0] + sizes[1]].unflatten(-1, (-1, width)), cos[part], sin[part])
             for whole, mine in zip(out, made.split(sizes, -1), strict=True):
                 whole[part] = mine
-        ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin)
+        ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin, *biases)
         return tuple(whole.unflatten(-1, (-1, width)) for whole in out)  # type: ignore[return-value]
 
     @staticmethod
     def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, weight, r, *matrices, cos, sin = ctx.saved_tensors
-        sums = _Sums((weight, *matrices), (ctx.needs_input_grad[1], *ctx.needs_input_grad[4:7]))
+        x, weight, r, wq, wk, wv, cos, sin, *biases = ctx.saved_tensors
+        matrices, asked = (wq, wk, wv), ctx.needs_input_grad
+        sums = _Sums((weight, *matrices, *biases), (asked[1], *asked[4:7], *asked[9:]))
         dx = torch.empty_like(x)
         for part in _chunks(len(x)):
             n = (x[part] * r[part]).mul_(weight)
@@ -162,10 +170,11 @@ class _Read(torch.autograd.Function):
                 mine = rotate_(mine, cos[part], -sin[part]) if i < 2 else mine
                 flat = mine.flatten(1)
                 sums.add(i + 1, flat, n)
+                sums.add_bias(i + 4, flat)
                 dn.addmm_(flat, w)
             dx[part], unit = _norm_backward(dn, x[part], r[part], weight)
             sums.add_norm(0, dn, unit)
-        return dx, sums.found[0], None, None, *sums.found[1:], None, None
+        return dx, sums.found[0], None, None, *sums.found[1:4], None, None, *sums.found[4:]
 
 
 class _Inner(torch.autograd.Function):

@@ -67,7 +67,10 @@ class LayerAt(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_void_p)
-        for name in ["norm", "read", "out", "inner_norm", "open", "down", "own_k", "own_v", "roots_k", "roots_v"]
+        for name in (
+            *("norm", "read", "read_bias", "out", "inner_norm", "open", "down"),
+            *("own_k", "own_v", "roots_k", "roots_v"),
+        )
     ]
 
 

@@ -9,6 +9,7 @@ as they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,12 +24,14 @@ class Laid:
     """Matrices [out, in] that read one input, ready to be multiplied with. `of` says which, and copies those that have moved.
 
     gated  of two matrices, the gate and what it lets through: our kernels multiply with both at once
+    bias   what is added to their outputs, side by side, if anything is
     """
 
     def __init__(self, gated: bool = False) -> None:
         self.gated = gated
         self.stamp: tuple[tuple[int, int], ...] = ()
         self.outputs = 0
+        self.bias: Tensor | None = None
         self.panels = False  # whether it is laid out for our kernels
         self.like = self.ordered = torch.empty(
             0
@@ -38,11 +41,12 @@ class Laid:
         return Laid(self.gated)  # a copy of the model lays out its own weights
 
     @torch.no_grad()
-    def of(self, *weights: Tensor) -> Laid:
-        """These weights, one after the other, as they are now."""
-        stamp = tuple((w.data_ptr(), w._version) for w in weights)
+    def of(self, *weights: Tensor, biases: Sequence[Tensor] = ()) -> Laid:
+        """These weights, one after the other, as they are now, and their biases."""
+        stamp = tuple((w.data_ptr(), w._version) for w in (*weights, *biases))
         if stamp != self.stamp:
             self.outputs = sum(map(len, weights))
+            self.bias = torch.cat([bias.detach() for bias in biases]) if biases else None
             self.panels = (
                 weights[0].dtype == torch.float32 and weights[0].device.type == "cpu" and kernels() is not None
             )
@@ -62,6 +66,10 @@ class Laid:
 
     def times(self, x: Tensor) -> Tensor:
         """[n, out]: x [n, in] times all of them. In our order or MKL's, a row gets the same bits whatever other rows there are."""
+        y = self._times(x)
+        return y if self.bias is None else y.add_(self.bias)
+
+    def _times(self, x: Tensor) -> Tensor:
         if self.panels:
             assert not self.gated
             x, y = x.contiguous(), x.new_empty(len(x), self.outputs)
@@ -71,7 +79,7 @@ class Laid:
         if not self.ordered.is_mkldnn:
             return x @ self.ordered.t()
         if len(x) == 1:  # a product of one row is another kind of product, which may sum in another order
-            return self.times(x.expand(2, -1).contiguous())[:1]
+            return self._times(x.expand(2, -1).contiguous())[:1]
         return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]
 
 

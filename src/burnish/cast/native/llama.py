@@ -1,4 +1,5 @@
-"""Llama, with the names that transformers gives its weights: directories of either are directories of the other.
+"""Llama, and Qwen2, which is a Llama with biases on what attention reads; with the names that transformers gives their weights:
+directories of either are directories of the other.
 
 It answers what burnish asks of a transformers model (cast/forward.py, cast/engine), and nothing more.
 """
@@ -39,12 +40,14 @@ class Weight(nn.Module):
 
 
 class Matrix(Weight):
-    """A linear map without a bias; its weight is [outputs, inputs]."""
+    """A linear map; its weight is [outputs, inputs]."""
 
-    bias = None
+    def __init__(self, outputs: int, inputs: int, biased: bool = False) -> None:
+        super().__init__(outputs, inputs)
+        self.bias = nn.Parameter(torch.empty(outputs, device="meta")) if biased else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight)
+        return nn.functional.linear(x, self.weight, self.bias)
 
 
 class Attention(nn.Module):
@@ -53,10 +56,15 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.width = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
-        self.q_proj = Matrix(self.heads * self.width, shape.hidden_size)
-        self.k_proj = Matrix(self.kv_heads * self.width, shape.hidden_size)
-        self.v_proj = Matrix(self.kv_heads * self.width, shape.hidden_size)
+        self.q_proj = Matrix(self.heads * self.width, shape.hidden_size, shape.biased)
+        self.k_proj = Matrix(self.kv_heads * self.width, shape.hidden_size, shape.biased)
+        self.v_proj = Matrix(self.kv_heads * self.width, shape.hidden_size, shape.biased)
         self.o_proj = Matrix(shape.hidden_size, self.heads * self.width)
+
+    @property
+    def biases(self) -> list[Tensor]:
+        """Of queries, keys and values, if they have any."""
+        return [part.bias for part in (self.q_proj, self.k_proj, self.v_proj) if part.bias is not None]
 
 
 class Inner(nn.Module):
@@ -83,7 +91,7 @@ class Layer(nn.Module):
         """Its weights as products read them, as they are now."""
         a, m = self.self_attn, self.mlp
         read, out, opening, down = self.laid
-        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight)
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, biases=a.biases)
         return (
             read,
             out.of(a.o_proj.weight),
@@ -96,7 +104,7 @@ class Layer(nn.Module):
         a, m = self.self_attn, self.mlp
         read, out, *inner = self.laid
         matrices = a.q_proj.weight, a.k_proj.weight, a.v_proj.weight
-        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, read, matrices, angles)
+        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, read, matrices, a.biases, angles)
         q, k, v = (part.unflatten(0, (rows, -1)).transpose(1, 2) for part in found)
         if layout is None:
             seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)

@@ -1,6 +1,6 @@
 """Layers of a Llama in our own kernels (kernels/*.c), in fp32: a layer over a pack, with its backward; and a step of decoding.
 
-    n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side
+    n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side (each with its bias, if there is one)
     m = x + attention(q, k, v) Wo^T                                     `seen` is what attention made, `middle` is m
     y = m + (silu(g) * u) Wd^T,  g, u = norm(m) Wg^T, norm(m) Wu^T      `both`: g and u
 
@@ -53,7 +53,7 @@ def over_pack(
     a, m = layer.self_attn, layer.mlp
     weights = (
         layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
-        layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
+        layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight, *a.biases,
     )  # fmt: skip
     return _Layer.apply(x, layer.lay_out(), shape, tree, *angles, *weights)  # type: ignore[no-any-return]
 
@@ -108,7 +108,7 @@ def _back(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of a layer's x and of those of its weights that are asked for."""
     x, cos, sin, found, seen, middle, both = held
-    norm, wq, wk, wv, wo, inner_norm, wg, wu, wd = weights
+    norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *biases = weights
     run = compiled.there()
     dy = dy.contiguous()
     d = dy @ wd
@@ -126,17 +126,19 @@ def _back(
     dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
     of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
     of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
-    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd
+    of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:]) else [None] * len(biases)
+    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases
 
 
 def _at(*tensors: Tensor) -> list[int]:
     return [x.data_ptr() for x in tensors]
 
 
-def _weights_at(laid: tuple[Laid, ...], norm: Tensor, inner_norm: Tensor) -> list[int]:
+def _weights_at(laid: tuple[Laid, ...], norm: Tensor, inner_norm: Tensor) -> list[int | None]:
     """As LayerAt names them."""
     read, out, opening, down = (part.ordered for part in laid)
-    return _at(norm, read, out, inner_norm, opening, down)
+    bias = None if laid[0].bias is None else laid[0].bias.data_ptr()
+    return [*_at(norm, read), bias, *_at(out, inner_norm, opening, down)]
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:

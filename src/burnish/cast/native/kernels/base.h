@@ -76,10 +76,11 @@ void tile_of_packed(int m, long terms, const float *a, const float *b, float *c,
 /* Memory of this thread alone, that its next call finds again. which: one of several pieces. */
 float *scratch(int which, long floats);
 
-/* What becomes of a product's sums: stored, added to `plus`, or the gate of one half opened for the other (both kept on request). */
+/* What becomes of a product's sums: stored, added to `plus` or to each column's bias, or the gate of one half opened for the other (both
+   kept on request). */
 typedef struct {
     float *to, *both;
-    const float *plus;
+    const float *plus, *bias;
     long columns, gated;
 } End;
 
@@ -121,7 +122,7 @@ typedef struct {
 /* Weights of a layer as they are multiplied, and, where rows are decoded, its keys in panels [slots][heads][capacity / WIDE][width]
    [WIDE] and values [slots][heads][capacity][width], and those of the roots. */
 typedef struct {
-    const float *norm, *read, *out, *inner_norm, *open, *down;
+    const float *norm, *read, *read_bias, *out, *inner_norm, *open, *down; /* read_bias: or NULL */
     float *own_k, *own_v;
     const float *roots_k, *roots_v;
 } Layer;

@@ -117,7 +117,7 @@ static void inner(const Shape *s, const Layer *l, const float *x, float *y, floa
 void layer(const Shape *s, const Layer *l, const Pack *pack, const float *cos, const float *sin, const float *x, float *found,
            float *seen, float *middle, float *both, float *y, float *normed, float *opened) {
     const long n = pack->tokens, w = s->width;
-    const End read = {.to = found, .columns = (s->heads + 2 * s->kv_heads) * w}, added = {.to = middle, .plus = x, .columns = s->hidden};
+    const End read = {.to = found, .bias = l->read_bias, .columns = (s->heads + 2 * s->kv_heads) * w}, added = {.to = middle, .plus = x, .columns = s->hidden};
 #pragma omp parallel
     {
         norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
@@ -149,9 +149,10 @@ void attention_back(const Shape *s, const Pack *pack, const float *cos, const fl
 void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between) {
     const long n = living->rows, total = (s->heads + 2 * s->kv_heads) * s->width;
     float *normed = between, *found = normed + n * s->hidden, *seen = found + n * total, *opened = seen + n * s->heads * s->width;
-    const End read = {.to = found, .columns = total}, added = {.to = x, .plus = x, .columns = s->hidden};
+    const End added = {.to = x, .plus = x, .columns = s->hidden};
 #pragma omp parallel
     for (const Layer *l = layers; l < layers + number; l++) {
+        const End read = {.to = found, .bias = l->read_bias, .columns = total};
         norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
         product(normed, l->read, n, s->hidden, &read);
 #pragma omp barrier

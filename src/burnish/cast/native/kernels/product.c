@@ -90,10 +90,11 @@ static void finish(const End *end, const float *made, long row, int m, long pane
             for (int j = 0; j < WIDE; j += LANES) {
                 Vec sum = load(made + j);
                 if (plus) sum += load(plus + j);
+                if (end->bias) sum += load(end->bias + first + j);
                 store(to + j, sum);
             }
         else
-            for (long j = 0; j < n - first; j++) to[j] = plus ? plus[j] + made[j] : made[j];
+            for (long j = 0; j < n - first; j++) to[j] = made[j] + (plus ? plus[j] : 0) + (end->bias ? end->bias[first + j] : 0);
     }
 }
 
@@ -159,7 +160,7 @@ static void rows_times_panels(const float *x, long first, long end_row, const fl
         for (long row = first; row < end_row; row += ROWS) {
             const int m = least(ROWS, end_row - row);
             const float *next = panels + least(p + 1, number - 1) * inputs * WIDE + (row - first) / ROWS * (inputs / (seldom + 1)) * LANES;
-            const int straight = !end->gated && !end->plus && (p + 1) * WIDE <= end->columns;
+            const int straight = !end->gated && !end->plus && !end->bias && (p + 1) * WIDE <= end->columns;
             float *to_row = straight ? end->to + row * end->columns + p * WIDE : made;
             tile_of_packed(m, inputs, held + (row - first) * inputs, panels + p * inputs * WIDE, to_row, straight ? end->columns : WIDE,
                            tiles > 1 ? next : 0, seldom);
