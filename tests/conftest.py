@@ -58,8 +58,8 @@ def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -
     torch.manual_seed(seed)
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     for name, p in model.named_parameters():
-        if name.endswith("bias"):  # which begin as zeros
-            torch.nn.init.normal_(p, std=0.5)
+        if name.endswith("bias") or "q_norm" in name or "k_norm" in name:  # which begin as zeros and ones
+            torch.nn.init.normal_(p, mean=float(p.mean()), std=0.5)
     model.save_pretrained(path)
     return path
 

@@ -117,18 +117,18 @@ def learned(
     return logp.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.fixture(scope="module")
-def biased(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Qwen2 that reads what `tiny` reads."""
+@pytest.fixture(scope="module", params=["Llama", "Qwen2", "Qwen3"])
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tiny`, and others that read what it reads."""
     shape = {"head_dim": 32, "max_position_embeddings": 512, "vocab_size": 438}
-    return make_model(tmp_path_factory.mktemp("biased"), kind="Qwen2", **shape)
+    others = request.param != "Llama"
+    return make_model(tmp_path_factory.mktemp("model"), kind=request.param, **shape) if others else TINY
 
 
 @needs_kernels
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("kind", ["Llama", "Qwen2"])
-def test_layers_and_their_gradients_are_those_of_fp64(packed: bool, kind: str, biased: Path) -> None:
-    model, rows = load_model(TINY if kind == "Llama" else biased, 0, CPU), a_pack()[1]
+def test_layers_and_their_gradients_are_those_of_fp64(packed: bool, directory: Path) -> None:
+    model, rows = load_model(directory, 0, CPU), a_pack()[1]
     asked = [max(1, len(row) // 2) for row in rows]
     assert model.model.kernels is not None
     logp, gradient = learned(model, rows, asked, packed)
@@ -142,9 +142,9 @@ def test_layers_and_their_gradients_are_those_of_fp64(packed: bool, kind: str, b
 @needs_kernels
 @pytest.mark.parametrize("silent", [(0, 1, 5, 6, 7), (2, 8, 11, 12), tuple(range(15)), tuple(range(16))])
 @pytest.mark.parametrize("shared", [True, False])
-def test_rows_without_gradient_may_be_left_out(silent: tuple[int, ...], shared: bool) -> None:
+def test_rows_without_gradient_may_be_left_out(silent: tuple[int, ...], shared: bool, directory: Path) -> None:
     """Whole families, some of a family's replies, all but one row, all of them."""
-    model, rows = load_model(TINY, 0, CPU), a_pack()[1]
+    model, rows = load_model(directory, 0, CPU), a_pack()[1]
     beginnings = [n for n, replies in FAMILIES for _ in range(replies)]
     asked = beginnings if shared else [max(1, n // 2) + i % 2 for i, n in enumerate(beginnings)]
     gradient = learned(model, rows, asked, silent=silent)[1]

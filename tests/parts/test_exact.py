@@ -25,13 +25,14 @@ EXACT = replace(SMALL, exact=True)
 
 
 @pytest.fixture(
-    scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64", "Qwen2"]
+    scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64", "Qwen2", "Qwen3"]
 )
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     shapes = {
         "a head for each query": {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 64},
         "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
         "Qwen2": {"kind": "Qwen2", "head_dim": 32},
+        "Qwen3": {"kind": "Qwen3", "head_dim": 32},
     }
     path = TINY
     if request.param in shapes:
@@ -102,7 +103,7 @@ def test_a_difference_stops_a_run_that_must_be_exact(small_model: Path, other_mo
 
 
 def test_what_cannot_be_exact_is_refused(small_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--exact needs a plain Llama or Qwen2 on a CPU"):
+    with pytest.raises(ValueError, match="--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU"):
         build(stage(), make_model(tmp_path, kind="Mistral"), EXACT, device="cpu")
     with pytest.raises(ValueError, match="--exact needs --engine local, --packed"):
         build(stage(), small_model, replace(EXACT, packed=False), device="cpu")

@@ -33,6 +33,8 @@ SHAPES = {
     "for kernels": {"head_dim": 32, "intermediate_size": 64},  # where there is a compiler
     "Qwen2": {"kind": "Qwen2", "sliding_window": 64},  # which it does not use
     "Qwen2 for kernels": {"kind": "Qwen2", "head_dim": 32, "intermediate_size": 64},
+    "Qwen3": {"kind": "Qwen3", "head_dim": 16},
+    "Qwen3 for kernels": {"kind": "Qwen3", "head_dim": 32, "intermediate_size": 64},
 }
 
 

@@ -52,7 +52,7 @@ def load_model(path: Path, outputs: int, device: torch.device, native: bool = Tr
     """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
 
     Weights are held in fp32 (master weights); on CUDA the forward runs in bf16 autocast.
-    native: on a CPU a plain Llama or Qwen2 is burnish's own (cast/native); False takes transformers' in any case.
+    native: on a CPU a plain Llama, Qwen2 or Qwen3 is burnish's own (cast/native); False takes transformers' in any case.
     """
     if device.type == "cpu":
         keep_memory()

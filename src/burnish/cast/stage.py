@@ -115,7 +115,7 @@ def _require_exact(member: Member, settings: Settings) -> None:
     ours = getattr(member.working.copy, "fused", None) is not None if on_gpu else isinstance(model, Llama)
     if not ours:
         raise ValueError(
-            "--exact needs a plain Llama or Qwen2 on a CPU, or on a GPU a model with layers like Llama's (Llama, Mistral, "
+            "--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU, or on a GPU a model with layers like Llama's (Llama, Mistral, "
             "Qwen2), all of whose weights are trained: only there do sampler and trainer share every product; leave it out, and "
             "mismatch/logp says how far they are apart"
         )

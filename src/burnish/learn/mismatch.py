@@ -1,6 +1,6 @@
 """Whether the sampler and the trainer agree on the log-prob of a token that the current weights have sampled.
 
-They run the same weights, so the difference is rounding alone: none with plain Llamas and Qwen2 on a CPU and layers like Llama's on a
+They run the same weights, so the difference is rounding alone: none with plain Llamas, Qwen2 and Qwen3 on a CPU and layers like Llama's on a
 GPU, below 1e-5 with others in fp32, a few 1e-3 in bf16. More means that the sampler was not running what is trained; a run
 then says so.
 """

@@ -53,11 +53,24 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def queries_keys_values(
-    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, biases: Sequence[Tensor], angles: tuple[Tensor, Tensor]
+    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, biases: Sequence[Tensor],
+    head_norms: Sequence[Tensor | None], angles: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """[N, heads, D] each, from x [N, H]; biases: those of the projections, or none; angles: cosines and sines [N, 1, D/2]."""
+    """[N, heads, D] each, from x [N, H]; biases, norms of heads: those that there are; angles: cosines and sines [N, 1, D/2]."""
     laid = laid.of(*projections, biases=biases)
-    return _Read.apply(x, weight, eps, laid, *projections, *angles, *biases)  # type: ignore[no-any-return]
+    given = (*biases, *[None] * (3 - len(biases)), *head_norms)
+    return _Read.apply(x, weight, eps, laid, *projections, *angles, *given)  # type: ignore[no-any-return]
+
+
+def get_ready_(
+    made: Tensor, heads: int, width: int, head_norms: Sequence[Tensor | None], eps: float, angles: tuple[Tensor, Tensor]
+) -> None:  # fmt: skip
+    """Queries [N, heads x width] and the keys behind them, in place: normalised head by head, if they are, and rotated."""
+    both = made.unflatten(-1, (-1, width))
+    for part, norm_of in zip((both[:, :heads], both[:, heads:]), head_norms, strict=True):
+        if norm_of is not None:
+            part.mul_(scale_of(part, eps)).mul_(norm_of)
+    rotate_(both, *angles)
 
 
 def plus_product(x: Tensor, read: Tensor, laid: Laid, weight: Tensor) -> Tensor:
@@ -83,8 +96,9 @@ def _chunks(n: int) -> Iterator[slice]:
 class _Sums:
     """Gradients of weights, summed over chunks; None for those that nobody asked for."""
 
-    def __init__(self, weights: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> None:
-        self.found = [torch.zeros_like(w) if yes else None for w, yes in zip(weights, wanted, strict=True)]
+    def __init__(self, weights: tuple[Tensor | None, ...], wanted: tuple[bool, ...]) -> None:
+        asked = zip(weights, wanted, strict=True)
+        self.found = [torch.zeros_like(w) if yes and w is not None else None for w, yes in asked]
 
     def add(self, i: int, d: Tensor, read: Tensor) -> None:
         """Of a matrix, from its output's gradient [n, out] and its input [n, in]."""
@@ -94,7 +108,7 @@ class _Sums:
 
     def add_bias(self, i: int, d: Tensor) -> None:
         """Of a bias, if there is one, from its output's gradient."""
-        total = self.found[i] if i < len(self.found) else None
+        total = self.found[i]
         if total is not None:
             total.add_(d.sum(0))
 
@@ -109,7 +123,7 @@ def _norm_backward(d: Tensor, x: Tensor, r: Tensor, weight: Tensor) -> tuple[Ten
     """Gradient of x for that of n = x r w, and x r:  dx = r (d w - x r mean(d w x r))."""
     unit = x * r
     d = d * weight
-    mean = torch.linalg.vecdot(d, unit).div_(x.shape[-1])[:, None]
+    mean = torch.linalg.vecdot(d, unit).div_(x.shape[-1])[..., None]
     return d.addcmul_(unit, mean, value=-1).mul_(r), unit
 
 
@@ -143,24 +157,26 @@ class _Read(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, eps: float, laid: Laid,
-        wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor, *biases: Tensor,
+        wq: Tensor, wk: Tensor, wv: Tensor, cos: Tensor, sin: Tensor, *more: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         r, width = scale_of(x, eps), 2 * cos.shape[-1]
         sizes = [len(w) for w in (wq, wk, wv)]
         out = [x.new_empty(len(x), size) for size in sizes]
         for part in _chunks(len(x)):
             made = laid.times((x[part] * r[part]).mul_(weight))
-            rotate_(made[:, : sizes[0] + sizes[1]].unflatten(-1, (-1, width)), cos[part], sin[part])
+            angles = cos[part], sin[part]
+            get_ready_(made[:, : sizes[0] + sizes[1]], sizes[0] // width, width, more[3:], eps, angles)
             for whole, mine in zip(out, made.split(sizes, -1), strict=True):
                 whole[part] = mine
-        ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin, *biases)
+        ctx.save_for_backward(x, weight, r, wq, wk, wv, cos, sin, *more)
+        ctx.eps = eps
         return tuple(whole.unflatten(-1, (-1, width)) for whole in out)  # type: ignore[return-value]
 
     @staticmethod
     def backward(ctx: Any, *d: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, weight, r, wq, wk, wv, cos, sin, *biases = ctx.saved_tensors
-        matrices, asked = (wq, wk, wv), ctx.needs_input_grad
-        sums = _Sums((weight, *matrices, *biases), (asked[1], *asked[4:7], *asked[9:]))
+        x, weight, r, wq, wk, wv, cos, sin, *more = ctx.saved_tensors
+        matrices, norms, asked = (wq, wk, wv), more[3:], ctx.needs_input_grad
+        sums = _Sums((weight, *matrices, *more), (asked[1], *asked[4:7], *asked[9:]))
         dx = torch.empty_like(x)
         for part in _chunks(len(x)):
             n = (x[part] * r[part]).mul_(weight)
@@ -168,6 +184,11 @@ class _Read(torch.autograd.Function):
             for i, (grad, w) in enumerate(zip(d, matrices, strict=True)):
                 mine = grad[part].clone(memory_format=torch.contiguous_format) if i < 2 else grad[part]
                 mine = rotate_(mine, cos[part], -sin[part]) if i < 2 else mine
+                if i < 2 and norms[i] is not None:
+                    raw = (n @ w.t()).unflatten(-1, (-1, mine.shape[-1]))
+                    before = mine
+                    mine, unit = _norm_backward(mine, raw, scale_of(raw, ctx.eps), norms[i])
+                    sums.add_norm(i + 7, before.flatten(0, 1), unit.flatten(0, 1))
                 flat = mine.flatten(1)
                 sums.add(i + 1, flat, n)
                 sums.add_bias(i + 4, flat)

@@ -68,7 +68,7 @@ class LayerAt(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_void_p)
         for name in (
-            *("norm", "read", "read_bias", "out", "inner_norm", "open", "down"),
+            *("norm", "read", "out", "inner_norm", "open", "down", "read_bias", "q_norm", "k_norm"),
             *("own_k", "own_v", "roots_k", "roots_v"),
         )
     ]
@@ -118,7 +118,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "norm": [floats] * 3 + [number] * 2 + [flat],
         "norm_back": [floats] * 6 + [number] * 2 + [flat],
         "gate_back": [floats] * 4 + [number] * 2,
-        "layer": [floats] * 13,
+        "layer": [floats] * 14,
+        "head_norms_back": [floats] * 6 + [number],
         "attention_back": [floats] * 8,
         "decode": [floats] * 2 + [number] + [floats] * 3,
         "choose": [floats, number, number] + [floats] * 6,

@@ -1,4 +1,4 @@
-"""The config.json of a Llama or a Qwen2 that burnish reads by itself."""
+"""The config.json of a Llama, a Qwen2 or a Qwen3 that burnish reads by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from burnish.cast import attention
 
-KINDS = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+KINDS = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 PLAIN = {  # what must be so, where a config speaks of it
     "hidden_act": "silu",
     "attention_bias": False,
@@ -35,13 +35,16 @@ class Shape(SimpleNamespace):
 
 
 def shape_of(path: Path) -> Shape | None:
-    """The shape of a directory's model; None where the model is not a plain Llama or Qwen2 in safetensors."""
+    """The shape of a directory's model; None where the model is not a plain Llama, Qwen2 or Qwen3 in safetensors."""
     told = read_json(path / "config.json")
     if told is None or told.get("model_type") not in KINDS or any(told.get(name) is None for name in NEEDED):
         return None
     if told.get("architectures", kind := [KINDS[told["model_type"]]]) != kind:
         return None
     if set(told.get("layer_types") or ()) - {"full_attention"}:
+        return None
+    normed = told["model_type"] == "qwen3"
+    if normed and not told.get("head_dim"):  # which is not what the sizes say
         return None
     rope = told.get("rope_parameters") or {"rope_theta": told.get("rope_theta"), "rope_type": "default"}
     known = set(rope) <= {"rope_theta", "rope_type", "partial_rotary_factor"} and rope.get("rope_type") == "default"
@@ -57,6 +60,7 @@ def shape_of(path: Path) -> Shape | None:
         "tie_word_embeddings": told.get("tie_word_embeddings", False),
         "sliding_window": None,  # a Qwen2 may name one that it does not use
         "biased": told["model_type"] == "qwen2",  # what attention reads
+        "normed": normed,  # heads of queries and keys
         "_attn_implementation": attention.NAME,
     }
     return Shape(told=told, **filled)

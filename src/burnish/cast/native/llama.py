@@ -1,5 +1,6 @@
-"""Llama, and Qwen2, which is a Llama with biases on what attention reads; with the names that transformers gives their weights:
-directories of either are directories of the other.
+"""Llama; Qwen2, which is a Llama with biases on what attention reads; and Qwen3, one whose heads of queries and keys have norms.
+
+With the names that transformers gives their weights: directories of either are directories of the other.
 
 It answers what burnish asks of a transformers model (cast/forward.py, cast/engine), and nothing more.
 """
@@ -20,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from burnish.cast.attention import Keeps, Layout
 from burnish.cast.native import compiled
-from burnish.cast.native.blocks import inner_layer, norm, plus_product, queries_keys_values, rotate_, scale_of
+from burnish.cast.native.blocks import get_ready_, inner_layer, norm, plus_product, queries_keys_values, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
 from burnish.cast.native.whole import Norm, one_token, over_pack, panel_width, sizes
@@ -60,6 +61,14 @@ class Attention(nn.Module):
         self.k_proj = Matrix(self.kv_heads * self.width, shape.hidden_size, shape.biased)
         self.v_proj = Matrix(self.kv_heads * self.width, shape.hidden_size, shape.biased)
         self.o_proj = Matrix(shape.hidden_size, self.heads * self.width)
+        self.q_norm, self.k_norm = (Weight(self.width) if shape.normed else None for _ in range(2))
+
+    @property
+    def head_norms(self) -> tuple[Tensor | None, Tensor | None]:
+        """Of each head of queries and of keys, if they have any."""
+        if self.q_norm is None or self.k_norm is None:
+            return None, None
+        return self.q_norm.weight, self.k_norm.weight
 
     @property
     def biases(self) -> list[Tensor]:
@@ -104,7 +113,8 @@ class Layer(nn.Module):
         a, m = self.self_attn, self.mlp
         read, out, *inner = self.laid
         matrices = a.q_proj.weight, a.k_proj.weight, a.v_proj.weight
-        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, read, matrices, a.biases, angles)
+        more = a.biases, a.head_norms, angles
+        found = queries_keys_values(x, self.input_layernorm.weight, self.eps, read, matrices, *more)
         q, k, v = (part.unflatten(0, (rows, -1)).transpose(1, 2) for part in found)
         if layout is None:
             seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
@@ -132,8 +142,9 @@ class Layer(nn.Module):
         a = self.self_attn
         read, out, inner, down = self.lay_out()
         n = (x * scale_of(x, self.eps)).mul_(self.input_layernorm.weight)
-        found = read.times(n).unflatten(-1, (-1, a.width))
-        rotate_(found[:, : a.heads + a.kv_heads], *angles)
+        found = read.times(n)
+        get_ready_(found[:, : (a.heads + a.kv_heads) * a.width], a.heads, a.width, a.head_norms, self.eps, angles)
+        found = found.unflatten(-1, (-1, a.width))
         q, k, v = (part[:, :, None] for part in found.split([a.heads, a.kv_heads, a.kv_heads], 1))
         seen = layout.attend(a, q, k, v, a.width**-0.5, None)
         x += out.times(seen.reshape(len(x), -1))

@@ -1,6 +1,6 @@
 """Layers of a Llama in our own kernels (kernels/*.c), in fp32: a layer over a pack, with its backward; and a step of decoding.
 
-    n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side (each with its bias, if there is one)
+    n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side (with biases and norms of heads, if any)
     m = x + attention(q, k, v) Wo^T                                     `seen` is what attention made, `middle` is m
     y = m + (silu(g) * u) Wd^T,  g, u = norm(m) Wg^T, norm(m) Wu^T      `both`: g and u
 
@@ -53,7 +53,8 @@ def over_pack(
     a, m = layer.self_attn, layer.mlp
     weights = (
         layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
-        layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight, *a.biases,
+        layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
+        *(part.bias for part in (a.q_proj, a.k_proj, a.v_proj)), *a.head_norms,
     )  # fmt: skip
     return _Layer.apply(x, layer.lay_out(), shape, tree, *angles, *weights)  # type: ignore[no-any-return]
 
@@ -62,37 +63,41 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, cos: Tensor, sin: Tensor,
-        *weights: Tensor,
+        *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        n, seen_wide = len(x), shape.heads * shape.width
+        n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
         x = x.contiguous()
         found = x.new_empty(n, seen_wide + 2 * shape.kv_heads * shape.width)
         seen, opened = x.new_empty(n, seen_wide), x.new_empty(n, shape.inner)
         middle, y, normed = (torch.empty_like(x) for _ in range(3))
-        both = x.new_empty(n, 2 * shape.inner) if any(ctx.needs_input_grad) else None
-        at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5]))
+        both = x.new_empty(n, 2 * shape.inner) if learns else None
+        raw = x.new_empty(n, seen_wide + shape.kv_heads * shape.width) if learns and weights[-1] is not None else None
+        at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5], weights[-2:]))
         run = compiled.there()
         run.layer(
-            byref(shape), byref(at), byref(told(tree, n)), *_at(cos, sin, x, found, seen, middle),
-            None if both is None else both.data_ptr(), *_at(y, normed, opened),
-        )  # fmt: skip
+            byref(shape),
+            byref(at),
+            byref(told(tree, n)),
+            *_at(cos, sin, x, found, raw, seen, middle, both, y, normed, opened),
+        )
         ctx.mark_non_differentiable(found)
-        if both is not None:
-            ctx.save_for_backward(x, cos, sin, found, seen, middle, both, *weights)
+        if learns:
+            ctx.save_for_backward(x, cos, sin, found, seen, middle, both, raw, *weights)
             ctx.how = shape, tree
         return y, found
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         saved = ctx.saved_tensors
-        held, weights = saved[:7], saved[7:]
+        held, weights = saved[:8], saved[8:]
         shape, tree = ctx.how
         some = with_gradient(tree, dy)
         if some is None:
             dx, *others = _back(shape, tree, dy, held, weights, ctx.needs_input_grad[6:])
         else:
-            part = [x.index_select(0, some[1]) for x in (dy, *held)]
-            found, *others = _back(shape, some[0], part[0], part[1:], weights, ctx.needs_input_grad[6:])
+            part = [None if x is None else x.index_select(0, some[1]) for x in held]
+            mine = dy.index_select(0, some[1])
+            found, *others = _back(shape, some[0], mine, part, weights, ctx.needs_input_grad[6:])
             assert found is not None
             dx = torch.zeros_like(dy).index_copy_(0, some[1], found)
         return dx, None, None, None, None, None, *others
@@ -102,13 +107,13 @@ def _back(
     shape: compiled.Shape,
     tree: Tree,
     dy: Tensor,
-    held: Sequence[Tensor],
-    weights: Sequence[Tensor],
+    held: Sequence[Any],
+    weights: Sequence[Any],
     asked: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
     """The gradients of a layer's x and of those of its weights that are asked for."""
-    x, cos, sin, found, seen, middle, both = held
-    norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *biases = weights
+    x, cos, sin, found, seen, middle, both, raw = held
+    norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *_, q_norm, k_norm = weights
     run = compiled.there()
     dy = dy.contiguous()
     d = dy @ wd
@@ -121,24 +126,29 @@ def _back(
     d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
     d_found = torch.zeros_like(found)
     run.attention_back(byref(shape), byref(told(tree, len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
+    of_heads: Sequence[Tensor | None] = (None, None)
+    if q_norm is not None:
+        of_heads = x.new_empty(2, shape.width).unbind()
+        run.head_norms_back(byref(shape), *_at(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
     d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
     dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
     dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
     of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
     of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
-    of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:]) else [None] * len(biases)
-    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases
+    of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:12]) else [None] * 3
+    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases, *of_heads
 
 
-def _at(*tensors: Tensor) -> list[int]:
-    return [x.data_ptr() for x in tensors]
+def _at(*tensors: Tensor | None) -> list[int | None]:
+    return [None if x is None else x.data_ptr() for x in tensors]
 
 
-def _weights_at(laid: tuple[Laid, ...], norm: Tensor, inner_norm: Tensor) -> list[int | None]:
+def _weights_at(
+    laid: tuple[Laid, ...], norm: Tensor | None, inner_norm: Tensor | None, head_norms: Sequence[Tensor | None]
+) -> list[int | None]:
     """As LayerAt names them."""
     read, out, opening, down = (part.ordered for part in laid)
-    bias = None if laid[0].bias is None else laid[0].bias.data_ptr()
-    return [*_at(norm, read), bias, *_at(out, inner_norm, opening, down)]
+    return _at(norm, read, out, inner_norm, opening, down, laid[0].bias, *head_norms)
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -200,4 +210,5 @@ def _told(layer: Layer, kv: LayerKV) -> compiled.LayerAt:
     """Where a layer's weights, keys and values lie."""
     norms = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
     roots = [] if kv.roots_k is None or kv.roots_v is None else _at(kv.roots_k, kv.roots_v)
-    return compiled.LayerAt(*_weights_at(layer.lay_out(), *norms), *_at(kv.own_k, kv.own_v), *roots)
+    weights = _weights_at(layer.lay_out(), *norms, layer.self_attn.head_norms)
+    return compiled.LayerAt(*weights, *_at(kv.own_k, kv.own_v), *roots)

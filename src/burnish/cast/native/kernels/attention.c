@@ -234,7 +234,7 @@ void attend_back(const Shape *s, const Pack *pack, const View *given, const View
     attend_pack_back(s, pack, given, found);
 }
 
-/* Rows of one family that add a token each: `found` holds their queries, keys and values, not yet rotated. */
+/* Rows of one family that add a token each: `found` holds their queries, keys and values, queries and keys not yet ready. */
 static void look_living(const Shape *s, const Layer *l, const Living *w, long family, long head, float *found, float *to) {
     const long sharing = s->heads / s->kv_heads, d = s->width, first = w->begins[family], members = w->begins[family + 1] - first;
     if (!members) return;
@@ -252,10 +252,10 @@ static void look_living(const Shape *s, const Layer *l, const Living *w, long fa
         const long slot = (w->slot[row[j]] * s->kv_heads + head) * d * w->capacity, at = w->own[row[j]];
         float *slot_k = l->own_k + slot + at / WIDE * d * WIDE + at % WIDE;
         for (long i = 0; i < sharing; i++) {
-            rotate(mine + (head * sharing + i) * d, d, cos, sin, 1);
+            ready(s, mine + (head * sharing + i) * d, l->q_norm, cos, sin);
             scaled(q + (j * sharing + i) * d, mine + (head * sharing + i) * d, d, s->scale);
         }
-        rotate(k, d, cos, sin, 1);
+        ready(s, k, l->k_norm, cos, sin);
         for (long i = 0; i < d; i++) slot_k[i * WIDE] = k[i];
         memcpy(l->own_v + slot + at * d, v, d * sizeof(float));
     }

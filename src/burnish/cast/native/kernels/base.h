@@ -122,12 +122,14 @@ typedef struct {
 /* Weights of a layer as they are multiplied, and, where rows are decoded, its keys in panels [slots][heads][capacity / WIDE][width]
    [WIDE] and values [slots][heads][capacity][width], and those of the roots. */
 typedef struct {
-    const float *norm, *read, *read_bias, *out, *inner_norm, *open, *down; /* read_bias: or NULL */
+    const float *norm, *read, *out, *inner_norm, *open, *down;
+    const float *read_bias, *q_norm, *k_norm; /* of queries, keys and values; of each head of queries and of keys; or NULL */
     float *own_k, *own_v;
     const float *roots_k, *roots_v;
 } Layer;
 
-void rotate(float *x, long width, const float *cos, const float *sin, float way);
+/* A head of queries or keys as attention reads it: normalised, if there is a norm, and rotated. */
+void ready(const Shape *s, float *x, const float *norm, const float *cos, const float *sin);
 /* This thread's share of attention: over a pack, back through it, and of rows that add a token each. */
 void attend_pack(const Shape *s, const Pack *pack, View q, View k, View v, View to);
 void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const View *found);

@@ -3,7 +3,7 @@
 #include "base.h"
 
 /* Pairs (x_i, x_{i + width / 2}) are turned by their angles, way = 1, or back, way = -1. */
-__attribute__((noinline)) void rotate(float *restrict x, long width, const float *restrict cos, const float *restrict sin, float way) {
+static __attribute__((noinline)) void rotate(float *restrict x, long width, const float *restrict cos, const float *restrict sin, float way) {
     const long half = width / 2;
     for (long i = 0; i < half; i++) {
         const float first = x[i], second = x[half + i], s = way * sin[i];
@@ -25,6 +25,16 @@ static __attribute__((noinline)) float scale_of(const float *x, long n, float ep
 static __attribute__((noinline)) void norm_row(const float *restrict x, const float *restrict weight, float *restrict to, long n, float eps) {
     const float r = scale_of(x, n, eps);
     for (long j = 0; j < n; j++) to[j] = x[j] * r * weight[j];
+}
+
+static __attribute__((noinline)) void norm_head(float *restrict x, const float *restrict weight, long n, float eps) {
+    const float r = scale_of(x, n, eps);
+    for (long j = 0; j < n; j++) x[j] = x[j] * r * weight[j];
+}
+
+void ready(const Shape *s, float *x, const float *norm, const float *cos, const float *sin) {
+    if (norm) norm_head(x, norm, s->width, s->eps);
+    rotate(x, s->width, cos, sin, 1);
 }
 
 /* This thread's share of the rows. */
@@ -94,11 +104,42 @@ static View part_of(const Shape *s, float *all_of_them, long first) {
     return (View){all_of_them + first * s->width, (s->heads + 2 * s->kv_heads) * s->width, s->width};
 }
 
-static void rotate_rows(const Shape *s, float *found, long rows, const float *cos, const float *sin, float way) {
-    const long w = s->width, total = (s->heads + 2 * s->kv_heads) * w;
+/* Queries and keys of rows get ready; raw [rows][heads + kv_heads][width]: what they were before, where heads have norms, or NULL. */
+static void ready_rows(const Shape *s, const Layer *l, float *found, float *raw, long rows, const float *cos, const float *sin) {
+    const long w = s->width, both = s->heads + s->kv_heads, total = (both + s->kv_heads) * w;
 #pragma omp for schedule(static)
-    for (long i = 0; i < rows; i++)
-        for (long h = 0; h < s->heads + s->kv_heads; h++) rotate(found + i * total + h * w, w, cos + i * w / 2, sin + i * w / 2, way);
+    for (long i = 0; i < rows; i++) {
+        if (raw) memcpy(raw + i * both * w, found + i * total, both * w * sizeof(float));
+        for (long h = 0; h < both; h++)
+            ready(s, found + i * total + h * w, h < s->heads ? l->q_norm : l->k_norm, cos + i * w / 2, sin + i * w / 2);
+    }
+}
+
+/* Back through the norms of heads: d_found becomes the gradient of raw; and the gradients of the norms' weights. */
+void head_norms_back(const Shape *s, const float *q_norm, const float *k_norm, const float *raw, float *d_found, float *d_norms, long rows) {
+    const long w = s->width, both = s->heads + s->kv_heads, total = (both + s->kv_heads) * w, number = (rows + TOGETHER - 1) / TOGETHER;
+    float *parts = scratch(0, number * 2 * w);
+#pragma omp parallel for schedule(static)
+    for (long p = 0; p < number; p++) {
+        memset(parts + p * 2 * w, 0, 2 * w * sizeof(float));
+        for (long i = p * TOGETHER; i < least((p + 1) * TOGETHER, rows); i++)
+            for (long h = 0; h < both; h++) {
+                const float *x = raw + (i * both + h) * w, *weight = h < s->heads ? q_norm : k_norm;
+                float *d = d_found + i * total + h * w, *part = parts + p * 2 * w + (h < s->heads ? 0 : w);
+                const float r = scale_of(x, w, s->eps);
+                Vec along = (Vec){0};
+                for (long j = 0; j < w; j += LANES) along += load(d + j) * load(weight + j) * load(x + j);
+                const float mean = sum_of(along) * r / w;
+                for (long j = 0; j < w; j++) {
+                    const float unit = x[j] * r;
+                    part[j] += d[j] * unit;
+                    d[j] = r * (d[j] * weight[j] - unit * mean);
+                }
+            }
+    }
+    memset(d_norms, 0, 2 * w * sizeof(float));
+    for (long p = 0; p < number; p++)
+        for (long j = 0; j < 2 * w; j++) d_norms[j] += parts[p * 2 * w + j];
 }
 
 /* The inner layer of rows: y = x + (silu(n Wg^T) (n Wu^T)) Wd^T. */
@@ -112,10 +153,10 @@ static void inner(const Shape *s, const Layer *l, const float *x, float *y, floa
 #pragma omp barrier
 }
 
-/* A layer over a pack. x, middle, y [tokens][hidden]; found: rotated queries and keys, and values; seen: what attention made of
+/* A layer over a pack. x, middle, y [tokens][hidden]; found: queries and keys that are ready, and values; raw: see `ready_rows`; seen: what attention made of
    them; both: gates and what they let through, or NULL; normed and opened are in between. */
 void layer(const Shape *s, const Layer *l, const Pack *pack, const float *cos, const float *sin, const float *x, float *found,
-           float *seen, float *middle, float *both, float *y, float *normed, float *opened) {
+           float *raw, float *seen, float *middle, float *both, float *y, float *normed, float *opened) {
     const long n = pack->tokens, w = s->width;
     const End read = {.to = found, .bias = l->read_bias, .columns = (s->heads + 2 * s->kv_heads) * w}, added = {.to = middle, .plus = x, .columns = s->hidden};
 #pragma omp parallel
@@ -123,7 +164,7 @@ void layer(const Shape *s, const Layer *l, const Pack *pack, const float *cos, c
         norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
         product(normed, l->read, n, s->hidden, &read);
 #pragma omp barrier
-        rotate_rows(s, found, n, cos, sin, 1);
+        ready_rows(s, l, found, raw, n, cos, sin);
         attend_pack(s, pack, part_of(s, found, 0), part_of(s, found, s->heads), part_of(s, found, s->heads + s->kv_heads),
                     (View){seen, s->heads * w, w});
         product(seen, l->out, n, s->heads * w, &added);
@@ -141,7 +182,11 @@ void attention_back(const Shape *s, const Pack *pack, const float *cos, const fl
 #pragma omp parallel
     {
         attend_pack_back(s, pack, given, made);
-        rotate_rows(s, d_found, pack->tokens, cos, sin, -1);
+        const long w = s->width, both = s->heads + s->kv_heads;
+#pragma omp for schedule(static)
+        for (long i = 0; i < pack->tokens; i++)
+            for (long h = 0; h < both; h++)
+                rotate(d_found + (i * (both + s->kv_heads) + h) * w, w, cos + i * w / 2, sin + i * w / 2, -1);
     }
 }
 
