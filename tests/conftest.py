@@ -59,7 +59,7 @@ def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     for name, p in model.named_parameters():
         if name.endswith("bias") or "q_norm" in name or "k_norm" in name:  # which begin as zeros and ones
-            torch.nn.init.normal_(p, mean=float(p.mean()), std=0.5)
+            torch.nn.init.normal_(p, mean=float(p.detach().mean()), std=0.5)
     model.save_pretrained(path)
     return path
 
