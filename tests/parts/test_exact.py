@@ -25,7 +25,16 @@ EXACT = replace(SMALL, exact=True)
 
 
 @pytest.fixture(
-    scope="module", params=["tiny", "tiny without kernels", "a head for each query", "heads of 64", "Qwen2", "Qwen3"]
+    scope="module",
+    params=[
+        "tiny",
+        "tiny without kernels",
+        "a head for each query",
+        "heads of 64",
+        "Qwen2",
+        "Qwen3",
+        "Qwen3 without kernels",
+    ],
 )
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     shapes = {
@@ -33,12 +42,13 @@ def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
         "Qwen2": {"kind": "Qwen2", "head_dim": 32},
         "Qwen3": {"kind": "Qwen3", "head_dim": 32},
+        "Qwen3 without kernels": {"kind": "Qwen3", "head_dim": 32},
     }
     path = TINY
     if request.param in shapes:
         path = make_model(tmp_path_factory.mktemp("exact") / "model", **shapes[request.param])
     with pytest.MonkeyPatch.context() as change:
-        if request.param == "tiny without kernels":
+        if request.param.endswith("without kernels"):
             change.setattr("burnish.cast.native.compiled._found", lambda: "not here")
         yield build(stage(), path, Settings(exact=True), device="cpu")["policy"]
 
