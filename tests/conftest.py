@@ -64,6 +64,20 @@ def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -
     return path
 
 
+def trainers_logp(model: torch.nn.Module, requests: list[Any], samples: list[Any], at_once: int) -> list[torch.Tensor]:
+    """The trainer's log-probs of an engine's samples, from packs of so many rows."""
+    from burnish.cast.forward import outputs
+
+    found: list[torch.Tensor] = []
+    for i in range(0, len(requests), at_once):
+        some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
+        rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
+        masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
+        logp = outputs(model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach().cpu()
+        found += logp.split([len(sample.tokens) for _, sample in some])
+    return found
+
+
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("small"))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SMALL, build_cast, build_method, make_model
+from conftest import SMALL, build_cast, build_method, make_model, trainers_logp
 
-from burnish.cast.forward import outputs
 from burnish.cast.local import Request, Sample
 from burnish.cast.member import Member
 from burnish.cast.models import TINY
@@ -61,25 +60,13 @@ def asked(policy: Member) -> list[Request]:
     return [Request(prompts[k % 6], k, 1 + (k * 7) % 30, temperature=1.0 if k % 4 else 0.7) for k in range(30)]
 
 
-def trained(policy: Member, requests: list[Request], samples: list[Sample], at_once: int) -> list[torch.Tensor]:
-    """The trainer's log-probs of the samples, from packs of so many rows."""
-    found: list[torch.Tensor] = []
-    for i in range(0, len(requests), at_once):
-        some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
-        rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
-        masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
-        logp = outputs(policy.model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach()
-        found += logp.split([len(sample.tokens) for _, sample in some])
-    return found
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("at_once", [1, 4, 30])
 def test_the_trainer_finds_the_bits_of_the_sampler(policy: Member, at_once: int, temperature: float) -> None:
     requests = [request for request in asked(policy) if request.temperature == temperature]
     samples = policy.generate(asked(policy))
     samples = [s for s, request in zip(samples, asked(policy), strict=True) if request.temperature == temperature]
-    for sample, logp in zip(samples, trained(policy, requests, samples, at_once), strict=True):
+    for sample, logp in zip(samples, trainers_logp(policy.model, requests, samples, at_once), strict=True):
         assert torch.equal(sample.logp, logp)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from conftest import trainers_logp
 
 from burnish.cast import attention
-from burnish.cast.forward import outputs
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.cast.working import Working
 
@@ -69,25 +69,13 @@ def sampled(working: Working, requests: list[Request]) -> list[Sample]:
     return samples
 
 
-def trained(working: Working, requests: list[Request], samples: list[Sample], at_once: int) -> list[torch.Tensor]:
-    """The trainer's log-probs of the samples, from packs of so many rows."""
-    found: list[torch.Tensor] = []
-    for i in range(0, len(requests), at_once):
-        some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
-        rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
-        masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
-        logp = outputs(working.weights(), rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach().cpu()
-        found += logp.split([len(sample.tokens) for _, sample in some])
-    return found
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("at_once", [1, 20, 300])
 def test_the_trainer_finds_the_bits_of_the_sampler(working: Working, at_once: int, temperature: float) -> None:
     both = list(zip(asked(), sampled(working, asked()), strict=True))
     requests = [request for request, _ in both if request.temperature == temperature][: 20 * at_once]
     samples = [sample for request, sample in both if request.temperature == temperature][: 20 * at_once]
-    for sample, logp in zip(samples, trained(working, requests, samples, at_once), strict=True):
+    for sample, logp in zip(samples, trainers_logp(working.weights(), requests, samples, at_once), strict=True):
         assert torch.equal(sample.logp, logp)
 
 

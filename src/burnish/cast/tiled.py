@@ -177,9 +177,13 @@ def _d_keys(k, v, dk, dv, q_ptr, grad_ptr, lse_ptr, delta_ptr, begin, end, at, h
 
 
 @triton.jit
-def _apart(line, kids, kids_end, LINES, FROM: tl.constexpr):
-    """Whether a line's tile is one of the first, and its kids so many that programs of their own look at them (`_d_kids_kernel`)."""
-    return (line < LINES) & (kids_end - kids > FROM)
+def _key_tile(k_ptr, v_ptr, start, length, shared, k_token, k_head, v_token, v_head,
+              D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr):  # fmt: skip
+    """Where a tile's tokens are, which of them are real, and their keys and values."""
+    at = start + tl.arange(0, BM)
+    real = at < start + length
+    k = _rows(k_ptr, at, real, k_token, shared * k_head, D, DP)
+    return at, real, k, _rows(v_ptr, at, real, v_token, shared * v_head, D, DP)
 
 
 @triton.jit
@@ -195,11 +199,8 @@ def _d_kids_kernel(
     line, shared, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start, length = tl.load(table + line * LINE), tl.load(table + line * LINE + 1)
     kids, kids_end = tl.load(table + line * LINE + 6), tl.load(table + line * LINE + 7)
-    if (length > 0) & _apart(line, kids, kids_end, line + 1, FROM):
-        at = start + tl.arange(0, BM)
-        real = at < start + length
-        k = _rows(k_ptr, at, real, k_token, shared * k_head, D, DP)
-        v = _rows(v_ptr, at, real, v_token, shared * v_head, D, DP)
+    if (length > 0) & (kids_end - kids > FROM):
+        at, _, k, v = _key_tile(k_ptr, v_ptr, start, length, shared, k_token, k_head, v_token, v_head, D, DP, BM)
         dk = tl.zeros([BM, DP], tl.float32)
         dv = tl.zeros([BM, DP], tl.float32)
         share = tl.cdiv(tl.cdiv(kids_end - kids, SPLIT), BLOCK) * BLOCK
@@ -230,15 +231,12 @@ def _d_keys_kernel(
     start, length = tl.load(line), tl.load(line + 1)
     if length > 0:
         end, kids, kids_end = tl.load(line + 3), tl.load(line + 6), tl.load(line + 7)
-        at = start + tl.arange(0, BM)
-        real = at < start + length
-        k = _rows(k_ptr, at, real, k_token, shared * k_head, D, DP)
-        v = _rows(v_ptr, at, real, v_token, shared * v_head, D, DP)
+        at, real, k, v = _key_tile(k_ptr, v_ptr, start, length, shared, k_token, k_head, v_token, v_head, D, DP, BM)
         dk = tl.zeros([BM, DP], tl.float32)
         dv = tl.zeros([BM, DP], tl.float32)
         last = tl.minimum(end, start + length - 1 + window)
         parts = 0
-        if _apart(number, kids, kids_end, LINES, FROM):
+        if (number < LINES) & (kids_end - kids > FROM):  # `_d_kids_kernel` has looked at them
             parts, kids_end = GROUP * SPLIT, kids
         for g in range(GROUP):
             head = shared * GROUP + g

@@ -53,13 +53,12 @@ def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def queries_keys_values(
-    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, biases: Sequence[Tensor],
+    x: Tensor, weight: Tensor, eps: float, laid: Laid, projections: Matrices, biases: Sequence[Tensor | None],
     head_norms: Sequence[Tensor | None], angles: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """[N, heads, D] each, from x [N, H]; biases, norms of heads: those that there are; angles: cosines and sines [N, 1, D/2]."""
+    """[N, heads, D] each, from x [N, H]; biases, norms of heads: or None each; angles: cosines and sines [N, 1, D/2]."""
     laid = laid.of(*projections, biases=biases)
-    given = (*biases, *[None] * (3 - len(biases)), *head_norms)
-    return _Read.apply(x, weight, eps, laid, *projections, *angles, *given)  # type: ignore[no-any-return]
+    return _Read.apply(x, weight, eps, laid, *projections, *angles, *biases, *head_norms)  # type: ignore[no-any-return]
 
 
 def get_ready_(

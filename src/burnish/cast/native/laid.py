@@ -41,12 +41,13 @@ class Laid:
         return Laid(self.gated)  # a copy of the model lays out its own weights
 
     @torch.no_grad()
-    def of(self, *weights: Tensor, biases: Sequence[Tensor] = ()) -> Laid:
-        """These weights, one after the other, as they are now, and their biases."""
-        stamp = tuple((w.data_ptr(), w._version) for w in (*weights, *biases))
+    def of(self, *weights: Tensor, biases: Sequence[Tensor | None] = ()) -> Laid:
+        """These weights, one after the other, as they are now, and their biases: all of them have one, or none has."""
+        there_are = [bias for bias in biases if bias is not None]
+        stamp = tuple((w.data_ptr(), w._version) for w in (*weights, *there_are))
         if stamp != self.stamp:
             self.outputs = sum(map(len, weights))
-            self.bias = torch.cat([bias.detach() for bias in biases]) if biases else None
+            self.bias = torch.cat(there_are) if there_are else None
             self.panels = (
                 weights[0].dtype == torch.float32 and weights[0].device.type == "cpu" and kernels() is not None
             )

@@ -71,9 +71,9 @@ class Attention(nn.Module):
         return self.q_norm.weight, self.k_norm.weight
 
     @property
-    def biases(self) -> list[Tensor]:
+    def biases(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Of queries, keys and values, if they have any."""
-        return [part.bias for part in (self.q_proj, self.k_proj, self.v_proj) if part.bias is not None]
+        return self.q_proj.bias, self.k_proj.bias, self.v_proj.bias
 
 
 class Inner(nn.Module):

@@ -54,7 +54,7 @@ def over_pack(
     weights = (
         layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
         layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
-        *(part.bias for part in (a.q_proj, a.k_proj, a.v_proj)), *a.head_norms,
+        *a.biases, *a.head_norms,
     )  # fmt: skip
     return _Layer.apply(x, layer.lay_out(), shape, tree, *angles, *weights)  # type: ignore[no-any-return]
 
