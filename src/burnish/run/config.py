@@ -54,8 +54,9 @@ class Options:
     kv_gib: float | None = None
     """Memory for keys and values while sampling, in GiB; by default 40% of a GPU's free memory, or a quarter of the machine's."""
     exact: bool = False
-    """Sampler and trainer agree on every log-prob bit for bit, and a reply does not depend on who is sampled beside it. For a plain
-    Llama on a CPU (docs/performance.md); the run stops where a single bit differs."""
+    """Sampler and trainer agree on every log-prob bit for bit, and a reply does not depend on who is sampled beside it. For
+    plain Llamas, Qwen2 and Qwen3 on a CPU, Llama, Mistral and Qwen2 on a GPU (docs/performance.md); the run stops where a single bit
+    differs."""
     checkpoint_activations: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lag: int = 0
