@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from burnish.cast.stage import Cast, build
+from burnish.cast.tree import Numbers
 from burnish.learn.learn import Learn
 from burnish.loop import walk
 from burnish.method import Method, Phase
@@ -62,6 +63,11 @@ def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -
             torch.nn.init.normal_(p, mean=float(p.detach().mean()), std=0.5)
     model.save_pretrained(path)
     return path
+
+
+def numbers(rows: list[torch.Tensor]) -> list[Numbers]:
+    """Rows of tokens as packs take them."""
+    return [row.numpy() for row in rows]
 
 
 def trainers_logp(model: torch.nn.Module, requests: list[Any], samples: list[Any], at_once: int) -> list[torch.Tensor]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import make_model
+from conftest import make_model, numbers
 from torch import Tensor
 
 from burnish.cast import varlen
@@ -44,7 +44,7 @@ def a_pack(shared: bool = True) -> tuple[Packed, list[Tensor]]:
         for i in range(replies):
             rows.append(torch.cat([torch.arange(beginning) + 7 * number, torch.arange(1 + i * 37 % 90)]))
             asked.append(beginning)
-    return pack(rows, asked if shared else None, CPU), rows
+    return pack(numbers(rows), asked if shared else None, CPU), rows
 
 
 @needs_kernels

@@ -12,25 +12,45 @@ pytest.importorskip("triton", reason="the GPU kernels need triton, which comes w
 
 DECODE = """
 from burnish.cast.engine import kernels
-rows, shared, group, d, capacity = 7, 2, 3, 16, 40
-for window in (1 << 30, 20, 60):
-    q, k, v = torch.randn(rows, shared * group, 1, d), torch.randn(rows, shared, 1, d), torch.randn(rows, shared, 1, d)
-    own_k, own_v = torch.randn(2, rows, shared, capacity, d)
-    pool_k, pool_v = torch.randn(2, 200, shared, d)
-    count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
-    length = torch.where(root == 0, 90, 70)
-    slot = torch.tensor([2, 0, 1, 3, 6, 5, 4])
-    out = kernels.attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, length, slot, 0.25, window)
+from burnish.cast.packing import KEYS
+rows, shared, group, d, capacity = 7, 2, 3, 16, 40 + KEYS
+count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
+length, slot = torch.where(root == 0, 90, 64), torch.tensor([2, 0, 1, 3, 6, 5, 4])
+angle = torch.arange(200)[:, None] / 30 + torch.arange(d // 2)[None]
+turn = kernels.Turn(angle.cos(), angle.sin())
+
+def rotated(x, positions):
+    c, s = (y[positions][:, None, None].repeat(1, 1, 1, 2) for y in (turn.cos, turn.sin))
+    return x * c + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * s
+
+def check(out, q, k, v, own_k, own_v):
     for i in range(rows):
-        j, n = slot[i], count[i] - 1
-        assert torch.equal(own_k[j, :, n], k[i, :, 0]) and torch.equal(own_v[j, :, n], v[i, :, 0])
+        j, rest, n = slot[i], length[i] % KEYS, count[i] - 1
+        assert torch.allclose(own_k[j, :, rest + n], k[i, :, 0], atol=1e-6) and torch.equal(own_v[j, :, rest + n], v[i, :, 0])
+        end = root[i] + length[i]
+        assert torch.equal(own_k[j, :, :rest], pool_k[end - rest : end].transpose(0, 1))
         keys, values = (
-            torch.cat([pool[root[i] : root[i] + length[i]].transpose(0, 1), own[j, :, : n + 1]], 1)[:, -window:]
+            torch.cat([pool[root[i] : end].transpose(0, 1), own[j, :, rest : rest + n + 1]], 1)[:, -window:]
             for pool, own in ((pool_k, own_k), (pool_v, own_v))
         )
         keys, values = (x.repeat_interleave(group, 0) for x in (keys, values))
         wanted = torch.nn.functional.scaled_dot_product_attention(q[i], keys, values, scale=0.25)
         assert torch.allclose(out[i, 0], wanted[:, 0], atol=1e-5)
+
+for window in (1 << 30, 20, 60):
+    q, k, v = torch.randn(rows, shared * group, 1, d), torch.randn(rows, shared, 1, d), torch.randn(rows, shared, 1, d)
+    pool_k, pool_v = torch.randn(2, 200, shared, d)
+    own = torch.randn(2, rows, shared, capacity, d)
+    for i in range(rows):
+        rest, end = length[i] % KEYS, root[i] + length[i]
+        if count[i] > 1:  # the row's first token has brought the end of its root along
+            own[:, slot[i], :, :rest] = torch.stack([pool_k, pool_v])[:, end - rest : end].transpose(1, 2)
+    held = own.clone()
+    out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window)
+    check(out, q, k, v, *held)
+    held, at = own.clone(), length + count - 1
+    out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, turn)
+    check(out, rotated(q, at), rotated(k, at), v, *held)
 """
 
 SAMPLE = """
@@ -76,7 +96,7 @@ for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 5
     found = []
     for gpu in (True, False):
         packing.on_gpu = lambda device: gpu
-        pack = packing.pack(rows, shared, torch.device("cpu"), size if gpu else None)
+        pack = packing.pack([row.numpy() for row in rows], shared, torch.device("cpu"), size if gpu else None)
         if gpu:
             there, m = pack, len(pack.tokens)
             q, k, v, grad = (torch.randn(m, heads, 24) for heads in (4, 2, 2, 4))
@@ -215,7 +235,7 @@ half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], 
 half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
 numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
 block = dict(BM=64, BN=64, BK=64, K=576, P=36, LINES=16)
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True)
 summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known in (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_model
+from conftest import make_model, numbers
 
 from burnish.cast import packing, recorded, working
 from burnish.cast.forward import Asked
@@ -34,8 +34,12 @@ def test_tokens_are_counted_as_they_are_packed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(packing, "on_gpu", lambda device: True)
     for lengths in ((3, 4, 200), (70,), (1, 1)):
         rows, asked = rows_of(*lengths)
-        assert packed_tokens(rows, asked, families_of(rows, asked)) == len(pack(rows, asked, CPU).tokens)
-        assert packed_tokens(rows, None, families_of(rows, None)) == len(pack(rows, None, CPU).tokens)
+        assert packed_tokens(numbers(rows), asked, families_of(numbers(rows), asked)) == len(
+            pack(numbers(rows), asked, CPU).tokens
+        )
+        assert packed_tokens(numbers(rows), None, families_of(numbers(rows), None)) == len(
+            pack(numbers(rows), None, CPU).tokens
+        )
 
 
 def test_rows_lie_in_a_pack_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +47,7 @@ def test_rows_lie_in_a_pack_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None
     rows, asked = rows_of(3, 100, 0, 64)
     rows, asked = [*rows, torch.arange(90, 97)], [*asked, 2]  # one that shares nothing
     for given, size, shared in ((asked, None, True), (asked, 512, True), (None, None, False)):
-        found = pack(rows, given, CPU, size)
+        found = pack(numbers(rows), given, CPU, size)
         assert found.shared == shared and found.longest == 105
         for i, row in enumerate(rows):
             at = np.arange(len(row))
@@ -67,7 +71,7 @@ def test_what_is_asked_about_is_found_row_by_row() -> None:
 def test_a_pack_is_filled_with_tokens_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "on_gpu", lambda device: True)
     rows, asked = rows_of(3, 100)
-    plain, filled = pack(rows, asked, CPU), pack(rows, asked, CPU, 512)
+    plain, filled = pack(numbers(rows), asked, CPU), pack(numbers(rows), asked, CPU, 512)
     n = len(plain.tokens)
     assert len(filled.tokens) == 512 and torch.equal(filled.tokens[:n], plain.tokens)
     assert (filled.lines == plain.lines).all() and (filled.starts == plain.starts).all()
@@ -83,7 +87,7 @@ def test_stretches_too_short_for_the_table_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(packing, "on_gpu", lambda device: True)
     many = [torch.tensor([1, 2]) for _ in range(lines_for(256) + 1)]
     with pytest.raises(TooShort, match="more than"):
-        pack(many, None, CPU, 1024 if len(many) * 2 > 1024 else 256)
+        pack(numbers(many), None, CPU, 1024 if len(many) * 2 > 1024 else 256)
 
 
 def test_sizes_are_recorded_when_they_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from conftest import numbers
 
 from burnish.cast.packing import families_of, pack
 from burnish.cast.tree import Tree
@@ -29,8 +30,8 @@ def some_rows(seed: int, letters: int) -> tuple[list[torch.Tensor], list[int]]:
 @pytest.mark.parametrize("letters", [1, 2, 5])
 def test_nothing_is_there_twice_and_every_row_is_found(seed: int, letters: int) -> None:
     rows, asked = some_rows(seed, letters)
-    packed = pack(rows, asked, CPU)
-    families = families_of(rows, asked)
+    packed = pack(numbers(rows), asked, CPU)
+    families = families_of(numbers(rows), asked)
     beginnings = {
         (f, tuple(rows[i][:k].tolist()))
         for f, row in enumerate(families)
@@ -47,7 +48,7 @@ def test_nothing_is_there_twice_and_every_row_is_found(seed: int, letters: int) 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_path_to_a_stretch_is_the_beginning_of_its_rows(seed: int) -> None:
     rows, asked = some_rows(seed, 2)
-    packed = pack(rows, asked, CPU)
+    packed = pack(numbers(rows), asked, CPU)
     tree = packed.tree
     assert tree is not None and tree.begins[-1] == len(tree.stretches)
     of = {}
@@ -61,7 +62,7 @@ def test_the_path_to_a_stretch_is_the_beginning_of_its_rows(seed: int) -> None:
 
 def test_without_beginnings_nothing_is_shared() -> None:
     rows = [torch.tensor([1, 2, 3]), torch.tensor([1, 2, 3]), torch.tensor([1, 2])]
-    packed = pack(rows, None, CPU)
+    packed = pack(numbers(rows), None, CPU)
     assert len(packed.tokens) == 8 and not packed.shared
     assert packed.tree is not None and packed.tree.stretches[:, 2].tolist() == [-1] * 3
     alike = Tree.alike(2, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from conftest import numbers
 from torch import Tensor
 
 from burnish.cast import varlen
@@ -51,7 +52,7 @@ def test_a_pack_attends_as_its_rows_do(
         for n in more
     ]
     asked = [4, 4, 4, 9, 1, 1]
-    packed = pack(rows, asked if shared else None, CPU)
+    packed = pack(numbers(rows), asked if shared else None, CPU)
     n = len(packed.tokens)
     q, k, v = (normal(n, h, 8, what=f"{i}").requires_grad_() for i, h in enumerate((heads, kv_heads, kv_heads)))
     d = normal(n, heads, 8, what="d")

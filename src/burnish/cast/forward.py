@@ -155,13 +155,14 @@ def _packed(
 ) -> tuple[Tensor, Places]:
     """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
     window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
-    shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
+    numbers = [row.numpy() for row in tokens]  # asked for once: it takes as long as what is done with them
+    shared = embedded is None and max(map(len, numbers)) <= window  # type: ignore[operator]
     firsts = asked.first if shared else None
     recorder = getattr(model, "recorder", None) if recorded and embedded is None else None
-    replayed = recorder.states(tokens, firsts) if recorder is not None else None
+    replayed = recorder.states(numbers, firsts) if recorder is not None else None
     if replayed is not None:
         return replayed[0], replayed[1].places
-    rows = pack(tokens, firsts, device)
+    rows = pack(numbers, firsts, device)
     given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
     return hidden(model, given, rows.positions[None], rows)[0], rows.places
 

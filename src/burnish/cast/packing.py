@@ -25,6 +25,7 @@ from burnish.cast.tree import Numbers, Tree, planted
 
 NONE = np.empty(0, dtype=np.int64)  # where the rows lie in a pack of nobody's
 TILE = 64  # tokens of one stretch that a GPU works on together
+KEYS = 32  # that a softmax goes on by on a GPU: sampler and trainer must go on by as many
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -123,7 +124,7 @@ class _Stretches:
 
 
 def pack(
-    rows: Sequence[Tensor],
+    rows: Sequence[Numbers],
     asked: Sequence[int] | None,
     device: torch.device,
     size: int | None = None,
@@ -174,12 +175,12 @@ def _two_levels(asked: Sequence[int] | None, families: list[list[int]], starts: 
     return _Stretches(np.array(lengths), np.array(roots), np.array(kids)), lines
 
 
-def _laid(rows: Sequence[Tensor], families: list[list[int]], stretches: _Stretches) -> Tensor:
+def _laid(rows: Sequence[Numbers], families: list[list[int]], stretches: _Stretches) -> Tensor:
     """[2, N]: all tokens and their positions; what only fills the pack up is token 0."""
     lengths, roots = stretches.lengths, stretches.roots
-    numbers, shared = [row.numpy() for row in rows], lengths.tolist()
-    tokens = [numbers[family[0]][:n] for family, n in zip(families, shared, strict=False)]
-    tokens += [numbers[i][n:] for family, n in zip(families, shared, strict=False) if len(family) > 1 for i in family]
+    shared = lengths.tolist()
+    tokens = [rows[family[0]][:n] for family, n in zip(families, shared, strict=False)]
+    tokens += [rows[i][n:] for family, n in zip(families, shared, strict=False) if len(family) > 1 for i in family]
     starts = _starts(lengths)
     first = np.where(roots >= 0, lengths[roots], 0) - starts[:-1]
     found = np.zeros((2, starts[-1]), dtype=np.int64)
@@ -219,18 +220,18 @@ class TooShort(ValueError):
     """The stretches of a pack are too short for a table of fixed length."""
 
 
-def packed_tokens(rows: Sequence[Tensor], asked: Sequence[int] | None, families: list[list[int]]) -> int:
+def packed_tokens(rows: Sequence[Numbers], asked: Sequence[int] | None, families: list[list[int]]) -> int:
     """How many tokens the pack of these rows has on a GPU; on a CPU, at most."""
     repeated = sum((len(family) - 1) * asked[family[0]] for family in families) if asked else 0
     return sum(row.shape[0] for row in rows) - repeated
 
 
-def families_of(rows: Sequence[Tensor], asked: Sequence[int] | None) -> list[list[int]]:
+def families_of(rows: Sequence[Numbers], asked: Sequence[int] | None) -> list[list[int]]:
     """Rows by their beginnings, in order of appearance; a row that ends where its beginning does shares nothing."""
     if asked is None:
         return [[i] for i in range(len(rows))]
     found: dict[object, list[int]] = {}
     for i, (row, first) in enumerate(zip(rows, asked, strict=True)):
-        key = row.numpy()[:first].tobytes() if 0 < first < row.shape[0] else i
+        key = row[:first].tobytes() if 0 < first < row.shape[0] else i
         found.setdefault(key, []).append(i)
     return list(found.values())

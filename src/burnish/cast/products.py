@@ -24,6 +24,7 @@ from torch import Tensor
 
 from burnish.cast.layer_kernels import APART, add_norm, gate_of
 
+LINE = tl.constexpr(64)  # numbers of two bytes in a line of the cache
 PART = tl.constexpr(16)  # columns of x that share a sum of squares
 FETCH = 128  # rows up to which fetching weights early pays
 
@@ -37,13 +38,18 @@ def after(PDL: tl.constexpr):
 
 
 @triton.jit
-def _fetch(weight, n, N, K: tl.constexpr, LINES: tl.constexpr):
-    """Bring some rows n of a weight [N, K] nearer, by lines of 128 bytes."""
-    line = tl.minimum(tl.arange(0, LINES) * 64, K - 1)
-    at = weight + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + line[None, :]
+def nearer(at):
+    """Ask for the lines at these addresses, so that they are in the cache when they are loaded."""
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [at.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1
     )
+
+
+@triton.jit
+def _fetch(weight, n, N, K: tl.constexpr, LINES: tl.constexpr):
+    """Bring some rows n of a weight [N, K] nearer."""
+    line = tl.minimum(tl.arange(0, LINES) * LINE, K - 1)
+    nearer(weight + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + line[None, :])
 
 
 @triton.jit
@@ -134,18 +140,15 @@ def _gated_kernel(
     """out [M, N] = silu(gate) * up, where gate and up are norm(x) weight^T for weight [2 N, K]."""
     n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
     _after_fetching(weight, n, N, K, LINES, PDL)
-    below = weight + N.to(tl.int64) * K
     parts = _parts(squares, rows, M, P, PP)
-    gate = tl.zeros([BM, BN], tl.float32)
-    up = tl.zeros([BM, BN], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a = _rows(z, rows, k, M, K, BK)
-        gate = tl.dot(a, _columns(weight, n, k, N, K, BK), gate)
-        up = tl.dot(a, _columns(below, n, k, N, K, BK), up)
-    divisor = _divisor(parts, eps, K, BM, PP, LEVELS)
+    # one product for both: rows of gate, then rows of up; where there are none, N - 1 is as good as any
+    both = tl.minimum(tl.program_id(0) * BN + tl.arange(0, 2 * BN) % BN, N - 1)
+    both += tl.arange(0, 2 * BN) // BN * N
+    total = _product(z, weight, rows, both, M, 2 * N, K, BM, 2 * BN, BK)
     kind = out.dtype.element_ty
-    value = gate_of((gate.to(kind).to(tl.float32) * divisor).to(kind), (up.to(kind).to(tl.float32) * divisor).to(kind))
+    total = (total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)).to(kind)
+    gate, up = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
+    value = gate_of(gate, up)
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
     tl.store(place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 

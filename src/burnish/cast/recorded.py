@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from burnish.cast.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.cast.tree import Numbers
 
 if TYPE_CHECKING:
     from burnish.cast.working import Working
@@ -44,7 +46,7 @@ class Recorder:
         self.dropout = [m for m in model.modules() if isinstance(m, nn.Dropout)]
         self.switch = torch.zeros((), device=next(model.parameters()).device, requires_grad=True)  # turns autograd on
 
-    def states(self, rows: list[Tensor], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
+    def states(self, rows: Sequence[Numbers], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
         """The last hidden states [N, H] of rows, and how they are packed; None where nothing is recorded for them."""
         if not self._may():
             return None
@@ -52,6 +54,8 @@ class Recorder:
         size = self._size(packed_tokens(rows, asked, families))
         if size is None:
             return None
+        if size in self.kept:
+            self.working.settle()  # the device sets gradients to zero while rows are being packed here
         try:
             packed = pack(rows, asked, self.switch.device, size, families)
         except TooShort:

@@ -23,11 +23,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from burnish.cast.packing import TILE
+from burnish.cast.packing import KEYS, TILE
 
 LOG2E = 1.4426950408889634
 LINE = tl.constexpr(8)
-KEYS = 32  # that a softmax goes on by: sampler and trainer must go on by as many
 
 
 @triton.jit

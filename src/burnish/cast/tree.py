@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 Numbers = npt.NDArray[np.int64]
 
@@ -48,10 +47,9 @@ class Tree:
 
 
 def planted(
-    rows: Sequence[Tensor], families: list[list[int]], starts: Numbers
+    rows: Sequence[Numbers], families: list[list[int]], starts: Numbers
 ) -> tuple[Tree, Numbers, Numbers, Numbers]:
     """The tree of rows, its tokens and their positions, and where the tokens of all rows lie (row i's from starts[i] on)."""
-    numbers = [row.numpy() for row in rows]
     stretches: list[tuple[int, int, int]] = []
     tokens: list[Numbers] = []
     depths: list[int] = []
@@ -59,9 +57,9 @@ def planted(
     lines = np.empty(starts[-1], dtype=np.int64)
     for family in families:
         base = len(stretches)
-        for row, depth, end, parent, members in _branches(numbers, family):
+        for row, depth, end, parent, members in _branches(rows, family):
             stretches.append((size, size + end - depth, base + parent if parent >= 0 else -1))
-            tokens.append(numbers[row][depth:end])
+            tokens.append(rows[row][depth:end])
             depths.append(depth - size)
             place = np.arange(size, size + end - depth)
             for i in members:
@@ -78,7 +76,7 @@ Branch = tuple[
 ]  # a row, from which token to which, the branch before it (-1), the rows that go through
 
 
-def _branches(rows: list[Numbers], family: list[int]) -> list[Branch]:
+def _branches(rows: Sequence[Numbers], family: list[int]) -> list[Branch]:
     """The stretches of rows that begin alike, each after the one that it goes on from."""
     if len(family) == 1:
         return [(family[0], 0, len(rows[family[0]]), -1, family)]

@@ -15,23 +15,23 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
-from burnish.cast.products import after, chained
-from burnish.cast.tiled import FAR, KEYS, look
+from burnish.cast.packing import KEYS
+from burnish.cast.products import LINE, after, chained, nearer
+from burnish.cast.tiled import FAR, look
 
 # One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
 WALK = {"num_warps": 1, "num_stages": 3}
+FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
 @triton.jit
-def _turned(
-    ptr, stride, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr
-):  # fmt: skip
+def turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
     """[heads, D] from a projection: normalised if asked, and rotated. Each number needs its partner, half a head away."""
     d = tl.arange(0, D)
     partner = (d + D // 2) % D
     kind = ptr.dtype.element_ty
-    x = tl.load(ptr + stride[:, None] + d[None, :], mask=real, other=0.0).to(tl.float32)
-    y = tl.load(ptr + stride[:, None] + partner[None, :], mask=real, other=0.0).to(tl.float32)
+    x = tl.load(ptr + at[:, None] + d[None, :], mask=real, other=0.0).to(tl.float32)
+    y = tl.load(ptr + at[:, None] + partner[None, :], mask=real, other=0.0).to(tl.float32)
     if HEAD_NORM:
         scale = (1.0 / tl.sqrt(tl.sum(x * x, 1) / D + eps))[:, None]
         x = ((x * scale).to(kind).to(tl.float32) * tl.load(norm + d).to(tl.float32)[None, :]).to(kind).to(tl.float32)
@@ -41,20 +41,26 @@ def _turned(
             .to(tl.float32)
         )
     y = tl.where(d[None, :] < D // 2, -y, y)
-    return tl.fma(x, tl.broadcast_to(c[None, :], x.shape), y * s[None, :]).to(kind)  # as layer_kernels.rotate has it
+    return tl.fma(x, tl.broadcast_to(c, x.shape), y * s).to(kind)  # as layer_kernels.rotate has it
 
 
 @triton.jit
-def _block(
-    start, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Keys and values [BLOCK, D] from position start on, before the last: of the root, then of the row's own."""
-    t, d = start + tl.arange(0, BLOCK), tl.arange(0, D)
-    there, in_root = (t < last)[:, None], (t < length)[:, None]
-    shared = root + t.to(tl.int64)[:, None] * pool_token + d[None, :]
-    alone = at + (t - length).to(tl.int64)[:, None] * D + d[None, :]
-    keys = tl.load(tl.where(in_root, pool_k + shared, own_k + alone), mask=there, other=0.0)
-    return keys, tl.load(tl.where(in_root, pool_v + shared, own_v + alone), mask=there, other=0.0)
+def _block(start, whole, root_k, root_v, root_token, own_k, own_v, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Where the keys and values [BLOCK, D] from position start on lie: in the root, if they are before `whole`, or in the row's slot."""
+    in_root = start < whole
+    token = tl.where(in_root, root_token, D)
+    place = tl.arange(0, BLOCK)[:, None] * token + tl.arange(0, D)[None, :]
+    root, own = start * root_token, (start - whole) * D
+    return tl.where(in_root, root_k + root, own_k + own) + place, tl.where(in_root, root_v + root, own_v + own) + place
+
+
+@triton.jit
+def _tail_nearer(own_k, own_v, tail, whole, last, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Bring what the row's slot holds of its last block nearer: it is loaded last, when nothing else is left to wait for."""
+    t = tl.maximum(tl.minimum(tail + tl.arange(0, BLOCK), last - 1), whole) - whole
+    lines = t[:, None] * D + tl.arange(0, (D + LINE - 1) // LINE)[None, :] * LINE
+    nearer(own_k + lines)
+    nearer(own_v + lines)
 
 
 @triton.jit
@@ -63,49 +69,55 @@ def _decode_kernel(
     cos_ptr, sin_ptr, q_norm, k_norm, eps,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, PDL: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    """One row and head of keys."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
-    own = tl.load(count_ptr + row) - 1  # tokens of its own that the row has read before this one
-    length = tl.load(root_length_ptr + row)
+    own = tl.load(count_ptr + row).to(tl.int32) - 1  # tokens of its own that the row has read before this one
+    length = tl.load(root_length_ptr + row).to(tl.int32)
     last = length + own
-    at = tl.load(slot_ptr + row) * own_row + head * own_head
-    root = tl.load(root_ptr + row).to(tl.int64) * pool_token + head * D
+    tail, whole = last // BLOCK * BLOCK, length // BLOCK * BLOCK
+    slot = tl.load(slot_ptr + row) * own_row + head * own_head
+    root = tl.load(root_ptr + row) * pool_token + head * D
+    own_k, own_v, pool_k, pool_v = own_k + slot, own_v + slot, pool_k + root, pool_v + root
     c, s = tl.zeros([D], tl.float32), tl.zeros([D], tl.float32)
     if TURN:
         turn = last * (D // 2) + d % (D // 2)
         c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
-    tail = last // BLOCK * BLOCK
+    if PDL and NEARER:
+        _tail_nearer(own_k, own_v, tail, whole, last, D, BLOCK)
     after(PDL)  # nothing before it depends on another kernel of the step
-    queries = row * q_row + (head * G + g) * q_head
+    queries, first = row * q_row + (head * G + g) * q_head, tl.zeros([1], tl.int64) + row * k_row + head * k_head
     if TURN:
-        q = _turned(q_ptr, queries, q_norm, c, s, eps, real, D, HEAD_NORM)
-        first = tl.zeros([1], tl.int64) + row * k_row + head * k_head
-        k = tl.sum(_turned(k_ptr, first, k_norm, c, s, eps, True, D, HEAD_NORM), 0)  # of one head: it is that head
+        q = turned(q_ptr, queries, q_norm, c[None, :], s[None, :], eps, real, D, HEAD_NORM)
+        k = turned(k_ptr, first, k_norm, c[None, :], s[None, :], eps, True, D, HEAD_NORM)
     else:
         q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
-        k = tl.load(k_ptr + row * k_row + head * k_head + d)
-    v = tl.load(v_ptr + row * v_row + head * v_head + d)
-    tl.store(own_k + at + own * D + d, k)
-    tl.store(own_v + at + own * D + d, v)
+        k = tl.load(k_ptr + first[:, None] + d[None, :])
+    v = tl.load(v_ptr + row * v_row + head * v_head + d)[None, :]
+    heads = row * HEADS + head * G + g
+    # one walk over the root and the row's own tokens, in the trainer's blocks (cast/tiled.py); the new token is in the last
     m = tl.full([GP], float("-inf"), tl.float32)
     total = tl.zeros([GP], tl.float32)
     acc = tl.zeros([GP, D], tl.float32)
-    # one walk over the root and the row's own tokens, in the trainer's blocks (cast/tiled.py); the new token is in the last
     for start in range(tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, tail, BLOCK):
-        keys, values = _block(start, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D, BLOCK)
+        keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
         shown = (last - start - tl.arange(0, BLOCK) < window)[None, :]
-        m, total, acc = look(q, keys, values, shown, m, total, acc, scale, WINDOW)
-    tail_k, tail_v = _block(tail, own_k, own_v, pool_k, pool_v, at, root, length, last, pool_token, D, BLOCK)
+        m, total, acc = look(q, tl.load(keys), tl.load(values), shown, m, total, acc, scale, WINDOW)
+    # what a root has beyond whole blocks goes into the row's slot with its first token: no block lies in two places
     t = tail + tl.arange(0, BLOCK)
-    tail_k = tl.where((t == last)[:, None], k[None, :], tail_k)
-    tail_v = tl.where((t == last)[:, None], v[None, :], tail_v)
+    keys, values = _block(tail, tl.where(own > 0, whole, last + 1), pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
+    tail_k = tl.where((t == last)[:, None], k, tl.load(keys, mask=(t < last)[:, None], other=0.0))
+    tail_v = tl.where((t == last)[:, None], v, tl.load(values, mask=(t < last)[:, None], other=0.0))
+    place = (t - whole)[:, None] * D + d[None, :]
+    new = ((t <= last) & (t >= tl.where(own > 0, last, whole)))[:, None]
+    tl.store(own_k + place, tail_k, mask=new)
+    tl.store(own_v + place, tail_v, mask=new)
     shown = ((t <= last) & (last - t < window))[None, :]
     m, total, acc = look(q, tail_k, tail_v, shown, m, total, acc, scale, True)
-    place = out_ptr + (row * HEADS + head * G + g)[:, None] * D + d[None, :]
-    tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
+    tl.store(out_ptr + heads[:, None] * D + d[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,7 @@ def attend_one(
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
         HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, BLOCK=KEYS,
         TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        WINDOW=window < FAR,
+        WINDOW=window < FAR, NEARER=rows <= FEW,
         **WALK, **chained(q),
     )  # fmt: skip
     return out
@@ -159,7 +171,8 @@ decode = torch.library.custom_op(
 )
 """[rows, 1, heads, D]: each row's new token (q, k, v [rows, heads, 1, D]) attends to its root, to its own tokens and to itself.
 
-own_k, own_v  [slots, heads, capacity, D]: row i's own tokens are in slot[i]; the new one is written at place count[i] - 1
+own_k, own_v  [slots, heads, capacity, D]: row i's own tokens are in slot[i], behind what its root has beyond whole blocks of KEYS;
+              its first token brings that there, the new one is written at place root_length[i] % KEYS + count[i] - 1
 pool_k, pool_v  [T, heads, D]: the roots, row i's from root[i], root_length[i] tokens long
 window  how many tokens a token sees, itself included
 """

@@ -13,6 +13,7 @@ from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
 from burnish.cast.packing import NONE, Packed, TooShort, pack, send
+from burnish.cast.tree import Numbers
 
 
 def panel_of(model: nn.Module) -> int:
@@ -38,7 +39,8 @@ class Reader:
 
     def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
-        states, rows = self._replayed(prompts, places) or self._read(pack(prompts, None, self.device), places)
+        numbers = [prompt.numpy() for prompt in prompts]
+        states, rows = self._replayed(numbers, places) or self._read(pack(numbers, None, self.device), places)
         last = send(torch.from_numpy(rows.ends()), self.device)
         return logits_at(self.model, states[last])
 
@@ -46,7 +48,7 @@ class Reader:
         layout = Reading(rows, self.store, send(places, self.device))
         return self._states(rows.tokens[None], rows.positions[None], layout)[0], rows
 
-    def _replayed(self, prompts: list[Tensor], places: Tensor) -> tuple[Tensor, Packed] | None:
+    def _replayed(self, prompts: list[Numbers], places: Tensor) -> tuple[Tensor, Packed] | None:
         """The same by a recording, on a GPU, once packs of about this size have been read before."""
         size = max(1024, 1 << (len(places) - 1).bit_length())
         self.asked[size] = self.asked.get(size, 0) + 1

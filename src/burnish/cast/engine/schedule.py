@@ -20,7 +20,7 @@ from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool, in_steps
-from burnish.cast.packing import send
+from burnish.cast.packing import KEYS, send
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
@@ -61,7 +61,7 @@ class Schedule:
         self.of = [self._prompt(request.prompt) for request in requests]
         self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
         self.shared = self._share()
-        longest = max(limit + (0 if self.shared else p.length) for limit, p in zip(self.limits, self.of, strict=True))
+        longest = max(limit + self._held(p.length) for limit, p in zip(self.limits, self.of, strict=True))
         sizes = [prompt.length for prompt in self.prompts.values()]
         self.plan = engine.plan(requests, longest, sizes, models)
         self.readers, self.rows = self._workplace(models)
@@ -115,6 +115,15 @@ class Schedule:
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
         several = any(prompt.needed > 1 for prompt in self.prompts.values())
         return several and max(p.length for p in self.of) >= SHARE_FROM and (window or longest) >= longest
+
+    def _held(self, length: int) -> int:
+        """How much of a prompt lies in its rows' own slots: on a GPU, what it has beyond whole blocks of keys.
+
+        There it is rounded up, so that slots serve the next call, whose prompts are as long to a few tokens.
+        """
+        if self.gpu:
+            return KEYS if length % KEYS else 0
+        return 0 if self.shared else length
 
     def _order(self) -> list[int]:
         """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
