@@ -55,10 +55,10 @@ def working(request: pytest.FixtureRequest) -> Iterator[Working]:
 
 
 def asked() -> list[Request]:
-    """Prompts short and long, groups, uneven lengths and temperatures."""
+    """Prompts short and long (of more than one span of keys, too), groups, uneven lengths and temperatures."""
     dice = torch.Generator().manual_seed(0)
-    prompts = [torch.randint(4, 5000, (n,), generator=dice) for n in (1, 2, 9, 40, 70, 130, 300)]
-    return [Request(prompts[k % 7], k, 1 + (k * 7) % 120, temperature=1.0 if k % 4 else 0.7) for k in range(300)]
+    prompts = [torch.randint(4, 5000, (n,), generator=dice) for n in (1, 2, 9, 40, 70, 130, 300, 480, 1100)]
+    return [Request(prompts[k % 9], k, 1 + (k * 7) % 120, temperature=1.0 if k % 4 else 0.7) for k in range(300)]
 
 
 def sampled(working: Working, requests: list[Request]) -> list[Sample]:

@@ -48,9 +48,11 @@ for window in (1 << 30, 20, 60):
     held = own.clone()
     out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window)
     check(out, q, k, v, *held)
-    held, at = own.clone(), length + count - 1
-    out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, turn)
-    check(out, rotated(q, at), rotated(k, at), v, *held)
+    at = length + count - 1
+    for kernels.SPAN, spans in ((512, 1), (KEYS, 8), (2 * KEYS, 4)):  # spans side by side; some of them are nobody's
+        held = own.clone()
+        out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, turn, spans)
+        check(out, rotated(q, at), rotated(k, at), v, *held)
 """
 
 SAMPLE = """
@@ -118,7 +120,7 @@ for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 5
 
 LAYERS = """
 import transformers
-from burnish.cast import attention, fused, packing
+from burnish.cast import attention, fused, packing, tiled
 from burnish.cast.engine import store
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
@@ -167,6 +169,7 @@ for kind, more in (kinds | {"Mistral": dict(sliding_window=7)}).items():
     leaves = joined + [model.model.norm.weight, model.model.layers[0].mlp.down_proj.weight, model.lm_head.weight]
     for narrow in (1024, 0):  # with our products; with a library's
         fused.NARROW = narrow
+        packing.SPAN = tiled.SPAN = 512 if narrow else 32  # rows of more than one span
         if kind != "Qwen3":  # whose heads are normalised one by one: it learns through its own modules
             for a, b in zip(learn(model, leaves, True), learn(model, leaves, False)):
                 assert (a - b).norm() <= 1e-4 * b.norm(), kind
@@ -179,7 +182,7 @@ import sys, tempfile
 from pathlib import Path
 sys.path.insert(0, "tests")
 from conftest import SMALL, make_model
-from burnish.cast import load, local
+from burnish.cast import load, local, packing
 from burnish.cast.engine import graphs, store
 from burnish.cast.local import Request
 from burnish.cast.roles import stage
@@ -190,12 +193,13 @@ prompts = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n
 asked = [Request(prompts[k % 3], k, 20 if k == 2 else 3) for k in range(7)] + [Request(prompts[0], 99, 12)]  # enters alone
 alone = [policy.generate([request])[0] for request in asked]
 store.on_gpu = lambda device: True  # slots that rows point to, sizes beyond the living rows, news one step late
-graphs.SIZES = (7,)
+graphs.SIZES, packing.SPAN = (7,), 16
 for rows in (7, 7, 5):  # the workplace is kept from call to call where it serves
     local.MAX_ROWS = {"cpu": rows}
     for mine, other in zip(policy.generate(asked), alone, strict=True):
         assert torch.equal(mine.tokens, other.tokens) and mine.stopped == other.stopped
         assert torch.allclose(mine.logp, other.logp, atol=1e-4)
+    assert policy.engine.kept.rows.spans == 2  # the last row had 9 + 20 keys
 """
 
 
@@ -233,9 +237,11 @@ half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_p
 half |= dict.fromkeys("tokens positions chosen_ptr token_ptr key_ptr last_ptr stops_ptr limit_ptr base_ptr".split(), "*i64")
 half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
 half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
+half |= dict.fromkeys(["m_ptr", "total_ptr", "acc_ptr"], "*fp32")
 numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
 block = dict(BM=64, BN=64, BK=64, K=576, P=36, LINES=16)
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True, SPAN=512, SPANS=4)
+joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known in (
@@ -243,9 +249,11 @@ for capability, ahead in ((90, True), (80, False)):
         (products._gated_kernel, block | dict(PP=64, LEVELS=6)),
         (products._added_kernel, block),
         (kernels._decode_kernel, decode),
+        (kernels._decode_kernel, decode | dict(SPANS=1)),
     ):
         code = made(kernel, numbers, half, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
+    made(kernels._join_kernel, numbers, half, joined | {"PDL": ahead}, capability)
     for kernel, known in (
         (products._begin_kernel, dict(BK=1024)),
         (products._add_kernel, dict(K=576, BK=1024, LEVELS=10, ROWS=4)),
@@ -268,7 +276,9 @@ for capability, ahead in ((90, True), (80, False)):
     sizes = dict(GROUP=3, D=64, DP=64, BM=64, BLOCK=64, SPLIT=4, FROM=512)
     for kernel in (tiled._d_kids_kernel, tiled._d_keys_kernel):
         made(kernel, numbers, pointers, sizes, capability)
-    made(tiled._forward_kernel, numbers, half | {"table": "*i32"}, dict(D=64, DP=64, BM=64, BLOCK=32), capability)
+    for long in (False, True):
+        ahead = dict(D=64, DP=64, BM=64, BLOCK=32, SPAN=512, LONG=long)
+        made(tiled._forward_kernel, numbers, half | {"table": "*i32"}, ahead, capability)
 """
 
 

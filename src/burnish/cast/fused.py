@@ -99,7 +99,9 @@ class Fused:
         y = torch.zeros_like(x)
         for layer in self.layers:
             window = 0 if layer.window >= packed.longest else layer.window
-            how = _How(positions, self.turn, packed.table, self.of_heads, self.scaling, window, self.eps, self.exact)
+            how = _How(
+                positions, self.turn, packed.table, self.of_heads, self.scaling, window, packed.long, self.eps, self.exact
+            )  # fmt: skip
             x, y, made = _Layer.apply(  # type: ignore[misc]
                 x, y, layer.norm, layer.heads, layer.bias, layer.out, layer.second_norm, layer.gate_and_up, layer.down, how
             )  # fmt: skip
@@ -127,7 +129,7 @@ class Fused:
             q, k, v = made.view(n, -1, 1, d).split(_parts(self.of_heads), 1)
             seen = attend_one(
                 q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
-                Turn(*self.turn, layer.head_norms, self.eps),
+                Turn(*self.turn, layer.head_norms, self.eps), rows.spans,
             )  # fmt: skip
             stream.add(seen.view(n, -1), layer.out, layer.second_norm)
             stream.add(stream.gated(layer.gate_and_up), layer.down, following)
@@ -150,6 +152,7 @@ class _How:
     of_heads: tuple[int, int, int]
     scaling: float
     window: int
+    long: bool
     eps: float
     exact: bool
 
@@ -196,7 +199,7 @@ class _Layer(torch.autograd.Function):
         h, divisors = _into(x, y, norm, x1, how.eps)
         made = how.product(h, heads, bias if divisors is None else None)
         how.rotate(made, divisors=divisors, bias=bias)
-        seen, lse = tiled.forward(*how.heads(made), how.table, how.scaling, how.window)
+        seen, lse = tiled.forward(*how.heads(made), how.table, how.scaling, how.window, how.long)
         h, divisors = _into(x1, how.product(seen.view(len(x), -1), out), second, x2, how.eps)
         both = how.product(h, gate_and_up)
         ctx.save_for_backward(x1, x2, made, seen, lse, both, divisors, norm, heads, out, second, gate_and_up, down)

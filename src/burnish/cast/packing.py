@@ -25,7 +25,9 @@ from burnish.cast.tree import Numbers, Tree, planted
 
 NONE = np.empty(0, dtype=np.int64)  # where the rows lie in a pack of nobody's
 TILE = 64  # tokens of one stretch that a GPU works on together
-KEYS = 32  # that a softmax goes on by on a GPU: sampler and trainer must go on by as many
+# on a GPU, the same for sampler and trainer:
+KEYS = 32  # that a softmax goes on by
+SPAN = 512  # keys after which it begins anew, and the parts are then put together: they may be looked at side by side
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -71,6 +73,11 @@ class Packed:
     def packed(self) -> Packed:
         """Of this layout, as of one that holds a pack."""
         return self
+
+    @property
+    def long(self) -> bool:
+        """Whether a row may have more than one span of keys."""
+        return self.longest > SPAN
 
     @property
     def read_by_tiles(self) -> bool:
@@ -192,6 +199,11 @@ def _laid(rows: Sequence[Numbers], families: list[list[int]], stretches: _Stretc
 def _starts(lengths: Sequence[int] | Numbers) -> Numbers:
     """[S + 1]: where stretches of these lengths begin, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def spans_for(keys: int) -> int:
+    """In how many spans rows of up to so many keys are decoded side by side, rounded up: few recordings serve all lengths."""
+    return 1 << (-(-keys // SPAN) - 1).bit_length()
 
 
 def lines_for(size: int) -> int:

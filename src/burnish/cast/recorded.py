@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.cast.packing import NONE, SPAN, Packed, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.cast.tree import Numbers
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ class Recorder:
         return size if self.asked[size] > AFTER else None
 
     def _recording(self, size: int, packed: Packed) -> Recording | None:
-        """The recording of a size, made if there is none. Where the device will not have it, passes are computed from then on."""
+        """The recording of a size, made if there is none that serves. Where the device will not have it, passes are computed from then on."""
+        if size in self.kept and packed.long and not self.kept[size].layout.long:
+            del self.kept[size]
         if size not in self.kept:
             if len(self.kept) >= SIZES:
                 self.asked.pop(self.kept.popitem(last=False)[0], None)
@@ -107,7 +109,8 @@ class Recording:
         self.model, self.working = model, working
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
         self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.layout = Packed(self.tokens, self.positions, 1 << 30, NONE, NONE, True, table=self.table)
+        longest = 1 << 30 if packed.long else SPAN
+        self.layout = Packed(self.tokens, self.positions, longest, NONE, NONE, True, table=self.table)
         self.leaves = [leaf for leaf, _ in working.leaves]
         working.settle()
         self.grad = self._warm_up()

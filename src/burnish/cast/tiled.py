@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from burnish.cast.packing import KEYS, TILE
+from burnish.cast.packing import KEYS, SPAN, TILE
 
 LOG2E = 1.4426950408889634
 LINE = tl.constexpr(8)
@@ -57,6 +57,17 @@ def look(q, keys, values, seen, m, total, acc, scale, MASKED: tl.constexpr):
 
 
 @triton.jit
+def merge(m, total, acc, later_m, later_total, later_acc, scale):
+    """One softmax of two: over some keys, and over keys that come after them. The numbers are those of `look`."""
+    top = tl.maximum(m, later_m)
+    safe = tl.where(top == float("-inf"), 0.0, top)
+    shrink, later = tl.exp2((m - safe) * scale), tl.exp2((later_m - safe) * scale)
+    total = tl.fma(total, shrink, later_total * later)
+    acc = tl.fma(acc, tl.broadcast_to(shrink[:, None], acc.shape), later_acc * later[:, None])
+    return top, total, acc
+
+
+@triton.jit
 def _walk(q, m, total, acc, k_ptr, v_ptr, begin, end, position, root, root_length, own, window, scale,
           k_token, k_head, v_token, v_head, MASKED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """The keys at positions begin..end of a row, in blocks that are the same however the row is cut into root and rest."""
@@ -71,9 +82,24 @@ def _walk(q, m, total, acc, k_ptr, v_ptr, begin, end, position, root, root_lengt
 
 
 @triton.jit
+def _span(q, k_ptr, v_ptr, begin, clear, end, position, root, root_length, own, window, scale,
+          k_token, k_head, v_token, v_head, BM: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """A softmax over the keys at positions begin..end, of which those before `clear` are seen by every token of the tile."""
+    m = tl.full([BM], float("-inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, DP], tl.float32)
+    clear = tl.minimum(clear, end)
+    m, total, acc = _walk(q, m, total, acc, k_ptr, v_ptr, begin, clear, position, root, root_length, own, window, scale,
+                          k_token, k_head, v_token, v_head, False, D, DP, BLOCK)  # fmt: skip
+    return _walk(q, m, total, acc, k_ptr, v_ptr, clear, end, position, root, root_length, own, window, scale,
+                 k_token, k_head, v_token, v_head, True, D, DP, BLOCK)  # fmt: skip
+
+
+@triton.jit
 def _forward_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, table, scale, window, q_token, q_head, k_token, k_head, v_token, v_head,
     HEADS, GROUP, D: tl.constexpr, DP: tl.constexpr, BM: tl.constexpr, BLOCK: tl.constexpr,
+    SPAN: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
     line, head = table + tl.program_id(0) * LINE, tl.program_id(1)
     start, length = tl.load(line), tl.load(line + 1)
@@ -83,19 +109,22 @@ def _forward_kernel(
         real = rows < start + length
         q = _rows(q_ptr, rows, real, q_token, head * q_head, D, DP)
         shared = head // GROUP
-        m = tl.full([BM], float("-inf"), tl.float32)
-        total = tl.zeros([BM], tl.float32)
-        acc = tl.zeros([BM, DP], tl.float32)
         first = root_length + start - own  # the position of the tile's first token
         position = first + tl.arange(0, BM)
         begin = tl.maximum(first - window + 1, 0) // BLOCK * BLOCK
         clear = tl.where(
             first < window - BM, (first + 1) // BLOCK * BLOCK, begin
         )  # up to here every token sees every key
-        m, total, acc = _walk(q, m, total, acc, k_ptr, v_ptr, begin, clear, position, root, root_length, own, window, scale,
-                              k_token, shared * k_head, v_token, shared * v_head, False, D, DP, BLOCK)  # fmt: skip
-        m, total, acc = _walk(q, m, total, acc, k_ptr, v_ptr, clear, first + length, position, root, root_length, own, window,
-                              scale, k_token, shared * k_head, v_token, shared * v_head, True, D, DP, BLOCK)  # fmt: skip
+        end = first + length
+        until = tl.minimum((begin // SPAN + 1) * SPAN, end) if LONG else end
+        m, total, acc = _span(q, k_ptr, v_ptr, begin, clear, until, position, root, root_length, own, window, scale,
+                              k_token, shared * k_head, v_token, shared * v_head, BM, D, DP, BLOCK)  # fmt: skip
+        if LONG:
+            for here in range(until, end, SPAN):
+                more_m, more, more_acc = _span(q, k_ptr, v_ptr, here, tl.maximum(clear, here), tl.minimum(here + SPAN, end), position,
+                                               root, root_length, own, window, scale,
+                                               k_token, shared * k_head, v_token, shared * v_head, BM, D, DP, BLOCK)  # fmt: skip
+                m, total, acc = merge(m, total, acc, more_m, more, more_acc, scale)
         d = tl.arange(0, DP)
         place = (rows.to(tl.int64) * HEADS + head)[:, None] * D + d[None, :]
         out = acc / tl.where(real, total, 1.0)[:, None]
@@ -282,14 +311,17 @@ def _straight(*tensors: Tensor) -> list[Tensor]:
     return [x if x.stride(-1) == 1 else x.contiguous() for x in tensors]
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window: int) -> tuple[Tensor, Tensor]:
-    """Attention [N, heads, D] and its log-sum-exp [N, heads] to the base 2."""
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window: int, long: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Attention [N, heads, D] and its log-sum-exp [N, heads] to the base 2. long: in spans, as the sampler's are (engine/kernels.py)."""
     q, k, v = _straight(q, k, v)
     n, heads, d = q.shape
     out = torch.empty(n, heads, d, dtype=q.dtype, device=q.device)
     lse = torch.empty(n, heads, dtype=torch.float32, device=q.device)
     _forward_kernel[(len(table), heads)](
-        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=KEYS, **AHEAD
+        q, k, v, out, lse, table, scale * LOG2E, window or FAR, *_strides(q, k, v), heads, **_sizes(q, k), BLOCK=KEYS,
+        SPAN=SPAN, LONG=long, **AHEAD,
     )  # fmt: skip
     return out, lse
 
@@ -329,11 +361,15 @@ def _backward(
     return backward(grad, q, k, v, out, lse, table, scale, window)  # type: ignore[return-value]
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, scale: float, window: int) -> tuple[Tensor, Tensor]:
+    return forward(q, k, v, table, scale, window)
+
+
 # As operators, so that a compiler takes each as one piece.
 
 attend = torch.library.custom_op(
     "burnish::attend",
-    forward,
+    _attend,
     mutates_args=(),
     schema="(Tensor q, Tensor k, Tensor v, Tensor table, float scale, int window) -> (Tensor, Tensor)",
 )

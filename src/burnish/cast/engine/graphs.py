@@ -22,7 +22,7 @@ class Kept:
         self.readers = [Reader(model, plan) for model in models]
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
         self.device = device
-        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}  # by rows and spans
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
@@ -40,9 +40,10 @@ class Kept:
         if self.device.type != "cuda":  # the same step, computed instead of replayed
             self._step(size)
             return
-        if size not in self.graphs:
-            self.graphs[size] = self._record(size)
-        self.graphs[size].replay()
+        key = size, self.rows.spans
+        if key not in self.graphs:
+            self.graphs[key] = self._record(size)
+        self.graphs[key].replay()
 
     def _record(self, size: int) -> torch.cuda.CUDAGraph:
         saved = self._snapshot(size)

@@ -15,9 +15,9 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
-from burnish.cast.packing import KEYS
+from burnish.cast.packing import KEYS, SPAN
 from burnish.cast.products import LINE, after, chained, nearer
-from burnish.cast.tiled import FAR, look
+from burnish.cast.tiled import FAR, look, merge
 
 # One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
 WALK = {"num_warps": 1, "num_stages": 3}
@@ -66,18 +66,22 @@ def _tail_nearer(own_k, own_v, tail, whole, last, D: tl.constexpr, BLOCK: tl.con
 @triton.jit
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
-    cos_ptr, sin_ptr, q_norm, k_norm, eps,
+    cos_ptr, sin_ptr, q_norm, k_norm, eps, m_ptr, total_ptr, acc_ptr,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr, PDL: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr,
+    SPAN: tl.constexpr, SPANS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row and head of keys."""
+    """One row and head of keys; where there are several spans, one of these, and `_join_kernel` puts them together."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
     own = tl.load(count_ptr + row).to(tl.int32) - 1  # tokens of its own that the row has read before this one
     length = tl.load(root_length_ptr + row).to(tl.int32)
     last = length + own
+    here = tl.program_id(2) * SPAN
+    if here > last:
+        return
     tail, whole = last // BLOCK * BLOCK, length // BLOCK * BLOCK
     slot = tl.load(slot_ptr + row) * own_row + head * own_head
     root = tl.load(root_ptr + row) * pool_token + head * D
@@ -102,12 +106,35 @@ def _decode_kernel(
     m = tl.full([GP], float("-inf"), tl.float32)
     total = tl.zeros([GP], tl.float32)
     acc = tl.zeros([GP, D], tl.float32)
-    for start in range(tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, tail, BLOCK):
+    begin = tl.maximum(tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, here)
+    end = tl.minimum(tail, here + SPAN) if SPANS > 1 else tail
+    for start in range(begin, end, BLOCK):
         keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
         shown = (last - start - tl.arange(0, BLOCK) < window)[None, :]
         m, total, acc = look(q, tl.load(keys), tl.load(values), shown, m, total, acc, scale, WINDOW)
-    # what a root has beyond whole blocks goes into the row's slot with its first token: no block lies in two places
-    t = tail + tl.arange(0, BLOCK)
+    if tail < here + SPAN or SPANS == 1:
+        m, total, acc = _tail(
+            q, k, v, m, total, acc, own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last, window, scale, D, BLOCK
+        )  # fmt: skip
+    if SPANS > 1:
+        heads = heads * SPANS + tl.program_id(2)
+        tl.store(m_ptr + heads, m, mask=g < G)
+        tl.store(total_ptr + heads, total, mask=g < G)
+        tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real)
+    else:
+        _store(out_ptr, heads, total, acc, real, D)
+
+
+@triton.jit
+def _tail(
+    q, k, v, m, total, acc, own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last, window, scale,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Go on with a softmax over the row's last block, in which the new token is, and keep that.
+
+    What a root has beyond whole blocks goes into the row's slot with its first token: no block lies in two places.
+    """
+    t, d = tail + tl.arange(0, BLOCK), tl.arange(0, D)
     keys, values = _block(tail, tl.where(own > 0, whole, last + 1), pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
     tail_k = tl.where((t == last)[:, None], k, tl.load(keys, mask=(t < last)[:, None], other=0.0))
     tail_v = tl.where((t == last)[:, None], v, tl.load(values, mask=(t < last)[:, None], other=0.0))
@@ -116,8 +143,38 @@ def _decode_kernel(
     tl.store(own_k + place, tail_k, mask=new)
     tl.store(own_v + place, tail_v, mask=new)
     shown = ((t <= last) & (last - t < window))[None, :]
-    m, total, acc = look(q, tail_k, tail_v, shown, m, total, acc, scale, True)
-    tl.store(out_ptr + heads[:, None] * D + d[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
+    return look(q, tail_k, tail_v, shown, m, total, acc, scale, True)
+
+
+@triton.jit
+def _store(out_ptr, heads, total, acc, real, D: tl.constexpr):
+    place = out_ptr + heads[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def _join_kernel(
+    m_ptr, total_ptr, acc_ptr, out_ptr, count_ptr, root_length_ptr, scale, window,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, SPAN: tl.constexpr, SPANS: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """What the spans of one row and head of keys have found, put together from the first to the last, as the trainer does it."""
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    d, g = tl.arange(0, D), tl.arange(0, GP)
+    real = (g < G)[:, None]
+    last = (tl.load(root_length_ptr + row) + tl.load(count_ptr + row)).to(tl.int32) - 1
+    heads = row * HEADS + head * G + g
+    m = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    acc = tl.zeros([GP, D], tl.float32)
+    after(PDL)
+    for span in range(tl.maximum(last + 1 - window, 0) // SPAN, last // SPAN + 1):
+        at = heads * SPANS + span
+        more_m = tl.load(m_ptr + at, mask=g < G, other=float("-inf"))
+        more = tl.load(total_ptr + at, mask=g < G, other=0.0)
+        more_acc = tl.load(acc_ptr + at[:, None] * D + d[None, :], mask=real, other=0.0)
+        m, total, acc = merge(m, total, acc, more_m, more, more_acc, scale)
+    _store(out_ptr, heads, total, acc, real, D)
 
 
 @dataclass(frozen=True)
@@ -133,25 +190,35 @@ class Turn:
 def attend_one(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    turn: Turn | None = None,
+    turn: Turn | None = None, spans: int = 1,
 ) -> Tensor:  # fmt: skip
-    """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before."""
+    """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before.
+
+    spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
+    """
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
     out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
     group = heads // shared
     cos, sin = (turn.cos, turn.sin) if turn else (q, q)
     norms = (turn.norms if turn else None) or (q, q)
-    _decode_kernel[(rows, shared)](
+    begun = [q] * 3
+    if spans > 1:
+        begun = [torch.empty(rows * heads * spans * n, dtype=torch.float32, device=q.device) for n in (1, 1, d)]
+    sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
+    sizes |= {"SPAN": SPAN, "SPANS": spans}
+    _decode_kernel[(rows, shared, spans)](
         q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
-        cos, sin, *norms, turn.eps if turn else 0.0,
+        cos, sin, *norms, turn.eps if turn else 0.0, *begun,
         scale * LOG2E.value, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        HEADS=heads, G=group, GP=max(16, triton.next_power_of_2(group)), D=d, BLOCK=KEYS,
-        TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        WINDOW=window < FAR, NEARER=rows <= FEW,
-        **WALK, **chained(q),
+        **sizes, BLOCK=KEYS, TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
+        WINDOW=window < FAR, NEARER=rows <= FEW, **WALK, **chained(q),
     )  # fmt: skip
+    if spans > 1:
+        _join_kernel[(rows, shared)](
+            *begun, out, count, root_length, scale * LOG2E.value, window, **sizes, num_warps=1, **chained(q)
+        )
     return out
 
 

@@ -12,7 +12,7 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
-from burnish.cast.packing import NONE, Packed, TooShort, pack, send
+from burnish.cast.packing import NONE, SPAN, Packed, TooShort, pack, send
 from burnish.cast.tree import Numbers
 
 
@@ -29,7 +29,7 @@ class Reader:
         self.device = next(model.parameters()).device
         self.fused: Fused | None = None
         self.asked: dict[int, int] = {}
-        self.recorded: dict[int, RecordedReading] = {}
+        self.recorded: dict[tuple[int, bool], RecordedReading] = {}
         if store.on_gpu(self.device):
             self.fused = getattr(model, "fused", None) or Fused.of(decoder(model))
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
@@ -60,9 +60,9 @@ class Reader:
             return None
         filled = torch.full((size,), self.store.pool)  # what nobody asked for goes where nobody looks
         filled[: len(places)] = places
-        if size not in self.recorded:
-            self.recorded[size] = RecordedReading(self, rows)
-        return self.recorded[size].replay(rows, send(filled, self.device)), rows
+        if (size, rows.long) not in self.recorded:
+            self.recorded[size, rows.long] = RecordedReading(self, rows)
+        return self.recorded[size, rows.long].replay(rows, send(filled, self.device)), rows
 
     def next(self, rows: Rows, at: slice | Tensor, roots: Roots | None, slot: Tensor | None = None) -> Tensor:
         """[n, V]: the logits after the newest tokens of some rows; slot: for our kernels on a CPU, where what they have read lies."""
@@ -90,7 +90,7 @@ class RecordedReading:
         self.inputs = tuple(x.clone() for x in (rows.tokens, rows.positions, rows.table))
         self.places = torch.full_like(rows.tokens, reader.store.pool)
         tokens, positions, table = self.inputs
-        layout = Packed(tokens, positions, 1 << 30, NONE, NONE, table=table)
+        layout = Packed(tokens, positions, 1 << 30 if rows.long else SPAN, NONE, NONE, table=table)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -20,7 +20,7 @@ from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Request, Sample
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool, in_steps
-from burnish.cast.packing import KEYS, send
+from burnish.cast.packing import KEYS, send, spans_for
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
@@ -69,6 +69,11 @@ class Schedule:
         self.queue = deque(self._order())
         self.owner: list[int] = []  # the request of each row, and the slot of its keys and values
         self.slots: list[int] = []
+        self.ahead: list[
+            int
+        ] = []  # how many keys more than steps there are each row looks at: at most, if it has ended
+        self.decoded = 0
+        self.most = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[Complete] = []  # not yet looked at
@@ -146,6 +151,9 @@ class Schedule:
 
     def _decode(self) -> None:
         n = len(self.owner)
+        if self.gpu:
+            self.rows.spans = spans_for(min(self.most, self.decoded + max(self.ahead)))
+        self.decoded += 1
         if self.engine.kept is not None and self.mix is None and not self.filtered:
             self.engine.kept.step(n)
             return
@@ -203,6 +211,7 @@ class Schedule:
         slots = [self.free.pop() for _ in entering] if self.slotted else list(range(at.start, at.stop))
         self.owner += entering
         self.slots += slots
+        self.ahead += [self.of[i].length + 1 - self.decoded for i in entering]
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
         lengths = [prompt.length for prompt in prompts]
         self.rows.put(
@@ -360,13 +369,13 @@ class Schedule:
             source, to = (send(torch.tensor(x), self.device) for x in (moving, empty))
             self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
-                self.owner[b] = self.owner[a]
+                self.owner[b], self.ahead[b] = self.owner[a], self.ahead[a]
                 if self.slotted:
                     self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
         if self.alike is not None:
             self.alike.move(moving, empty, n)
         self.free += self.slots[n:]
-        self.owner, self.slots = self.owner[:n], self.slots[:n]
+        self.owner, self.slots, self.ahead = self.owner[:n], self.slots[:n], self.ahead[:n]
         if self.gpu:
             self.rows.empty(n)
         self.over = set()
