@@ -49,8 +49,7 @@ for window in (1 << 30, 20, 60):
     out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window)
     check(out, q, k, v, *held)
     at = length + count - 1
-    # spans: one; side by side, some of them nobody's; one after the other
-    for kernels.SPAN, spans, kernels.FEW in ((512, 1, 9), (KEYS, 8, 9), (2 * KEYS, 4, 9), (KEYS, 8, 0), (2 * KEYS, 4, 0)):
+    for kernels.SPAN, spans in ((512, 1), (KEYS, 8), (2 * KEYS, 4)):  # spans side by side; some of them are nobody's
         held = own.clone()
         out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, turn, spans)
         check(out, rotated(q, at), rotated(k, at), v, *held)
@@ -251,7 +250,6 @@ for capability, ahead in ((90, True), (80, False)):
         (products._added_kernel, block),
         (kernels._decode_kernel, decode),
         (kernels._decode_kernel, decode | dict(SPANS=1)),
-        (kernels._decode_kernel, decode | dict(SPANS=0)),
     ):
         code = made(kernel, numbers, half, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code

@@ -72,9 +72,7 @@ def _decode_kernel(
     TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr,
     SPAN: tl.constexpr, SPANS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row and head of keys. SPANS: 1, as if there were none; 0, one after the other; more, side by side, one of them here:
-    `_join_kernel` then puts them together.
-    """
+    """One row and head of keys; where there are several spans, one of these, and `_join_kernel` puts them together."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
@@ -106,31 +104,16 @@ def _decode_kernel(
     heads = row * HEADS + head * G + g
     where = own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last
     begin = tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK
-    if SPANS == 1:
-        m, total, acc = _span(q, k, v, begin, last + 1, where, window, scale, True, GP, D, BLOCK, WINDOW)
-    elif SPANS > 1:
-        m, total, acc = _span(
-            q, k, v, tl.maximum(begin, here), here + SPAN, where, window, scale, False, GP, D, BLOCK, WINDOW
-        )
+    if SPANS > 1:
+        begin = tl.maximum(begin, here)
+    m, total, acc = _span(q, k, v, begin, here + SPAN, where, window, scale, SPANS == 1, GP, D, BLOCK, WINDOW)
+    if SPANS > 1:
         heads = heads * SPANS + tl.program_id(2)
         tl.store(m_ptr + heads, m, mask=g < G)
         tl.store(total_ptr + heads, total, mask=g < G)
         tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real)
     else:
-        m, total, acc = _nothing(GP, D)
-        for start in range(begin // SPAN * SPAN, last + 1, SPAN):
-            m1, total1, acc1 = _span(
-                q, k, v, tl.maximum(begin, start), start + SPAN, where, window, scale, False, GP, D, BLOCK, WINDOW
-            )
-            m, total, acc = merge(m, total, acc, m1, total1, acc1, scale)
-    if SPANS <= 1:
         _store(out_ptr, heads, total, acc, real, D)
-
-
-@triton.jit
-def _nothing(GP: tl.constexpr, D: tl.constexpr):
-    """A softmax that has not begun."""
-    return tl.full([GP], float("-inf"), tl.float32), tl.zeros([GP], tl.float32), tl.zeros([GP, D], tl.float32)
 
 
 @triton.jit
@@ -143,7 +126,9 @@ def _span(
     ENDS: it is known that the row's last one is among them
     """
     own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last = where
-    m, total, acc = _nothing(GP, D)
+    m = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    acc = tl.zeros([GP, D], tl.float32)
     for start in range(begin, tail if ENDS else tl.minimum(tail, until), BLOCK):
         keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
         shown = (last - start - tl.arange(0, BLOCK) < window)[None, :]
@@ -220,7 +205,7 @@ def attend_one(
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before.
 
-    spans: how many of SPAN keys the longest row has, at least; if there are several, few rows look at them side by side.
+    spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
     """
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
@@ -229,13 +214,11 @@ def attend_one(
     cos, sin = (turn.cos, turn.sin) if turn else (q, q)
     norms = (turn.norms if turn else None) or (q, q)
     begun = [q] * 3
-    if spans > 1 and rows > FEW:
-        spans = 0
     if spans > 1:
         begun = [torch.empty(rows * heads * spans * n, dtype=torch.float32, device=q.device) for n in (1, 1, d)]
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
-    _decode_kernel[(rows, shared, max(1, spans))](
+    _decode_kernel[(rows, shared, spans)](
         q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
         cos, sin, *norms, turn.eps if turn else 0.0, *begun,
         scale * LOG2E.value, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
