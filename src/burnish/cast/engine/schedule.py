@@ -69,10 +69,9 @@ class Schedule:
         self.queue = deque(self._order())
         self.owner: list[int] = []  # the request of each row, and the slot of its keys and values
         self.slots: list[int] = []
-        self.ahead: list[
-            int
-        ] = []  # how many keys more than steps there are each row looks at: at most, if it has ended
-        self.decoded = 0
+        self.began: list[int] = []  # at which step each row entered
+        self.decoded = 0  # steps
+        self.ahead = self.ends = 0  # keys of the longest row beyond steps; the step with which all rows have ended
         self.most = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
@@ -152,7 +151,7 @@ class Schedule:
     def _decode(self) -> None:
         n = len(self.owner)
         if self.gpu:
-            self.rows.spans = spans_for(min(self.most, self.decoded + max(self.ahead)))
+            self.rows.spans = spans_for(min(self.most, self.decoded + self.ahead))
         self.decoded += 1
         if self.engine.kept is not None and self.mix is None and not self.filtered:
             self.engine.kept.step(n)
@@ -211,7 +210,7 @@ class Schedule:
         slots = [self.free.pop() for _ in entering] if self.slotted else list(range(at.start, at.stop))
         self.owner += entering
         self.slots += slots
-        self.ahead += [self.of[i].length + 1 - self.decoded for i in entering]
+        self.began += [self.decoded] * len(entering)
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
         lengths = [prompt.length for prompt in prompts]
         self.rows.put(
@@ -282,6 +281,8 @@ class Schedule:
         """Which rows are done. On a GPU: as of the step before the newest, so that the device never waits to be asked."""
         if not self.gpu:
             return self.rows.done[:n].tolist()
+        if self.decoded >= self.ends:  # no row may be longer
+            return [True] * n
         self.asked, earlier = Brought([self.rows.done[:n].clone()]), self.asked
         if earlier is None or len(earlier.tensors[0]) != n:
             return [False] * n
@@ -369,13 +370,13 @@ class Schedule:
             source, to = (send(torch.tensor(x), self.device) for x in (moving, empty))
             self._move(source, to)
             for a, b in zip(moving, empty, strict=True):
-                self.owner[b], self.ahead[b] = self.owner[a], self.ahead[a]
+                self.owner[b], self.began[b] = self.owner[a], self.began[a]
                 if self.slotted:
                     self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
         if self.alike is not None:
             self.alike.move(moving, empty, n)
         self.free += self.slots[n:]
-        self.owner, self.slots, self.ahead = self.owner[:n], self.slots[:n], self.ahead[:n]
+        self.owner, self.slots, self.began = self.owner[:n], self.slots[:n], self.began[:n]
         if self.gpu:
             self.rows.empty(n)
         self.over = set()
@@ -395,8 +396,13 @@ class Schedule:
             reader.store.move(source, to)
 
     def _regroup(self) -> None:
-        """On the CPU: which rows share which root, and the roots side by side."""
-        if not self.shared or self.gpu or not self.owner:
+        """Rows have changed. On the CPU: which of them share which root, and the roots side by side."""
+        if not self.owner:
+            return
+        alive = list(zip(self.owner, self.began, strict=True))
+        self.ahead = max(self.of[i].length + 1 - began for i, began in alive)
+        self.ends = max(self.limits[i] - 1 + began for i, began in alive)
+        if not self.shared or self.gpu:
             return
         by_prompt: dict[Prompt, list[int]] = {}
         for slot, i in enumerate(self.owner):
