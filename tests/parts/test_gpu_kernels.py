@@ -200,6 +200,10 @@ for rows in (7, 7, 5):  # the workplace is kept from call to call where it serve
         assert torch.equal(mine.tokens, other.tokens) and mine.stopped == other.stopped
         assert torch.allclose(mine.logp, other.logp, atol=1e-4)
     assert policy.engine.kept.rows.spans == 2  # the last row had 9 + 20 keys
+policy.generate([Request(prompts[1], 5, 25)])  # longer than before: new slots, which serve calls of both kinds
+both = policy.engine.kept
+policy.generate(asked)
+assert policy.engine.kept is both
 """
 
 

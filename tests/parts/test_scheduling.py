@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import SMALL
 
-from burnish.cast.engine.store import Pool, plan
+from burnish.cast.engine.store import Plan, Pool, plan
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.cast.roles import stage
 from burnish.cast.stage import build
@@ -72,7 +72,10 @@ def test_a_plan_by_hand() -> None:
     """1000 tokens fit; prompts of 100 and 60 take 160 of them; rows of 50 each: (1000 - 160) / 50 = 16."""
     found = plan(most=64, reply=50, prompts=[100, 60], per_token=10, budget=10_000)
     assert (found.slots, found.capacity, found.pool) == (16, 50, 160)
-    assert plan(most=4, reply=50, prompts=[100], per_token=10, budget=10_000).slots == 4
+    few = plan(most=4, reply=50, prompts=[100], per_token=10, budget=10_000)
+    assert few.slots == 4
+    longer = plan(most=2, reply=200, prompts=[100], per_token=10, budget=10_000)
+    assert few.joined(longer, 900) == Plan(4, 200, 100) and few.joined(longer, 899) == few  # 4 x 200 + 100 tokens
 
 
 def test_the_pool_joins_what_is_given_back() -> None:

@@ -86,9 +86,17 @@ class LocalEngine:
 
     def plan(self, requests: list[Request], longest: int, prompts: list[int], models: Sequence[nn.Module]) -> Plan:
         """How many rows fit, at this many tokens of their own each."""
-        weight = next(self.model.parameters())
+        weight, per_token = next(self.model.parameters()), self._bytes_a_token(models)
         if self.budget is None:
             self.budget = default_budget(weight.device)
-        per_token = sum(bytes_per_token(model, weight.element_size()) for model in models)
         most, step = min(len(requests), MAX_ROWS[weight.device.type]), 1 if on_gpu(weight.device) else STEP
         return plan(most, longest, prompts, per_token, self.budget, step)
+
+    def wider(self, new: Plan, old: Plan, models: Sequence[nn.Module]) -> Plan:
+        """The new plan, or one that serves the next call like the old one's, too, where the budget has room for it."""
+        assert self.budget is not None
+        return new.joined(old, self.budget // self._bytes_a_token(models))
+
+    def _bytes_a_token(self, models: Sequence[nn.Module]) -> int:
+        size = next(self.model.parameters()).element_size()
+        return sum(bytes_per_token(model, size) for model in models)

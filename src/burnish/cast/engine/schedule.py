@@ -96,9 +96,13 @@ class Schedule:
 
         kept = self.engine.kept
         if kept is None or not kept.serves(models, self.plan, stops):
-            if kept is not None:
+            plan = self.plan
+            if (
+                kept is not None
+            ):  # calls of two kinds that take turns, such as training and evaluation, both find it ready
+                plan = self.engine.wider(plan, kept.plan, models)
                 kept.release()
-            kept = self.engine.kept = Kept(models, self.plan, stops, self.device)
+            kept = self.engine.kept = Kept(models, plan, stops, self.device)
         kept.rows.empty(0)
         return kept.readers, kept.rows
 

@@ -164,6 +164,11 @@ class Plan:
         """Whether what was made for this plan serves the other."""
         return self.slots >= other.slots and self.capacity >= other.capacity and self.pool >= other.pool
 
+    def joined(self, other: Plan, tokens: int) -> Plan:
+        """One that holds both, if that has no more than so many tokens; else this one."""
+        both = Plan(max(self.slots, other.slots), max(self.capacity, other.capacity), max(self.pool, other.pool))
+        return both if both.slots * both.capacity + both.pool <= tokens else self
+
 
 def plan(most: int, reply: int, prompts: list[int], per_token: int, budget: int, step: int = 1) -> Plan:
     """What fits `budget` bytes at `per_token` bytes a token; a request that cannot fit alone is refused.
