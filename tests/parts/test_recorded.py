@@ -105,3 +105,25 @@ def test_sizes_are_recorded_when_they_come_again(tmp_path: Path, monkeypatch: py
     assert recorder._may()
     recorder.off = True
     assert not recorder._may()
+
+
+def test_a_recording_for_short_rows_gives_way_to_one_for_long_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "on_gpu", lambda device: True)
+    monkeypatch.setattr(packing, "on_gpu", lambda device: True)
+    made: list[bool] = []
+
+    class Noted:
+        def __init__(self, model: object, work: object, packed: packing.Packed, memory: object) -> None:
+            self.layout = packed
+            made.append(packed.long)
+
+    monkeypatch.setattr(recorded, "Recording", Noted)
+    model = load_model(make_model(tmp_path), 0, CPU, native=False)
+    recorder: Recorder = Working(model, frozen=False).copy.recorder  # type: ignore[assignment]
+    recorder.memory = 0
+    short, long = (pack(numbers([torch.arange(n)]), None, CPU, 1024) for n in (packing.SPAN, packing.SPAN + 1))
+    for packed in (short, short, long, short, long):
+        recorder._recording(1024, packed)
+    assert made == [False, True], "one for rows of several spans serves shorter rows, too, and not the other way round"
