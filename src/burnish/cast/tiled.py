@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.cast.packing import KEYS, SPAN, TILE
+from burnish.cast.softmax import look, merge
 
 LOG2E = 1.4426950408889634
 LINE = tl.constexpr(8)
@@ -35,36 +36,6 @@ def _rows(ptr, at, real, token, head, D: tl.constexpr, DP: tl.constexpr):
     d = tl.arange(0, DP)
     seen = real[:, None] & (d < D)[None, :]
     return tl.load(ptr + at.to(tl.int64)[:, None] * token + head + d[None, :], mask=seen, other=0.0)
-
-
-@triton.jit
-def look(q, keys, values, seen, m, total, acc, scale, MASKED: tl.constexpr):
-    """Go on with a softmax (m, total, acc) over one more block of keys; every kernel that attends does it here, with the same bits.
-
-    m is the largest product so far, not yet scaled (scale > 0, to the base 2). Where a product is followed by a sum, it says
-    whether they are one operation: a compiler would decide it anew in every kernel.
-    """
-    s = tl.dot(q, tl.trans(keys))
-    if MASKED:
-        s = tl.where(seen, s, float("-inf"))
-    top = tl.maximum(m, tl.max(s, 1))
-    safe = tl.where(top == float("-inf"), 0.0, top)  # a row that has seen nothing yet, because of its window
-    p = tl.exp2((s - safe[:, None]) * scale)
-    shrink = tl.exp2((m - safe) * scale)
-    total = tl.fma(total, shrink, tl.sum(p, 1))
-    acc = tl.dot(p.to(values.dtype), values, acc * shrink[:, None])
-    return top, total, acc
-
-
-@triton.jit
-def merge(m, total, acc, later_m, later_total, later_acc, scale):
-    """One softmax of two: over some keys, and over keys that come after them. The numbers are those of `look`."""
-    top = tl.maximum(m, later_m)
-    safe = tl.where(top == float("-inf"), 0.0, top)
-    shrink, later = tl.exp2((m - safe) * scale), tl.exp2((later_m - safe) * scale)
-    total = tl.fma(total, shrink, later_total * later)
-    acc = tl.fma(acc, tl.broadcast_to(shrink[:, None], acc.shape), later_acc * later[:, None])
-    return top, total, acc
 
 
 @triton.jit

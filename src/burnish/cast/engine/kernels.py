@@ -17,7 +17,8 @@ from torch import Tensor
 from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
 from burnish.cast.packing import KEYS, SPAN
 from burnish.cast.products import LINE, after, chained, nearer
-from burnish.cast.tiled import FAR, look, merge
+from burnish.cast.softmax import look, merge
+from burnish.cast.tiled import FAR
 
 # One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
 WALK = {"num_warps": 1, "num_stages": 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,3 +44,25 @@ class Sample:
 
 Heard = Callable[[int, Sample], None]  # the number of a request, and its sample
 Enough = Callable[[list[Sample]], bool]  # the finished samples of one prompt -> whether the rest may go
+
+
+class Prompt:
+    """A prompt: its place in the pool while requests need it, how many still do, and the logits after it."""
+
+    def __init__(self, tokens: Tensor) -> None:
+        self.tokens, self.start, self.needed = tokens, -1, 0
+        self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
+        self.after: list[Tensor] = []
+        self.finished: list[Sample] = []
+
+
+def end_of(tokens: Tensor, stop: tuple[str, ...], text: Callable[[Tensor], str]) -> int | None:
+    """How many tokens it takes until a stop string is complete; None where none is."""
+
+    def said(k: int) -> bool:
+        words = text(tokens[:k])
+        return any(word in words for word in stop)
+
+    if not stop or not said(len(tokens)):
+        return None
+    return bisect_left(range(len(tokens) + 1), True, key=said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from burnish.cast.engine.alike import Alike
 from burnish.cast.engine.complete import Brought, Complete
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader, panel_of
-from burnish.cast.engine.request import Enough, Heard, Request, Sample
+from burnish.cast.engine.request import Enough, Heard, Prompt, Request, Sample, end_of
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool, in_steps
 from burnish.cast.packing import KEYS, send, spans_for
@@ -29,16 +28,6 @@ READ_AT_ONCE = 16384  # prompt tokens in one forward
 AHEAD = 4  # steps queued on a GPU before rows change
 WATCH = 8  # tokens between looks for stop strings
 SHARE_FROM = 64  # on the CPU a shorter prompt is copied into each row's slot: one attention call beats two
-
-
-class Prompt:
-    """A prompt: its place in the pool while requests need it, how many still do, and the logits after it."""
-
-    def __init__(self, tokens: Tensor) -> None:
-        self.tokens, self.start, self.needed = tokens, -1, 0
-        self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
-        self.after: list[Tensor] = []
-        self.finished: list[Sample] = []
 
 
 class Schedule:
@@ -299,18 +288,7 @@ class Schedule:
         for row, i in enumerate(self.owner):
             if self.requests[i].stop and not done[row]:
                 tokens = self.rows.tokens[self.slots[row], : int(self.rows.count[row])].cpu()
-                done[row] = self._end(tokens, self.requests[i].stop) is not None
-
-    def _end(self, tokens: Tensor, stop: tuple[str, ...]) -> int | None:
-        """How many tokens it takes until a stop string is complete; None where none is."""
-
-        def said(k: int) -> bool:
-            text = self.engine.chat.text(tokens[:k])
-            return any(word in text for word in stop)
-
-        if not stop or not said(len(tokens)):
-            return None
-        return bisect_left(range(len(tokens) + 1), True, key=said)
+                done[row] = end_of(tokens, self.requests[i].stop, self.engine.chat.text) is not None
 
     def _finish(self, slots: list[int], stopped: str = "") -> None:
         """These rows are complete: what they hold is put aside. It is looked at now only if something depends on it."""
@@ -340,7 +318,7 @@ class Schedule:
             some = self.aside.pop(0)
             for i, its, its_logp, by_token in some.samples():
                 stop = self.requests[i].stop
-                end = self._end(its, stop) if stop else None
+                end = end_of(its, stop, self.engine.chat.text)
                 why = some.stopped or ("stop" if end is not None or by_token else "length")
                 self.found[i] = (
                     Sample(its[:end], its_logp[:end], why) if end is not None else Sample(its, its_logp, why)
