@@ -11,8 +11,10 @@ from transformers import AutoModelForCausalLM
 
 from burnish.cast.forward import outputs
 from burnish.cast.local import Request
+from burnish.cast.packing import Packed, pack
 from burnish.cast.roles import stage, trained
 from burnish.cast.stage import build
+from burnish.cast.tree import Numbers
 from burnish.nouns import Task
 
 PROMPTS = ["ab", "a longer prompt here", "mid one"]
@@ -141,3 +143,25 @@ def test_entropy_by_hand(tmp_path: Path) -> None:
         found = outputs(model, [torch.arange(6)], [torch.arange(6) > 0], {"logp", "entropy"})
     assert torch.allclose(found["logp"], -vocabulary.log())
     assert torch.allclose(found["entropy"], vocabulary.log())
+
+
+def test_a_row_is_read_as_far_as_somebody_asks(policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [torch.arange(4, 12), torch.arange(4, 24), torch.arange(30, 35), torch.arange(4, 6)]
+    masks = [torch.zeros(len(row), dtype=torch.bool) for row in rows]
+    masks[0][[5, 7]], masks[1][5:9], masks[3][1] = True, True, True  # nothing of the third
+    read: list[int] = []
+
+    def noted(numbers: list[Numbers], *more: object) -> Packed:
+        read.extend(map(len, numbers))
+        return pack(numbers, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("burnish.cast.forward.pack", noted)
+    logp = policy.outputs(rows, masks, {"logp"})["logp"]
+    assert read == [7, 8, 1, 1] and len(logp) == 7
+    apart = [
+        policy.outputs([row], [mask], {"logp"})["logp"] for row, mask in zip(rows, masks, strict=True) if mask.any()
+    ]
+    assert torch.equal(logp, torch.cat(apart))
+    longer = [torch.cat([row, torch.arange(40, 60)]) for row in rows]
+    wider = [torch.cat([mask, torch.zeros(20, dtype=torch.bool)]) for mask in masks]
+    assert torch.equal(logp, policy.outputs(longer, wider, {"logp"})["logp"])

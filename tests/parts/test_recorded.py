@@ -65,7 +65,10 @@ def test_what_is_asked_about_is_found_row_by_row() -> None:
     asked = Asked.of([torch.tensor(mask, dtype=torch.bool) for mask in masks])
     assert asked.flat.tolist() == [2, 4, 8, 9]
     assert asked.row.tolist() == [0, 0, 2, 2] and asked.at.tolist() == [2, 4, 1, 2]
-    assert asked.first == [2, 2, 1, 1], "a row of which nothing is asked: its length"
+    assert asked.first == [2, 1, 1, 1] and asked.last == [4, 0, 2, 0]
+    assert asked.ends(False) == [4, 1, 2, 1] and asked.ends(True) == [5, 1, 3, 1], (
+        "nothing is read in vain, but one token"
+    )
 
 
 def test_a_pack_is_filled_with_tokens_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ Conventions, for token t of a trace with hidden states h:
   greedy[t]                        the token that it found likeliest there
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
-Rows are packed end to end, beginnings that they share read once (cast/packing.py); or padded on the right (with causal
+A row is read as far as somebody asks, and no further. Rows are packed end to end, beginnings that they share read once (cast/packing.py); or padded on the right (with causal
 attention a real token never looks at padding, so no mask is needed), for models whose attention cannot be packed.
 """
 
@@ -51,10 +51,13 @@ def outputs(
     """
     device = next(model.parameters()).device
     asked = Asked.of(masks)
+    read = [row[:end] for row, end in zip(tokens, asked.ends("score" in want), strict=True)]
+    if embedded is not None:
+        embedded = [row[: len(short)] for row, short in zip(embedded, read, strict=True)]
     if packed and packable(model):
-        states, places = _packed(model, tokens, asked, device, embedded, recorded)
+        states, places = _packed(model, read, asked, device, embedded, recorded)
     else:
-        states, places = _padded(model, tokens, asked, device, embedded)
+        states, places = _padded(model, read, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         found |= _at_tokens(model, states, joined(tokens)[asked.flat], asked, places, want & FROM_LOGITS, temperature)
@@ -70,8 +73,9 @@ def _at_tokens(
 ) -> dict[str, Tensor]:
     """What the head says of the tokens that are asked about. On a CPU, rows share tokens too: each is looked at once."""
     row, at, again = asked.row, asked.at, None
-    if not states.is_cuda:
-        _, first, again = np.unique(places(row, at), return_index=True, return_inverse=True)
+    if not states.is_cuda:  # the same token, after the same ones
+        same = places(row, at - 1) * (chosen.max(initial=0) + 1) + chosen
+        _, first, again = np.unique(same, return_index=True, return_inverse=True)
         if len(first) < SHARED * len(row):
             row, at, chosen = row[first], at[first], chosen[first]
         else:
@@ -86,13 +90,18 @@ class Asked:
     """The tokens that are asked about, row after row.
 
     flat, row, at  [N] their numbers among the tokens of all rows, their rows, their numbers there
-    first          for each row: the first one, or the row's length where none is
+    first, last    for each row: the first one and the last one; where there is none, 1 and 0
     """
 
     flat: Numbers
     row: Numbers
     at: Numbers
     first: list[int]
+    last: list[int]
+
+    def ends(self, themselves: bool) -> list[int]:
+        """How many tokens of each row are read, one at least: all before the last that is asked about, or (themselves) that one, too."""
+        return [max(1, last + themselves) for last in self.last]
 
     @classmethod
     def of(cls, masks: list[Tensor]) -> Asked:
@@ -108,9 +117,10 @@ class Asked:
             raise ValueError(
                 "the first token of a trace has no log-prob and no value: nothing comes before it; leave it out of the members"
             )
-        first, some = lengths.copy(), counts > 0
-        first[some] = at[cuts[:-1][some]]
-        return cls(flat, row, at, first.tolist())
+        some = counts > 0
+        first, last = np.ones_like(lengths), np.zeros_like(lengths)
+        first[some], last[some] = at[cuts[:-1][some]], at[cuts[1:][some] - 1]
+        return cls(flat, row, at, first.tolist(), last.tolist())
 
 
 def _lines(states: Tensor, places: Numbers) -> Tensor:
@@ -132,9 +142,7 @@ Embedded = list[Tensor] | None
 Places = Callable[[Numbers, Numbers], Numbers]  # (rows, numbers of tokens there) -> where their states are
 
 
-def _padded(
-    model: nn.Module, tokens: list[Tensor], asked: Asked, device: torch.device, embedded: Embedded
-) -> tuple[Tensor, Places]:
+def _padded(model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded) -> tuple[Tensor, Places]:
     """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
     if embedded is not None:

@@ -239,11 +239,11 @@ def packed_tokens(rows: Sequence[Numbers], asked: Sequence[int] | None, families
 
 
 def families_of(rows: Sequence[Numbers], asked: Sequence[int] | None) -> list[list[int]]:
-    """Rows by their beginnings, in order of appearance; a row that ends where its beginning does shares nothing."""
+    """Rows by their beginnings, in order of appearance."""
     if asked is None:
         return [[i] for i in range(len(rows))]
     found: dict[object, list[int]] = {}
     for i, (row, first) in enumerate(zip(rows, asked, strict=True)):
-        key = row[:first].tobytes() if 0 < first < row.shape[0] else i
+        key = row[:first].tobytes() if first else i
         found.setdefault(key, []).append(i)
     return list(found.values())
