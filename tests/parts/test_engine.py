@@ -165,3 +165,8 @@ def test_a_row_is_read_as_far_as_somebody_asks(policy, monkeypatch: pytest.Monke
     longer = [torch.cat([row, torch.arange(40, 60)]) for row in rows]
     wider = [torch.cat([mask, torch.zeros(20, dtype=torch.bool)]) for mask in masks]
     assert torch.equal(logp, policy.outputs(longer, wider, {"logp"})["logp"])
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(policy) -> None:
+    with pytest.raises(ValueError, match=r"the token 1000000, but the model's vocabulary ends at \d+"):
+        policy.outputs([torch.tensor([5, 6, 10**6])], [torch.tensor([False, True, True])], {"logp"})

@@ -73,8 +73,12 @@ def _at_tokens(
 ) -> dict[str, Tensor]:
     """What the head says of the tokens that are asked about. On a CPU, rows share tokens too: each is looked at once."""
     row, at, again = asked.row, asked.at, None
+    vocabulary: int = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
+    if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= vocabulary:  # the last of a row is looked up nowhere else
+        strange = int(chosen[(chosen < 0) | (chosen >= vocabulary)][0])
+        raise ValueError(f"a trace has the token {strange}, but the model's vocabulary ends at {vocabulary - 1}")
     if not states.is_cuda:  # the same token, after the same ones
-        same = places(row, at - 1) * (chosen.max(initial=0) + 1) + chosen
+        same = places(row, at - 1) * vocabulary + chosen
         _, first, again = np.unique(same, return_index=True, return_inverse=True)
         if len(first) < SHARED * len(row):
             row, at, chosen = row[first], at[first], chosen[first]
