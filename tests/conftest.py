@@ -79,7 +79,8 @@ def trainers_logp(model: torch.nn.Module, requests: list[Any], samples: list[Any
         some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
         rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
         masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
-        logp = outputs(model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].detach().cpu()
+        with torch.no_grad():
+            logp = outputs(model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].cpu()
         found += logp.split([len(sample.tokens) for _, sample in some])
     return found
 

@@ -50,6 +50,7 @@ def _engine(work: dict[str, Any]) -> LocalEngine:
     policy = cast_of(work, settings_of(work))["policy"]
     policy.chat.stops = (NEVER,)  # type: ignore[misc]
     policy.working.weights()
+    policy.engine.remembers = False  # nobody learns from what is sampled here
     return policy.engine
 
 

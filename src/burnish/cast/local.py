@@ -33,13 +33,21 @@ class LocalEngine:
     """Samples replies from a model in this process.
 
     budget  bytes for keys and values; None takes a share of what is free
+    remembers  what is computed is left for a trainer of the same model, on a CPU (cast/native/remembered.py)
     exact   a log-prob has the bits that the trainer finds, also (on a CPU without our kernels) where rows share a long prompt
     """
 
     def __init__(
-        self, model: nn.Module, chat: Chat, context: int, budget: int | None = None, exact: bool = False
+        self,
+        model: nn.Module,
+        chat: Chat,
+        context: int,
+        budget: int | None = None,
+        exact: bool = False,
+        remembers: bool = False,
     ) -> None:
         self.model, self.chat, self.context, self.budget, self.exact = model, chat, context, budget, exact
+        self.remembers = remembers
         self.kept: Kept | None = None
 
     @torch.no_grad()
@@ -93,7 +101,10 @@ class LocalEngine:
         return plan(most, longest, prompts, per_token, self.budget, step)
 
     def wider(self, new: Plan, old: Plan, models: Sequence[nn.Module]) -> Plan:
-        """The new plan, or one that serves the next call like the old one's, too, where the budget has room for it."""
+        """The new plan, or one that serves the next call like the old one's, too, where the budget has room for it.
+
+        Calls of two kinds that take turns, such as training and evaluation, then both find their slots and recordings ready.
+        """
         assert self.budget is not None
         return new.joined(old, self.budget // self._bytes_a_token(models))
 

@@ -53,7 +53,10 @@ class Member:
         if self.apart is not None:
             self.engine = ApartEngine(self.apart, self.model, self.chat, self.context, self._log_probs, self.said)
         else:
-            self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget, self.exact)
+            learns = (
+                self.trainer is not None and not self.exact
+            )  # which promises that the trainer finds the same by itself
+            self.engine = LocalEngine(self.working.copy, self.chat, self.context, self.kv_budget, self.exact, learns)
 
     @property
     def optimiser(self) -> Optimiser:

@@ -29,11 +29,16 @@ class Alike:
     def __init__(self, readers: Sequence[Reader], rows: Rows, mix: Mix | None) -> None:
         self.readers, self.rows, self.mix = readers, rows, mix
         self.at: Numbers = np.empty(0, dtype=np.int64)
+        self.read: Numbers = np.empty(
+            0, dtype=np.int64
+        )  # the number of what each has read last, for the trainer; -1: not kept
 
     def enter(self, prompts: Sequence[Any], slots: list[int]) -> list[int]:
         """More rows, with their prompts and slots; the slots into which each of the different prompts has to be written."""
         of = dict(zip(reversed(prompts), reversed(slots), strict=True))  # of several slots, the first
         self.at = np.concatenate([self.at, [of[prompt] for prompt in prompts]])
+        numbers = [-1 if prompt.number is None else prompt.number for prompt in prompts]
+        self.read = np.concatenate([self.read, numbers])
         return [of[prompt] for prompt in dict.fromkeys(prompts)]
 
     def logits(self, n: int, roots: Roots | None) -> Tensor | None:
@@ -43,7 +48,12 @@ class Alike:
             return None
         rows, slots = torch.from_numpy(leaders), torch.from_numpy(self.at[leaders])
         some = roots.of(leaders) if roots is not None else None
-        found = [reader.next(self.rows, rows, some, slots) for reader in self.readers]
+        memory, before = self.readers[0].memory, self.read[leaders]
+        first = None if memory is None or (before < 0).any() else memory.take(len(leaders))
+        found = [reader.next(self.rows, rows, some, slots, first) for reader in self.readers]
+        self.read[:n] = -1
+        if first is not None:
+            self.read[:n] = np.array(memory.note(before.tolist(), self.rows.last[rows].tolist(), first))[number]
         each = self.mix(found) if self.mix else found[0]
         return each if len(rows) == n else each[torch.from_numpy(number)]
 
@@ -59,8 +69,9 @@ class Alike:
 
     def move(self, source: list[int], to: list[int], left: int) -> None:
         """Rows take the places of others; so many are left."""
-        self.at[to] = self.at[source]
-        self.at = self.at[:left].copy()
+        for held in (self.at, self.read):
+            held[to] = held[source]
+        self.at, self.read = self.at[:left].copy(), self.read[:left].copy()
 
 
 def leading(at: Numbers, alive: Mask) -> tuple[Numbers, Numbers]:

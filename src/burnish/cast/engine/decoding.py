@@ -17,11 +17,15 @@ from burnish.cast.varlen import FEWEST_KEYS
 
 @dataclass(frozen=True)
 class Reading:
-    """Prompts being read: they attend as a pack does, and what they leave is kept at `places` of the pool."""
+    """Prompts being read: they attend as a pack does, and what they leave is kept at `places` of the pool.
+
+    first  on a CPU: where what is computed of them is kept for the trainer (cast/native/remembered.py); None: nowhere
+    """
 
     packed: Packed
     store: Store
     places: Tensor
+    first: int | None = None
 
     @property
     def read_by_tiles(self) -> bool:
@@ -101,12 +105,14 @@ class OnCpu:
     own          [rows]: tokens of its own that each row has read before
     root_length  [rows]: how long its root is (0: none)
     slot         [rows]: where its keys and values are, for our kernels; without them, row i is in slot i
+    first        where what is computed of the rows is kept for the trainer; None: nowhere
     """
 
     own: Tensor
     root_length: Tensor
     roots: Roots | None
     slot: Tensor | None = None
+    first: int | None = None
     packed: None = None
     used: int = field(init=False)
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +30,8 @@ class Reader:
         self.model, self.store = model, Store(plan.slots, plan.capacity, plan.pool, panel_of(model))
         self.device = next(model.parameters()).device
         self.fused: Fused | None = None
+        self.memory: Any = None  # where what is computed is kept for the trainer (cast/native/remembered.py)
+        self.ends: list[int] = []  # of the prompts that were read last: the numbers of their last tokens there
         self.asked: dict[int, int] = {}
         self.recorded: dict[tuple[int, bool], RecordedReading] = {}
         if store.on_gpu(self.device):
@@ -45,8 +49,11 @@ class Reader:
         return logits_at(self.model, states[last])
 
     def _read(self, rows: Packed, places: Tensor) -> tuple[Tensor, Packed]:
-        layout = Reading(rows, self.store, send(places, self.device))
-        return self._states(rows.tokens[None], rows.positions[None], layout)[0], rows
+        first = None if self.memory is None else self.memory.take(len(rows.tokens))
+        layout = Reading(rows, self.store, send(places, self.device), first)
+        states = self._states(rows.tokens[None], rows.positions[None], layout)[0]
+        self.ends = [] if first is None else self.memory.note_rows(rows.tokens.numpy(), rows.starts, first)
+        return states, rows
 
     def _replayed(self, prompts: list[Numbers], places: Tensor) -> tuple[Tensor, Packed] | None:
         """The same by a recording, on a GPU, once packs of about this size have been read before."""
@@ -64,8 +71,23 @@ class Reader:
             self.recorded[size, rows.long] = RecordedReading(self, rows)
         return self.recorded[size, rows.long].replay(rows, send(filled, self.device)), rows
 
-    def next(self, rows: Rows, at: slice | Tensor, roots: Roots | None, slot: Tensor | None = None) -> Tensor:
-        """[n, V]: the logits after the newest tokens of some rows; slot: for our kernels on a CPU, where what they have read lies."""
+    def remember(self, tokens: int) -> None:
+        """On a CPU: what is computed of so many tokens, at most, is kept for the trainer, if the model can use it."""
+        inner = decoder(self.model)
+        self.memory = inner.remembered if panel_of(self.model) and inner.remembers(tokens) else None  # type: ignore[operator]
+
+    def next(
+        self,
+        rows: Rows,
+        at: slice | Tensor,
+        roots: Roots | None,
+        slot: Tensor | None = None,
+        first: int | None = None,
+    ) -> Tensor:
+        """[n, V]: the logits after the newest tokens of some rows.
+
+        slot, first: for our kernels on a CPU, where what they have read lies, and where what is computed is kept
+        """
         if self.fused is not None:
             assert isinstance(at, slice)
             return logits_at(self.model, self.fused.step(rows, at))
@@ -74,7 +96,7 @@ class Reader:
         if store.on_gpu(self.device):
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[at])
         else:
-            layout = OnCpu(own, length, roots, slot)
+            layout = OnCpu(own, length, roots, slot, first)
         states = self._states(rows.last[at][:, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 

@@ -71,6 +71,8 @@ class Schedule:
         self.rooted: list[Prompt] = []
         self.ticks = 0
         self.alike = Alike(self.readers, self.rows, self.mix) if self.kernels else None
+        if self.kernels and len(models) == 1 and engine.remembers:
+            self.readers[0].remember(sum(sizes) + sum(self.limits))
         self.slotted = self.gpu or self.kernels  # whether rows are pointed to their slots; else row i is in slot i
         self.asked: Brought | None = None
 
@@ -86,9 +88,7 @@ class Schedule:
         kept = self.engine.kept
         if kept is None or not kept.serves(models, self.plan, stops):
             plan = self.plan
-            if (
-                kept is not None
-            ):  # calls of two kinds that take turns, such as training and evaluation, both find it ready
+            if kept is not None:
                 plan = self.engine.wider(plan, kept.plan, models)
                 kept.release()
             kept = self.engine.kept = Kept(models, plan, stops, self.device)
@@ -196,6 +196,7 @@ class Schedule:
                 logits = reader.read([p.tokens for p in some], places)
                 for k, prompt in enumerate(some):
                     prompt.after.append(logits[k])
+                    prompt.number = reader.ends[k] if reader.ends else None
 
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""

@@ -74,6 +74,12 @@ class LayerAt(ctypes.Structure):
     ]
 
 
+class KeptAt(ctypes.Structure):
+    """Where what a layer's backward needs goes."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("x", "found", "seen", "middle", "both")]
+
+
 class Refused(Exception):
     """Why there are no kernels."""
 
@@ -121,7 +127,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "layer": [floats] * 14,
         "head_norms_back": [floats] * 6 + [number],
         "attention_back": [floats] * 8,
-        "decode": [floats] * 2 + [number] + [floats] * 3,
+        "decode": [floats] * 2 + [number] + [floats] * 4,
         "choose": [floats, number, number] + [floats] * 6,
         "from_logits": [floats, number, number, floats, floats, number] + [floats] * 3,
         "d_logits": [floats, number, number, floats, flat] + [floats] * 5,

@@ -24,7 +24,8 @@ from burnish.cast.native import compiled
 from burnish.cast.native.blocks import get_ready_, inner_layer, norm, plus_product, queries_keys_values, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
-from burnish.cast.native.whole import Norm, one_token, over_pack, panel_width, sizes
+from burnish.cast.native.remembered import Remembered
+from burnish.cast.native.whole import Norm, Parts, one_token, over_pack, panel_width, sizes
 from burnish.cast.packing import Packed
 from burnish.cast.tree import Tree
 
@@ -125,12 +126,19 @@ class Layer(nn.Module):
         return inner_layer(x, self.post_attention_layernorm.weight, self.eps, (inner[0], inner[1]), *others)
 
     def in_kernels(
-        self, shape: compiled.Shape, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None
+        self,
+        shape: compiled.Shape,
+        into: Parts | None,
+        known: Parts | None,
+        x: Tensor,
+        rows: int,
+        angles: tuple[Tensor, Tensor],
+        layout: Layout | None,
     ) -> Tensor:
-        """The same in our kernels."""
+        """The same in our kernels; into, known: see `over_pack`."""
         tree = Tree.alike(rows, len(x) // rows) if layout is None else cast(Packed, layout.packed).tree
         assert tree is not None
-        y, found = over_pack(self, shape, x, angles, tree)
+        y, found = over_pack(self, shape, x, angles, tree, into, known)
         if isinstance(layout, Keeps):
             a = self.self_attn
             k, v = found.view(len(x), -1, a.width)[:, a.heads :].split(a.kv_heads, 1)
@@ -167,6 +175,15 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Layer(shape, self.sizes is not None) for _ in range(shape.num_hidden_layers))
         self.norm = Weight(shape.hidden_size)
         self.turned = torch.empty(0, 0), torch.empty(0, 0)
+        self.remembered = Remembered()
+
+    def remembers(self, tokens: int) -> bool:
+        """Whether a sampler is to leave what it computes for the trainer: of so many tokens at most."""
+        learns = self.embed_tokens.weight.requires_grad and not self.checkpointing and not self.config.normed
+        if self.kernels is None or not learns:
+            self.remembered.forget()
+            return False
+        return self.remembered.begin(self, self.kernels, len(self.layers), tokens)
 
     def forward(
         self,
@@ -182,7 +199,7 @@ class Decoder(nn.Module):
         angles = self.angles(position_ids, rows, length, x.dtype)
         one = layout is not None and layout.packed is None and not torch.is_grad_enabled()
         x = x.reshape(-1, size).clone() if one else x.reshape(-1, size)
-        x = self._through(x, rows, angles, layout, one)
+        x = self._through(x, rows, angles, layout, one, self._known(input_ids, layout))
         last = norm if self.kernels is None else Norm.apply
         x = last(x, self.norm.weight, self.config.rms_norm_eps)
         return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
@@ -197,21 +214,38 @@ class Decoder(nn.Module):
         """How many keys the kernels read at once; 0 without them."""
         return 0 if self.kernels is None else panel_width()
 
-    def _through(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None, one: bool) -> Tensor:
+    def _known(self, tokens: Tensor | None, layout: Layout | None) -> list[Parts] | None:
+        """What the layers make of a pack, if the sampler has left what it computed of all its tokens, and gradients are wanted."""
+        if tokens is None or not isinstance(layout, Packed) or layout.tree is None or not torch.is_grad_enabled():
+            return None
+        return self.remembered.recall(self, tokens.reshape(-1), layout.tree)
+
+    def _through(
+        self,
+        x: Tensor,
+        rows: int,
+        angles: tuple[Tensor, Tensor],
+        layout: Layout | None,
+        one: bool,
+        known: list[Parts] | None,
+    ) -> Tensor:
         layers = cast("list[Layer]", list(self.layers))
-        sizes = self.kernels
+        sizes, memory, first = self.kernels, self.remembered, getattr(layout, "first", None)
         if one and sizes is not None:
-            one_token(layers, sizes, x, angles, cast("OnCpu", layout))
-            return x
-        for layer in layers:
+            one_token(layers, sizes, x, angles, cast("OnCpu", layout), None if first is None else memory.told(first))
+        for number, layer in enumerate(layers if not one or sizes is None else ()):
             if one:
                 layer.add_one(x, angles, cast(Layout, layout))
                 continue
-            run = layer if sizes is None else partial(layer.in_kernels, sizes)
+            into = None if first is None else memory.layers[number].part(first, len(x))
+            recalled = None if known is None else known[number]
+            run = layer if sizes is None else partial(layer.in_kernels, sizes, into, recalled)
             if self.checkpointing and self.training and torch.is_grad_enabled():
                 x = checkpoint(run, x, rows, angles, layout, use_reentrant=False)
             else:
                 x = run(x, rows, angles, layout)
+        if first is not None:
+            memory.last[first : first + len(x)] = x
         return x
 
     def angles(self, positions: Tensor | None, rows: int, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

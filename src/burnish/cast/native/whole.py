@@ -23,6 +23,8 @@ from burnish.cast.native.laid import Laid
 from burnish.cast.native.packs import told, with_gradient
 from burnish.cast.tree import Tree
 
+Parts = tuple[Tensor, ...]
+
 if TYPE_CHECKING:
     from burnish.cast.engine.decoding import OnCpu
     from burnish.cast.engine.store import LayerKV
@@ -47,30 +49,52 @@ def sizes(shape: Shape) -> compiled.Shape | None:
 
 
 def over_pack(
-    layer: Layer, shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], tree: Tree
+    layer: Layer,
+    shape: compiled.Shape,
+    x: Tensor,
+    angles: tuple[Tensor, Tensor],
+    tree: Tree,
+    into: Parts | None = None,
+    known: Parts | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """A layer's y from x [N, H], and what it found: keys and values lie in it."""
+    """A layer's y from x [N, H], and what it found: keys and values lie in it.
+
+    into: where what its backward would need is to be kept; known: all that, and y, which then need not be computed (cast/native/remembered.py)
+    """
     a, m = layer.self_attn, layer.mlp
     weights = (
         layer.input_layernorm.weight, a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, a.o_proj.weight,
         layer.post_attention_layernorm.weight, m.gate_proj.weight, m.up_proj.weight, m.down_proj.weight,
         *a.biases, *a.head_norms,
     )  # fmt: skip
-    return _Layer.apply(x, layer.lay_out(), shape, tree, *angles, *weights)  # type: ignore[no-any-return]
+    laid = layer.lay_out() if known is None else ()
+    return _Layer.apply(x, laid, shape, tree, into, known, *angles, *weights)  # type: ignore[no-any-return]
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, cos: Tensor, sin: Tensor,
-        *weights: Tensor | None,
+        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, into: Parts | None, known: Parts | None,
+        cos: Tensor, sin: Tensor, *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        if known is not None:
+            *held, y = known
+            ctx.mark_non_differentiable(held[1])
+            ctx.save_for_backward(held[0], cos, sin, *held[1:], None, *weights)
+            ctx.how = shape, tree
+            return y, held[1]
         n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
         x = x.contiguous()
-        found = x.new_empty(n, seen_wide + 2 * shape.kv_heads * shape.width)
-        seen, opened = x.new_empty(n, seen_wide), x.new_empty(n, shape.inner)
-        middle, y, normed = (torch.empty_like(x) for _ in range(3))
-        both = x.new_empty(n, 2 * shape.inner) if learns else None
+        y, normed, opened = torch.empty_like(x), torch.empty_like(x), x.new_empty(n, shape.inner)
+        both: Tensor | None = None
+        if into is not None:
+            into[0].copy_(x)
+            _, found, seen, middle, both = into
+        else:
+            found = x.new_empty(n, seen_wide + 2 * shape.kv_heads * shape.width)
+            seen, middle = x.new_empty(n, seen_wide), torch.empty_like(x)
+            if learns:
+                both = x.new_empty(n, 2 * shape.inner)
         raw = x.new_empty(n, seen_wide + shape.kv_heads * shape.width) if learns and weights[-1] is not None else None
         at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5], weights[-2:]))
         run = compiled.there()
@@ -93,14 +117,14 @@ class _Layer(torch.autograd.Function):
         shape, tree = ctx.how
         some = with_gradient(tree, dy)
         if some is None:
-            dx, *others = _back(shape, tree, dy, held, weights, ctx.needs_input_grad[6:])
+            dx, *others = _back(shape, tree, dy, held, weights, ctx.needs_input_grad[8:])
         else:
             part = [None if x is None else x.index_select(0, some[1]) for x in held]
             mine = dy.index_select(0, some[1])
-            found, *others = _back(shape, some[0], mine, part, weights, ctx.needs_input_grad[6:])
+            found, *others = _back(shape, some[0], mine, part, weights, ctx.needs_input_grad[8:])
             assert found is not None
             dx = torch.zeros_like(dy).index_copy_(0, some[1], found)
-        return dx, None, None, None, None, None, *others
+        return dx, *[None] * 7, *others
 
 
 def _back(
@@ -183,9 +207,12 @@ def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | 
 
 
 def one_token(
-    layers: list[Layer], shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], layout: OnCpu
+    layers: list[Layer], shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], layout: OnCpu, into: Any
 ) -> None:
-    """A token of each row through all layers, its key and value kept: x [n, H] is overwritten."""
+    """A token of each row through all layers, its key and value kept: x [n, H] is overwritten.
+
+    into: where what a backward needs of it is kept (Remembered.told); None: nowhere
+    """
     n, kept = len(x), [cast("LayerKV", layer.self_attn.kv) for layer in layers]
     roots = layout.roots
     if roots is None:
@@ -203,7 +230,7 @@ def one_token(
         kept[0].told = (compiled.LayerAt * len(layers))(*map(_told, layers, kept))
     wide = shape.hidden + (2 * shape.heads + 2 * shape.kv_heads) * shape.width + shape.inner
     between, run = x.new_empty(n * wide), compiled.there()
-    run.decode(byref(shape), kept[0].told, len(layers), byref(living), *_at(x, between))
+    run.decode(byref(shape), kept[0].told, len(layers), byref(living), *_at(x, between), into)
 
 
 def _told(layer: Layer, kv: LayerKV) -> compiled.LayerAt:

@@ -128,6 +128,11 @@ typedef struct {
     const float *roots_k, *roots_v;
 } Layer;
 
+/* What a backward needs of a layer, as `layer` makes it. */
+typedef struct {
+    float *x, *found, *seen, *middle, *both;
+} Kept;
+
 /* A head of queries or keys as attention reads it: normalised, if there is a norm, and rotated. */
 void ready(const Shape *s, float *x, const float *norm, const float *cos, const float *sin);
 /* This thread's share of attention: over a pack, back through it, and of rows that add a token each. */

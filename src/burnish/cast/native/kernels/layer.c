@@ -190,20 +190,32 @@ void attention_back(const Shape *s, const Pack *pack, const float *cos, const fl
     }
 }
 
-/* One token of each row through all layers: x [rows][hidden] is overwritten. between: room for what lies between products. */
-void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between) {
+/* This thread's share of a copy, if there is a place for it. */
+static void copy_rows(float *to, const float *from, long rows, long n) {
+    if (!to) return;
+#pragma omp for schedule(static)
+    for (long i = 0; i < rows; i++) memcpy(to + i * n, from + i * n, n * sizeof(float));
+}
+
+/* One token of each row through all layers: x [rows][hidden] is overwritten. between: room for what lies between products. kept: where
+   what a backward needs of each layer goes, or NULL. */
+void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between, const Kept *kept) {
     const long n = living->rows, total = (s->heads + 2 * s->kv_heads) * s->width;
     float *normed = between, *found = normed + n * s->hidden, *seen = found + n * total, *opened = seen + n * s->heads * s->width;
     const End added = {.to = x, .plus = x, .columns = s->hidden};
 #pragma omp parallel
-    for (const Layer *l = layers; l < layers + number; l++) {
-        const End read = {.to = found, .bias = l->read_bias, .columns = total};
+    for (long i = 0; i < number; i++) {
+        const Layer *l = layers + i;
+        const Kept at = kept ? kept[i] : (Kept){.found = found, .seen = seen};
+        const End read = {.to = at.found, .bias = l->read_bias, .columns = total};
         norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
+        copy_rows(at.x, x, n, s->hidden);
         product(normed, l->read, n, s->hidden, &read);
 #pragma omp barrier
-        attend_living(s, l, living, found, seen);
-        product(seen, l->out, n, s->heads * s->width, &added);
+        attend_living(s, l, living, at.found, at.seen);
+        product(at.seen, l->out, n, s->heads * s->width, &added);
 #pragma omp barrier
-        inner(s, l, x, x, normed, opened, 0, n);
+        copy_rows(at.middle, x, n, s->hidden);
+        inner(s, l, x, x, normed, opened, at.both, n);
     }
 }

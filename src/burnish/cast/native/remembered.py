@@ -1,0 +1,135 @@
+"""What a sampler has computed of each token, for the trainer: on a CPU both compute the same numbers, to the last bit.
+
+A token's numbers depend on the weights and on the tokens before it, and on nothing else. So they are kept under the number of the
+token before it and the token itself, until the weights move; a trainer that finds all tokens of its pack here has done its forward.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+import torch
+from torch import Tensor, nn
+
+from burnish.cast.native import compiled
+from burnish.cast.tree import Numbers, Tree
+
+SHARE = 8  # of the machine's memory, one part at most
+CHECKED = (
+    32  # of so many packs, one is computed all the same: `mismatch/logp` then says whether sampler and trainer agree
+)
+NOBODY = -1  # before the first token
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a layer's backward needs of each token (cast/native/whole.py), [room, ..] each."""
+
+    x: Tensor
+    found: Tensor
+    seen: Tensor
+    middle: Tensor
+    both: Tensor
+
+    def all(self) -> tuple[Tensor, ...]:
+        return self.x, self.found, self.seen, self.middle, self.both
+
+    def part(self, first: int, number: int) -> tuple[Tensor, ...]:
+        return tuple(part[first : first + number] for part in self.all())
+
+
+class Remembered:
+    """Of one decoder."""
+
+    def __init__(self) -> None:
+        self.layers: list[Held] = []
+        self.last = torch.empty(0)
+        self.stamp, self.count, self.room, self.asked = -1, 0, 0, 0
+        self.number: dict[tuple[int, int], int] = {}
+        self.lock = Lock()  # a sampler may begin anew in another thread while the trainer recalls
+
+    def __reduce__(self) -> tuple[type[Remembered], tuple[()]]:
+        return Remembered, ()  # a copy of the model has computed nothing
+
+    def begin(self, decoder: nn.Module, shape: compiled.Shape, layers: int, tokens: int) -> bool:
+        """So many tokens may come. False where there is no room for them."""
+        if self.stamp == stamp_of(decoder) and self.count + tokens <= self.room:
+            return True  # another call with the same weights
+        self.forget()
+        hidden, found = shape.hidden, (shape.heads + 2 * shape.kv_heads) * shape.width
+        widths = (hidden, found, shape.heads * shape.width, hidden, 2 * shape.inner)
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE
+        if 4 * tokens * (layers * sum(widths) + hidden) > memory:
+            return False
+        with self.lock:
+            if tokens > self.room:  # pages that are never written cost nothing
+                self.layers = [Held(*(torch.empty(tokens, width) for width in widths)) for _ in range(layers)]
+                self.last, self.room = torch.empty(tokens, hidden), tokens
+            self.stamp = stamp_of(decoder)
+        return True
+
+    def forget(self) -> None:
+        with self.lock:
+            self.stamp, self.count, self.number = -1, 0, {}
+
+    def take(self, number: int) -> int | None:
+        """Where the numbers of so many tokens go; None where they are not kept."""
+        if self.stamp < 0 or self.count + number > self.room:
+            return None
+        self.count += number
+        return self.count - number
+
+    def told(self, first: int) -> object:
+        """For the kernels: where each layer's go."""
+        parts = [[part.data_ptr() + 4 * first * part.shape[1] for part in held.all()] for held in self.layers]
+        return (compiled.KeptAt * len(parts))(*(compiled.KeptAt(*at) for at in parts))
+
+    def note(self, before: Iterable[int], tokens: Iterable[int], first: int) -> list[int]:
+        """The numbers of these tokens, whose own begin at `first`, each after another's; one that was known keeps its number."""
+        known = self.number
+        return [known.setdefault(key, first + i) for i, key in enumerate(zip(before, tokens, strict=True))]
+
+    def note_rows(self, tokens: Numbers, starts: Numbers, first: int) -> list[int]:
+        """The same for whole rows, end to end, that begin at `starts`; the number of the last token of each."""
+        ends, said = [], tokens.tolist()
+        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            before = NOBODY
+            for at in range(begin, end):
+                before = self.number.setdefault((before, said[at]), first + at)
+            ends.append(before)
+        return ends
+
+    def recall(self, decoder: nn.Module, tokens: Tensor, tree: Tree) -> list[tuple[Tensor, ...]] | None:
+        """What each layer's forward has made of a pack's tokens: x, found, seen, middle, both, and y. None where some are not here."""
+        with self.lock:
+            if self.stamp < 0 or self.stamp != stamp_of(decoder):
+                return None
+            numbers = self._find(tokens, tree)
+            self.asked += numbers is not None
+            if numbers is None or self.asked % CHECKED == 1:
+                return None
+            ys = [*(held.x for held in self.layers[1:]), self.last]
+            return [
+                tuple(part.index_select(0, numbers) for part in (*held.all(), y))
+                for held, y in zip(self.layers, ys, strict=True)
+            ]
+
+    def _find(self, tokens: Tensor, tree: Tree) -> Tensor | None:
+        """[N]: the numbers of a pack's tokens."""
+        said, found, known = tokens.tolist(), [NOBODY] * len(tokens), self.number
+        for first, end, parent in tree.stretches.tolist():
+            before = found[tree.stretches[parent][1] - 1] if parent >= 0 else NOBODY
+            for at in range(first, end):
+                number = known.get((before, said[at]))
+                if number is None:
+                    return None
+                before = found[at] = number
+        return torch.tensor(found)
+
+
+def stamp_of(decoder: nn.Module) -> int:
+    """Changes with every change of a weight: each in place counts one up."""
+    return sum(p._version for p in decoder.parameters())
