@@ -77,7 +77,7 @@ DEFINITIONS: list[Definition] = [
         ("local_weight", "mean weight of the within-group advantage against the batch's"),
         ("clipped_by_covariance", "share of the tokens left out for their covariance of log-prob and advantage"),
         ("tempered_share", "share of what is trained that was sampled at the raised temperature"),
-        ("mismatch/logp", "mean absolute difference of the trainer's and the sampler's log-probs, of tokens that the present weights sampled: rounding alone", "down"),
+        ("mismatch/logp", "mean absolute difference of the trainer's and the sampler's log-probs, of tokens that the present weights sampled: rounding alone; 0 where a CPU's trainer goes on from the sampler's own numbers (all packs but one in 32)", "down"),
         ("mismatch/probe", "mean absolute difference of the trainer's and the engine's log-probs of a fixed probe, after each publish to an engine that holds a copy of the weights", "down"),
         ("mismatch/ratio", "mean over sampled tokens of trainer's over sampler's probability: 1 where they agree"),
         ("mismatch/changed", "share of the tokens whose ratio a correction changed", "down"),

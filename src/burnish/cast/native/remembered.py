@@ -18,9 +18,8 @@ from burnish.cast.native import compiled
 from burnish.cast.tree import Numbers, Tree
 
 SHARE = 8  # of the machine's memory, one part at most
-CHECKED = (
-    32  # of so many packs, one is computed all the same: `mismatch/logp` then says whether sampler and trainer agree
-)
+# one pack in so many is computed all the same: `mismatch/logp` then says whether sampler and trainer agree
+CHECKED = 32
 NOBODY = -1  # before the first token
 
 
