@@ -116,7 +116,7 @@ def test_a_time_limit_stops_and_a_worker_that_dies_is_a_row(tmp_path: Path) -> N
         "def deadly(task, *, times: int = 1):\n"
         "    return os._exit(7) if 'worker' in sys.argv[0] else sft(task)\n"
     )
-    words = ["compare", "mine.py:deadly", "sft", *SMALL, "--seeds", "1", "--budget", "tokens=40k", "--out", "d"]
+    words = ["compare", "mine.py:deadly", "sft", *SMALL, "--seeds", "1", "--budget", "tokens=1M", "--out", "d"]
     text = said(run(*words, "--limit-seconds", "25", cwd=tmp_path), 130)
     assert "ended with code 7" in text and "the time limit is reached" in text
     assert not (tmp_path / "d" / "runs" / "sft-seed0" / "found.json").exists()
