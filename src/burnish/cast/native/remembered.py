@@ -64,9 +64,12 @@ class Remembered:
         if 4 * tokens * (layers * sum(widths) + hidden) > memory:
             return False
         with self.lock:
-            if tokens > self.room:  # pages that are never written cost nothing
-                self.layers = [Held(*(torch.empty(tokens, width) for width in widths)) for _ in range(layers)]
-                self.last, self.room = torch.empty(tokens, hidden), tokens
+            if tokens > self.room:
+                self.room = (
+                    tokens + tokens // 4
+                )  # for a next call like this one; pages that are never written cost nothing
+                self.layers = [Held(*(torch.empty(self.room, width) for width in widths)) for _ in range(layers)]
+                self.last = torch.empty(self.room, hidden)
             self.stamp = stamp_of(decoder)
         return True
 
