@@ -64,10 +64,8 @@ class Remembered:
         if 4 * tokens * (layers * sum(widths) + hidden) > memory:
             return False
         with self.lock:
-            if tokens > self.room:
-                self.room = (
-                    tokens + tokens // 4
-                )  # for a next call like this one; pages that are never written cost nothing
+            if tokens > self.room:  # more, for a next call like this one: pages that are never written cost nothing
+                self.room = tokens + tokens // 4
                 self.layers = [Held(*(torch.empty(self.room, width) for width in widths)) for _ in range(layers)]
                 self.last = torch.empty(self.room, hidden)
             self.stamp = stamp_of(decoder)
