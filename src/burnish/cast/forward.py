@@ -5,8 +5,9 @@ Conventions, for token t of a trace with hidden states h:
   greedy[t]                        the token that it found likeliest there
   value[t]                         head(h[t-1]): the value of the state in which token t was chosen
   score[t]                         head(h[t]): the number given after token t was read
-A row is read as far as somebody asks, and no further. Rows are packed end to end, beginnings that they share read once (cast/packing.py); or padded on the right (with causal
-attention a real token never looks at padding, so no mask is needed), for models whose attention cannot be packed.
+A row is read as far as somebody asks, and no further. Rows are packed end to end, beginnings that they share read once
+(cast/packing.py); or padded on the right (with causal attention a real token never looks at padding, so no mask is needed),
+for models whose attention cannot be packed.
 """
 
 from __future__ import annotations

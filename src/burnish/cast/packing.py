@@ -80,6 +80,11 @@ class Packed:
         return self.longest > SPAN
 
     @property
+    def bound(self) -> int:
+        """How long the rows of a recording may be that is made with this pack: a span, or anything."""
+        return 1 << 30 if self.long else SPAN
+
+    @property
     def read_by_tiles(self) -> bool:
         """Whether a decoder in our own kernels can read it."""
         return self.table is not None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.packing import NONE, SPAN, Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.cast.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.cast.tree import Numbers
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ class Recording:
         self.model, self.working = model, working
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
         self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        longest = 1 << 30 if packed.long else SPAN
-        self.layout = Packed(self.tokens, self.positions, longest, NONE, NONE, True, table=self.table)
+        self.layout = Packed(self.tokens, self.positions, packed.bound, NONE, NONE, True, table=self.table)
         self.leaves = [leaf for leaf, _ in working.leaves]
         working.settle()
         self.grad = self._warm_up()

@@ -29,16 +29,13 @@ class Alike:
     def __init__(self, readers: Sequence[Reader], rows: Rows, mix: Mix | None) -> None:
         self.readers, self.rows, self.mix = readers, rows, mix
         self.at: Numbers = np.empty(0, dtype=np.int64)
-        self.read: Numbers = np.empty(
-            0, dtype=np.int64
-        )  # the number of what each has read last, for the trainer; -1: not kept
+        self.read = self.at  # the number of what each has read last, kept for the trainer; -1: it is not
 
     def enter(self, prompts: Sequence[Any], slots: list[int]) -> list[int]:
         """More rows, with their prompts and slots; the slots into which each of the different prompts has to be written."""
         of = dict(zip(reversed(prompts), reversed(slots), strict=True))  # of several slots, the first
         self.at = np.concatenate([self.at, [of[prompt] for prompt in prompts]])
-        numbers = [-1 if prompt.number is None else prompt.number for prompt in prompts]
-        self.read = np.concatenate([self.read, numbers])
+        self.read = np.concatenate([self.read, [prompt.number for prompt in prompts]])
         return [of[prompt] for prompt in dict.fromkeys(prompts)]
 
     def logits(self, n: int, roots: Roots | None) -> Tensor | None:

@@ -26,7 +26,7 @@ FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
 @triton.jit
-def turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
+def _turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
     """[heads, D] from a projection: normalised if asked, and rotated. Each number needs its partner, half a head away."""
     d = tl.arange(0, D)
     partner = (d + D // 2) % D
@@ -42,7 +42,7 @@ def turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.conste
             .to(tl.float32)
         )
     y = tl.where(d[None, :] < D // 2, -y, y)
-    return tl.fma(x, tl.broadcast_to(c, x.shape), y * s).to(kind)  # as layer_kernels.rotate has it
+    return tl.fma(x, tl.broadcast_to(c[None, :], x.shape), y * s[None, :]).to(kind)  # as layer_kernels.rotate has it
 
 
 @triton.jit
@@ -96,8 +96,8 @@ def _decode_kernel(
     after(PDL)  # nothing before it depends on another kernel of the step
     queries, first = row * q_row + (head * G + g) * q_head, tl.zeros([1], tl.int64) + row * k_row + head * k_head
     if TURN:
-        q = turned(q_ptr, queries, q_norm, c[None, :], s[None, :], eps, real, D, HEAD_NORM)
-        k = turned(k_ptr, first, k_norm, c[None, :], s[None, :], eps, True, D, HEAD_NORM)
+        q = _turned(q_ptr, queries, q_norm, c, s, eps, real, D, HEAD_NORM)
+        k = _turned(k_ptr, first, k_norm, c, s, eps, True, D, HEAD_NORM)
     else:
         q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
         k = tl.load(k_ptr + first[:, None] + d[None, :])

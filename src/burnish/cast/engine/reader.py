@@ -14,7 +14,7 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
-from burnish.cast.packing import NONE, SPAN, Packed, TooShort, pack, send
+from burnish.cast.packing import NONE, Packed, TooShort, pack, send
 from burnish.cast.tree import Numbers
 
 
@@ -112,7 +112,7 @@ class RecordedReading:
         self.inputs = tuple(x.clone() for x in (rows.tokens, rows.positions, rows.table))
         self.places = torch.full_like(rows.tokens, reader.store.pool)
         tokens, positions, table = self.inputs
-        layout = Packed(tokens, positions, 1 << 30 if rows.long else SPAN, NONE, NONE, table=table)
+        layout = Packed(tokens, positions, rows.bound, NONE, NONE, table=table)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

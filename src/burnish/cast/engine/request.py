@@ -53,7 +53,7 @@ class Prompt:
         self.tokens, self.start, self.needed = tokens, -1, 0
         self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
         self.after: list[Tensor] = []
-        self.number: int | None = None  # of its last token, where what is computed is kept for the trainer
+        self.number = -1  # of its last token, where what is computed is kept for the trainer; -1: it is not
         self.finished: list[Sample] = []
 
 

@@ -196,7 +196,8 @@ class Schedule:
                 logits = reader.read([p.tokens for p in some], places)
                 for k, prompt in enumerate(some):
                     prompt.after.append(logits[k])
-                    prompt.number = reader.ends[k] if reader.ends else None
+                for prompt, number in zip(some, reader.ends, strict=False):  # none where nothing is kept
+                    prompt.number = number
 
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""
@@ -379,13 +380,12 @@ class Schedule:
             reader.store.move(source, to)
 
     def _regroup(self) -> None:
-        """Rows have changed. On the CPU: which of them share which root, and the roots side by side."""
-        if not self.owner:
-            return
-        alive = list(zip(self.owner, self.began, strict=True))
-        self.ahead = max(self.of[i].length + 1 - began for i, began in alive)
-        self.ends = max(self.limits[i] - 1 + began for i, began in alive)
-        if not self.shared or self.gpu:
+        """Rows have changed. On a GPU: how far they reach; on the CPU: which share which root, and the roots side by side."""
+        if self.gpu and self.owner:
+            alive = list(zip(self.owner, self.began, strict=True))
+            self.ahead = max(self.of[i].length + 1 - began for i, began in alive)
+            self.ends = max(self.limits[i] - 1 + began for i, began in alive)
+        if not self.shared or self.gpu or not self.owner:
             return
         by_prompt: dict[Prompt, list[int]] = {}
         for slot, i in enumerate(self.owner):

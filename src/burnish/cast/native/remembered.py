@@ -21,6 +21,7 @@ SHARE = 8  # of the machine's memory, one part at most
 # one pack in so many is computed all the same: `mismatch/logp` then says whether sampler and trainer agree
 CHECKED = 32
 NOBODY = -1  # before the first token
+Stamp = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Remembered:
     def __init__(self) -> None:
         self.layers: list[Held] = []
         self.last = torch.empty(0)
-        self.stamp, self.count, self.room, self.asked = -1, 0, 0, 0
+        self.stamp: Stamp = ()  # of the weights; empty: nothing is kept
+        self.count = self.room = self.asked = 0
         self.number: dict[tuple[int, int], int] = {}
         self.lock = Lock()  # a sampler may begin anew in another thread while the trainer recalls
 
@@ -73,11 +75,11 @@ class Remembered:
 
     def forget(self) -> None:
         with self.lock:
-            self.stamp, self.count, self.number = -1, 0, {}
+            self.stamp, self.count, self.number = (), 0, {}
 
     def take(self, number: int) -> int | None:
         """Where the numbers of so many tokens go; None where they are not kept."""
-        if self.stamp < 0 or self.count + number > self.room:
+        if not self.stamp or self.count + number > self.room:
             return None
         self.count += number
         return self.count - number
@@ -103,9 +105,9 @@ class Remembered:
         return ends
 
     def recall(self, decoder: nn.Module, tokens: Tensor, tree: Tree) -> list[tuple[Tensor, ...]] | None:
-        """What each layer's forward has made of a pack's tokens: x, found, seen, middle, both, and y. None where some are not here."""
+        """What each layer's forward has made of a pack's tokens: found, seen, middle, both, and y. None where some are not here."""
         with self.lock:
-            if self.stamp < 0 or self.stamp != stamp_of(decoder):
+            if self.stamp != stamp_of(decoder):
                 return None
             numbers = self._find(tokens, tree)
             self.asked += numbers is not None
@@ -113,7 +115,7 @@ class Remembered:
                 return None
             ys = [*(held.x for held in self.layers[1:]), self.last]
             return [
-                tuple(part.index_select(0, numbers) for part in (*held.all(), y))
+                tuple(part.index_select(0, numbers) for part in (*held.all()[1:], y))  # x is the y of the layer before
                 for held, y in zip(self.layers, ys, strict=True)
             ]
 
@@ -130,6 +132,6 @@ class Remembered:
         return torch.tensor(found)
 
 
-def stamp_of(decoder: nn.Module) -> int:
-    """Changes with every change of a weight: each in place counts one up."""
-    return sum(p._version for p in decoder.parameters())
+def stamp_of(decoder: nn.Module) -> Stamp:
+    """Changes with every change of a weight, as cast/native/laid.py knows it: where it lies, and how often it was changed in place."""
+    return tuple((p.data_ptr(), p._version) for p in decoder.parameters())

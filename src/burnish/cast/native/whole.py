@@ -59,7 +59,7 @@ def over_pack(
 ) -> tuple[Tensor, Tensor]:
     """A layer's y from x [N, H], and what it found: keys and values lie in it.
 
-    into: where what its backward would need is to be kept; known: all that, and y, which then need not be computed (cast/native/remembered.py)
+    into: where what its backward would need is to be kept; known: all that but x, and y, which then need not be computed (cast/native/remembered.py)
     """
     a, m = layer.self_attn, layer.mlp
     weights = (
@@ -77,16 +77,15 @@ class _Layer(torch.autograd.Function):
         ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, into: Parts | None, known: Parts | None,
         cos: Tensor, sin: Tensor, *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        x, both = x.contiguous(), cast("Tensor | None", None)
         if known is not None:
-            *held, y = known
-            ctx.mark_non_differentiable(held[1])
-            ctx.save_for_backward(held[0], cos, sin, *held[1:], None, *weights)
+            found, seen, middle, both, y = known
+            ctx.mark_non_differentiable(found)
+            ctx.save_for_backward(x, cos, sin, found, seen, middle, both, None, *weights)
             ctx.how = shape, tree
-            return y, held[1]
+            return y, found
         n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
-        x = x.contiguous()
         y, normed, opened = torch.empty_like(x), torch.empty_like(x), x.new_empty(n, shape.inner)
-        both: Tensor | None = None
         if into is not None:
             into[0].copy_(x)
             _, found, seen, middle, both = into
