@@ -36,9 +36,12 @@ KINDS = {
 
 
 class Talk:
-    """Of a chat, what an engine asks for: no token ends a reply."""
+    """Of a chat, what an engine asks for: no token ends a reply, and no text is looked for in it."""
 
     stops = (-1,)
+
+    def text(self, tokens: torch.Tensor) -> str:
+        raise AssertionError(f"nobody asked for the text of {tokens.tolist()}")
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
