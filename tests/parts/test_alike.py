@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+from ctypes import byref
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
-from burnish.cast.engine import alike, reader
+from burnish.cast.engine import alike
+from burnish.cast.engine.rows import Rows
 from burnish.cast.local import Request
 from burnish.cast.member import Member
 from burnish.cast.models import TINY
@@ -21,31 +26,54 @@ from burnish.step import Settings
 needs_kernels = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
 
 
+def begun(dice: np.random.Generator, rows: int) -> tuple[alike.Alike, npt.NDArray[np.int64]]:
+    """Rows with three prompts, in any slots; and the prompt of each."""
+    state = Rows(rows, 16, (-1,), torch.device("cpu"))
+    slots, prompts = dice.permutation(rows), dice.integers(0, 3, rows)
+    state.put(slice(0, rows), {"slot": slots.tolist(), "count": [1] * rows, "base": [4] * rows})
+    found = alike.Alike([], state, None, filtered=False)
+    found.at[:rows] = [slots[np.flatnonzero(prompts == p)[0]] for p in prompts]
+    return found, prompts
+
+
+@needs_kernels
+@pytest.mark.parametrize("leaving", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_every_row_finds_what_it_has_read(seed: int) -> None:
+def test_every_row_finds_what_it_has_read(seed: int, leaving: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that say one of two words, and sometimes end; what lies in the slots is kept in the test."""
     dice, rows = generator("alike", seed), 12
-    slots = dice.permutation(rows + 3)[:rows]
-    prompts = dice.integers(0, 3, rows)
-    at = np.array([slots[np.flatnonzero(prompts == p)[0]] for p in prompts])
+    its, prompts = begun(dice, rows)
     said = [[int(p)] for p in prompts]
-    held = {int(slot): [int(p)] for slot, p in zip(at, prompts, strict=True)}
-    alive = np.ones(rows, dtype=bool)
+    held = {int(slot): [int(p)] for slot, p in zip(its.at, prompts, strict=False)}
+    gone, alive = set[int](), np.ones(rows, dtype=bool)
+
+    def copied(model: object, store: object, moved: npt.NDArray[np.int64], copies: int) -> None:
+        for source, to, tokens in moved[:, :copies].T:
+            assert tokens == 4 + its.rows.count[0] - 1
+            held[int(to)] = list(held[int(source)])
+
+    monkeypatch.setattr(alike, "copy_slots", copied)
+    its.readers = [SimpleNamespace(model=None, store=None)]  # type: ignore[list-item]
     for _ in range(8):
         words = dice.integers(0, 2, rows)
+        its.rows.last[:] = torch.from_numpy(words)
         alive &= dice.random(rows) > 0.1
-        at, movers = alike.parted(at, slots, words, alive)
-        for row, source in movers:
-            held[int(at[row])] = list(held[int(source)])
-        leaders, number = alike.leading(at, alive)
+        its.rows.done[:] = torch.from_numpy(~alive)
+        its.part(alive, leaving)
+        if leaving:
+            gone = set(its.rows.slot[~alive].tolist())
+        leaders = its.leaders[: its.leading(byref(its.told), rows)].tolist()
         for row in np.flatnonzero(alive):
-            assert held[int(at[row])] == said[row]  # what it had read before it said this
+            assert held[int(its.at[row])] == said[row]  # what it had read before it said this
+            assert int(its.at[row]) not in gone
             said[row].append(int(words[row]))
-            assert at[leaders[number[row]]] == at[row] and said[leaders[number[row]]][:-1] == said[row][:-1]
+            leader = leaders[its.number[row]]
+            assert its.at[leader] == its.at[row] and said[leader][: len(said[row]) - 1] == said[row][:-1]
         kinds = {tuple(said[row]) for row in np.flatnonzero(alive)}
         assert len(leaders) == len(kinds)
         for row in leaders:
-            held[int(at[row])] = list(said[row])
+            held[int(its.at[row])] = list(said[row])
+        its.rows.count += 1
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +90,13 @@ def test_what_is_alike_is_computed_once_and_changes_nothing(
     prompts = [torch.randint(4, 400, (length,), generator=dice) for _ in range(3)]
     requests = [Request(prompts[k % 3], k, 5 + k % 9, temperature=0.4) for k in range(24)]
     computed = []
-    following = reader.Reader.next
+    following = alike.next_logits
 
-    def counted(self: reader.Reader, rows: object, at: torch.Tensor, *more: object) -> torch.Tensor:
-        computed.append(len(at))
-        return following(self, rows, at, *more)  # type: ignore[arg-type]
+    def counted(model: Any, store: Any, rows: Any, leaders: int, first: int | None) -> torch.Tensor:
+        computed.append(leaders)
+        return following(model, store, rows, leaders, first)
 
-    monkeypatch.setattr(reader.Reader, "next", counted)
+    monkeypatch.setattr(alike, "next_logits", counted)
     together = policy.generate(requests)
     tokens = sum(len(sample.tokens) - 1 for sample in together)
     assert sum(computed) < 0.8 * tokens

@@ -1,13 +1,15 @@
 """Rows that have read and said the same so far: one of them is computed for all, until they say something different.
 
 Replies to one prompt begin as one: their keys and values, and what they could say next, are the same, bit for bit. What each does say is
-drawn by its own noise. Rows that say the same stay together; those that part take a copy of what they have in common along.
+drawn by its own noise. Rows that say the same stay together; those that part take a copy of what they have in common along. A step is a
+few calls of our kernels for a CPU (cast/native/kernels/rows.c).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from ctypes import byref
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,81 +20,89 @@ from burnish.cast.blend import Mix
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
-from burnish.cast.tree import Numbers
+from burnish.cast.native import compiled
+from burnish.cast.native.llama import Llama
+from burnish.cast.native.steps import copy_slots, next_logits, rows_at, share
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Alike:
-    """at [rows]: the slot where what a row has read so far lies. It is that of one of the rows that share it."""
+    """The rows of one call.
 
-    def __init__(self, readers: Sequence[Reader], rows: Rows, mix: Mix | None) -> None:
-        self.readers, self.rows, self.mix = readers, rows, mix
-        self.at: Numbers = np.empty(0, dtype=np.int64)
-        self.read = self.at  # the number of what each has read last, kept for the trainer; -1: it is not
+    at      [rows] the slot where what a row has read so far lies. It is that of one of the rows that share it.
+    read    [rows] the number of what it has read last, kept for the trainer; -1: it is not
+    filtered  whether some rows choose among a part of the vocabulary
+    """
 
-    def enter(self, prompts: Sequence[Any], slots: list[int]) -> list[int]:
-        """More rows, with their prompts and slots; the slots into which each of the different prompts has to be written."""
+    def __init__(self, readers: Sequence[Reader], rows: Rows, mix: Mix | None, filtered: bool) -> None:
+        self.readers, self.rows, self.mix, self.filtered = readers, rows, mix, filtered
+        slots = rows.spare + 1
+        self.at, self.read, self.leaders, self.number, mark = np.zeros((5, slots), dtype=np.int64)
+        self.moved = np.empty((3, slots), dtype=np.int64)
+        self.roots: Roots | None = None
+        self.told, run = rows_at(rows, self.at, self.leaders, self.number, mark), compiled.there()
+        self.leading, self.say, self.part_rows = run.leading, run.say, run.part
+
+    def enter(self, at: slice, prompts: Sequence[Any], slots: list[int]) -> list[int]:
+        """Rows, with their prompts and slots; the slots into which each of the different prompts has to be written."""
         of = dict(zip(reversed(prompts), reversed(slots), strict=True))  # of several slots, the first
-        self.at = np.concatenate([self.at, [of[prompt] for prompt in prompts]])
-        self.read = np.concatenate([self.read, [prompt.number for prompt in prompts]])
+        self.at[at] = [of[prompt] for prompt in prompts]
+        self.read[at] = [prompt.number for prompt in prompts]
         return [of[prompt] for prompt in dict.fromkeys(prompts)]
 
-    def logits(self, n: int, roots: Roots | None) -> Tensor | None:
-        """[n, V]: what each of the first n rows could say next; None where none of them lives."""
-        leaders, number = leading(self.at[:n], ~self.rows.done[:n].numpy())
-        if not len(leaders):
+    def share(self, roots: Roots) -> None:
+        """Which rows look at which root from now on."""
+        self.roots = roots  # what the kernels know the place of must not go
+        share(self.told, roots)
+
+    def step(self, n: int) -> None:
+        """One more token for those of the first n rows that live."""
+        leaders = self.leading(byref(self.told), n)
+        if not leaders:
+            return
+        first = self._remembered(leaders, n)
+        found = [
+            next_logits(cast(Llama, reader.model), reader.store, self.told, leaders, first) for reader in self.readers
+        ]
+        self.sample(self.mix(found) if self.mix else found[0], slice(0, n), among=True)
+
+    def _remembered(self, leaders: int, n: int) -> int | None:
+        """Where what is computed of the leaders is kept for the trainer; None where it is not."""
+        memory, which = self.readers[0].memory, self.leaders[:leaders]
+        if memory is None:
             return None
-        rows, slots = torch.from_numpy(leaders), torch.from_numpy(self.at[leaders])
-        some = roots.of(leaders) if roots is not None else None
-        memory, before = self.readers[0].memory, self.read[leaders]
-        first = None if memory is None or (before < 0).any() else memory.take(len(leaders))
-        found = [reader.next(self.rows, rows, some, slots, first) for reader in self.readers]
-        self.read[:n] = -1
+        before = self.read[which]
+        first: int | None = memory.take(leaders) if before.min() >= 0 else None
         if first is not None:
-            self.read[:n] = np.array(memory.note(before.tolist(), self.rows.last[rows].tolist(), first))[number]
-        each = self.mix(found) if self.mix else found[0]
-        return each if len(rows) == n else each[torch.from_numpy(number)]
+            memory.note(before, self.rows.views.last[which], first)
+        self.read[:n] = -1 if first is None else first + self.number[:n]
+        return first
 
-    def part(self, slots: list[int], alive: Mask) -> None:
-        """Rows that no longer say the same, and rows whose slot's own row lives no longer, get what they have read into their own."""
-        said = self.rows.last[: len(alive)].numpy()
-        self.at, movers = parted(self.at, np.array(slots), said, alive)
-        if len(movers):
-            which, old = movers.T
-            read = (self.rows.base[which] + self.rows.count[which] - 1).numpy()
+    def sample(self, logits: Tensor, at: slice, among: bool = False) -> None:
+        """A token for the rows of a slice, the last ones, from their logits; among: those of the leaders."""
+        if self.filtered:
+            each = logits[torch.from_numpy(self.number[at])] if among else logits
+            self.rows.sample(each, at, self.filtered)
+        else:
+            logits = logits.float().contiguous()
+            of = self.number.ctypes.data if among else None
+            self.say(byref(self.told), at.start, at.stop, logits.data_ptr(), logits.shape[1], of)
+        self.part(~self.rows.views.done[: at.stop])
+
+    def part(self, alive: Mask, leaving: bool = False) -> None:
+        """Rows that no longer say the same get what they have read into slots of their own.
+
+        leaving: and those that lie in the slot of a row that lives no longer
+        """
+        copies = self.part_rows(
+            byref(self.told), len(alive), alive.ctypes.data, leaving, self.moved.ctypes.data, self.moved.shape[1]
+        )
+        if copies:
             for reader in self.readers:
-                reader.store.copy(old, self.at[which], read)
+                copy_slots(cast(Llama, reader.model), reader.store, self.moved, copies)
 
-    def move(self, source: list[int], to: list[int], left: int) -> None:
-        """Rows take the places of others; so many are left."""
+    def move(self, source: list[int], to: list[int]) -> None:
+        """Rows take the places of others."""
         for held in (self.at, self.read):
             held[to] = held[source]
-        self.at, self.read = self.at[:left].copy(), self.read[:left].copy()
-
-
-def leading(at: Numbers, alive: Mask) -> tuple[Numbers, Numbers]:
-    """One row of each kind that lives, in order, and for every row the number of its own among them (0 for rows that do not live)."""
-    rows = np.flatnonzero(alive)
-    _, first, which = np.unique(at[rows], return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    number = np.zeros(len(alive), dtype=np.int64)
-    number[rows] = place[which]
-    return rows[first[order]], number
-
-
-def parted(at: Numbers, slots: Numbers, said: Numbers, alive: Mask) -> tuple[Numbers, Numbers]:
-    """Where what each row has read shall lie now that it has said something, and [movers, 2]: rows that need a copy, and from where.
-
-    The row whose own slot it is keeps it, with all that said the same; the first row of every other kind gets a copy into its own.
-    """
-    rows = np.flatnonzero(alive)
-    _, first, which = np.unique((at[rows] << 32) + said[rows], return_index=True, return_inverse=True)
-    keeps = np.bincount(which, slots[rows] == at[rows], len(first)) > 0
-    heads = rows[first]
-    movers = heads[~keeps]
-    found = at.copy()
-    found[rows] = np.where(keeps, at[heads], slots[heads])[which]
-    return found, np.stack([movers, at[movers]], 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -66,15 +66,13 @@ class Roots:
     """Which rows share which root. members [roots, most] rows of each root (padding repeats); back [rows] where each lies.
 
     lengths, longest  of the roots, and how many tokens each has room for
-    order, begins     for our kernels: rows by root, and where those of each begin; root: that of each row
+    root              for our kernels: that of each row
     """
 
     members: Tensor
     back: Tensor
     lengths: Tensor
     longest: int
-    order: Tensor
-    begins: Tensor
     root: Numbers
 
     @classmethod
@@ -86,33 +84,20 @@ class Roots:
             back[mine] = torch.arange(len(mine)) + k * most
             root[mine] = k
         members = torch.tensor([mine + mine[:1] * (most - len(mine)) for mine in rows])
-        none = torch.empty(0, dtype=torch.long)
-        whole = cls(members, back, torch.tensor(lengths), in_steps(max(lengths)), none, none, root)
-        return whole.of(np.arange(number))
-
-    def of(self, rows: Numbers) -> Roots:
-        """The same for our kernels, of some rows only."""
-        root = self.root[rows]
-        order = np.argsort(root, kind="stable")
-        begins = np.searchsorted(root[order], np.arange(len(self.lengths) + 1))
-        return replace(self, order=torch.from_numpy(order), begins=torch.from_numpy(begins))
+        return cls(members, back, torch.tensor(lengths), in_steps(max(lengths)), root)
 
 
 @dataclass
 class OnCpu:
-    """Rows that add one token each, on the CPU: own tokens in one call, roots (where rows share one) in another.
+    """Rows that add one token each, on the CPU, row i in slot i: own tokens in one call, roots (where rows share one) in another.
 
     own          [rows]: tokens of its own that each row has read before
     root_length  [rows]: how long its root is (0: none)
-    slot         [rows]: where its keys and values are, for our kernels; without them, row i is in slot i
-    first        where what is computed of the rows is kept for the trainer; None: nowhere
     """
 
     own: Tensor
     root_length: Tensor
     roots: Roots | None
-    slot: Tensor | None = None
-    first: int | None = None
     packed: None = None
     used: int = field(init=False)
     _masks: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)

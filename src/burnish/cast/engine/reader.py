@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan, Store
 from burnish.cast.forward import decoder, hidden, logits_at
 from burnish.cast.fused import Fused
+from burnish.cast.native.llama import Llama
+from burnish.cast.native.steps import logits_of_all
 from burnish.cast.packing import NONE, Packed, TooShort, pack, send
 from burnish.cast.tree import Numbers
 
@@ -76,27 +78,18 @@ class Reader:
         inner = decoder(self.model)
         self.memory = inner.remembered if panel_of(self.model) and inner.remembers(tokens) else None  # type: ignore[operator]
 
-    def next(
-        self,
-        rows: Rows,
-        at: slice | Tensor,
-        roots: Roots | None,
-        slot: Tensor | None = None,
-        first: int | None = None,
-    ) -> Tensor:
-        """[n, V]: the logits after the newest tokens of some rows.
-
-        slot, first: for our kernels on a CPU, where what they have read lies, and where what is computed is kept
-        """
+    def next(self, rows: Rows, at: slice, roots: Roots | None) -> Tensor:
+        """[n, V]: the logits after the newest tokens of some rows."""
         if self.fused is not None:
-            assert isinstance(at, slice)
             return logits_at(self.model, self.fused.step(rows, at))
+        if self.store.panel:
+            return logits_of_all(cast(Llama, self.model), self.store, rows, at.stop, roots)
         count, root, length = rows.count[at], rows.root[at], rows.root_length[at]
         own = rows.base[at] + count - 1
         if store.on_gpu(self.device):
             layout: OnGpu | OnCpu = OnGpu(count, root, length, rows.slot[at])
         else:
-            layout = OnCpu(own, length, roots, slot, first)
+            layout = OnCpu(own, length, roots)
         states = self._states(rows.last[at][:, None], (own + length)[:, None], layout)
         return logits_at(self.model, states[:, 0])
 

@@ -65,12 +65,13 @@ class Schedule:
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[Complete] = []  # not yet looked at
+        self.watched = any(r.stop for r in requests)
         self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
         self.over: set[int] = set()  # slots whose samples are complete
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
         self.ticks = 0
-        self.alike = Alike(self.readers, self.rows, self.mix) if self.kernels else None
+        self.alike = Alike(self.readers, self.rows, self.mix, self.filtered) if self.kernels else None
         if self.kernels and len(models) == 1 and engine.remembers:
             self.readers[0].remember(sum(sizes) + sum(self.limits))
         self.slotted = self.gpu or self.kernels  # whether rows are pointed to their slots; else row i is in slot i
@@ -150,18 +151,10 @@ class Schedule:
             self.engine.kept.step(n)
             return
         if self.alike is not None:
-            each = self.alike.logits(n, self.roots)
-        else:
-            logits = [reader.next(self.rows, slice(0, n), self.roots) for reader in self.readers]
-            each = self.mix(logits) if self.mix else logits[0]
-        if each is not None:
-            self._sample(each, slice(0, n))
-
-    def _sample(self, logits: Tensor, at: slice) -> None:
-        """A token for the rows of a slice, the last ones."""
-        self.rows.sample(logits, at, self.filtered)
-        if self.alike is not None:
-            self.alike.part(self.slots, ~self.rows.done[: at.stop].numpy())
+            self.alike.step(n)
+            return
+        logits = [reader.next(self.rows, slice(0, n), self.roots) for reader in self.readers]
+        self.rows.sample(self.mix(logits) if self.mix else logits[0], slice(0, n), self.filtered)
 
     def _admit(self) -> None:
         """Requests enter free slots, once enough are free to be worth an interruption."""
@@ -224,7 +217,9 @@ class Schedule:
             },
         )
         first = [torch.stack([p.after[k] for p in prompts]) for k in range(len(self.readers))]
-        into, written = (self.alike.enter(prompts, slots), dict.fromkeys(prompts)) if self.alike else (slots, prompts)
+        into, written = (
+            (self.alike.enter(at, prompts, slots), dict.fromkeys(prompts)) if self.alike else (slots, prompts)
+        )
         if not self.shared:
             longest = torch.arange(in_steps(max(lengths)))
             places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in written])
@@ -232,7 +227,11 @@ class Schedule:
                 reader.store.copy_prompts(torch.tensor(into), places)
             for prompt in prompts:
                 self._let_go(prompt)
-        self._sample(self.mix(first) if self.mix else first[0], at)
+        logits = self.mix(first) if self.mix else first[0]
+        if self.alike is not None:
+            self.alike.sample(logits, at)
+        else:
+            self.rows.sample(logits, at, self.filtered)
         self.asked = None
         self._regroup()
 
@@ -248,7 +247,7 @@ class Schedule:
         self.ticks += 1
         n = len(self.owner)
         done = self._done(n)
-        if self.ticks % WATCH == 0:
+        if self.watched and self.ticks % WATCH == 0:
             self._watch(done)
         found = sum(done)
         if not found or (found < n and found < self._worth_it(n) and self.enough is None):
@@ -261,8 +260,10 @@ class Schedule:
 
     def _worth_it(self, n: int) -> int:
         """How many of n rows must have finished before the others move up."""
+        if self.kernels:  # a row that has finished costs nothing, unless nobody but `_watch` knows that it has
+            return 1 if self.queue or self.heard is not None or self.watched else n
         if not self.gpu:
-            return 1 if self.kernels else max(1, n // 8)
+            return max(1, n // 8)
         if self.queue or self.heard is not None:
             return max(1, n // 32)
         return max(16, n // 16)  # a step of a few rows less takes as long; this thread needs longer
@@ -347,7 +348,7 @@ class Schedule:
         living = [row for row in range(len(self.owner)) if row not in self.over]
         n = len(living)
         if self.alike is not None:  # nobody may be left with what lies in a slot that is free
-            self.alike.part(self.slots, np.isin(np.arange(len(self.owner)), living))
+            self.alike.part(np.isin(np.arange(len(self.owner)), living), leaving=True)
         empty = [row for row in sorted(self.over) if row < n]
         moving = [row for row in living if row >= n]
         if moving:
@@ -358,7 +359,7 @@ class Schedule:
                 if self.slotted:
                     self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
         if self.alike is not None:
-            self.alike.move(moving, empty, n)
+            self.alike.move(moving, empty)
         self.free += self.slots[n:]
         self.owner, self.slots, self.began = self.owner[:n], self.slots[:n], self.began[:n]
         if self.gpu:
@@ -397,3 +398,5 @@ class Schedule:
             places = torch.stack([longest.clamp(max=p.length - 1) + p.start for p in by_prompt])
             for reader in self.readers:
                 reader.store.gather_roots(places)
+        if self.alike is not None:
+            self.alike.share(self.roots)

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from burnish.cast.tree import Numbers
-
 
 def on_gpu(device: torch.device) -> bool:
     """Whether rows are decoded as on a GPU: in slots that they are pointed to, in steps of recorded sizes, seen one step late."""
@@ -33,8 +31,7 @@ class LayerKV:
     pool_k, pool_v  [T + 1, heads, D]: prompts, each a run of tokens; the last place is nobody's
     roots_k, roots_v  [roots, heads, longest, D]: on the CPU, the prompts that living rows share, side by side
 
-    For our kernels on a CPU, own_k and roots_k are [.., tokens / P, D, P] (`in_panels`); told: where everything lies, in all
-    layers, as they are told it (the first layer's is kept).
+    For our kernels on a CPU, own_k and roots_k are [.., tokens / P, D, P] (`in_panels`).
     """
 
     own_k: Tensor
@@ -43,17 +40,18 @@ class LayerKV:
     pool_v: Tensor
     roots_k: Tensor | None = None
     roots_v: Tensor | None = None
-    told: Any = None
 
 
 class Store:
     """All layers of one model. A layer's tensors are made when its first prompt arrives: only it knows their shape.
 
     panel  how many keys lie in a panel, where our kernels read them on a CPU; else 0
+    told   where everything lies, as our kernels are told it (cast/native/steps.py)
     """
 
     def __init__(self, slots: int, capacity: int, pool: int, panel: int = 0) -> None:
         self.slots, self.capacity, self.pool, self.panel = slots, capacity, pool, panel
+        self.told: Any = None
         self.layers: list[LayerKV] = []
         self.modules: list[nn.Module] = []
 
@@ -89,14 +87,6 @@ class Store:
             layer.own_k[to] = layer.own_k[source]
             layer.own_v[to] = layer.own_v[source]
 
-    def copy(self, source: Numbers, to: Numbers, tokens: Numbers) -> None:
-        """For our kernels: what slots `source` hold, so many tokens each, is in slots `to` as well."""
-        if not self.layers:
-            return
-        from burnish.cast.native.slots import copy_slots
-
-        copy_slots([(layer.own_k, layer.own_v) for layer in self.layers], source, to, tokens)
-
     def copy_prompts(self, slots: Tensor, places: Tensor) -> None:
         """The prompts at places [rows, longest] of the pool become the beginnings of these slots."""
         longest = places.shape[1]
@@ -110,16 +100,16 @@ class Store:
 
     def gather_roots(self, places: Tensor) -> None:
         """The prompts at places [roots, longest] of the pool, side by side."""
+        self.told = None
         for layer in self.layers:
             k, v = layer.pool_k[places], layer.pool_v[places]
             layer.roots_v = v.transpose(1, 2).contiguous()
-            layer.told = None
             layer.roots_k = (in_panels(k, self.panel) if self.panel else k.transpose(1, 2)).contiguous()
 
     def release(self) -> None:
         for module in self.modules:
             del module.kv
-        self.layers, self.modules = [], []
+        self.told, self.layers, self.modules = None, [], []
 
 
 def in_panels(k: Tensor, panel: int) -> Tensor:

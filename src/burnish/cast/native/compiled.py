@@ -23,6 +23,7 @@ from burnish.cast.home import home
 
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC")
+LINKED = ("-shared", "-Wl,-Bsymbolic")  # a name that the C library has, too, is ours among ourselves
 PATIENCE = 120  # seconds that the compiler is given
 
 
@@ -53,15 +54,6 @@ class Pack(ctypes.Structure):
     ]
 
 
-class Living(ctypes.Structure):
-    """Rows that add a token each."""
-
-    _fields_ = [
-        *((name, ctypes.c_long) for name in ("rows", "families", "capacity", "longest")),
-        *((name, ctypes.c_void_p) for name in ("slot", "own", "order", "begins", "lengths", "cos", "sin")),
-    ]
-
-
 class LayerAt(ctypes.Structure):
     """Where the weights of a layer lie, and its keys and values."""
 
@@ -78,6 +70,34 @@ class KeptAt(ctypes.Structure):
     """Where what a layer's backward needs goes."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("x", "found", "seen", "middle", "both")]
+
+
+class ModelAt(ctypes.Structure):
+    """Where layers and what is around them lie."""
+
+    _fields_ = [
+        ("layers", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("number", "capacity", "vocabulary")),
+        *((name, ctypes.c_void_p) for name in ("embedding", "norm", "head", "cos", "sin")),
+    ]
+
+
+# as cast/engine/rows.py names them
+OF_ROWS = (
+    *("last", "count", "limit", "key", "root_length", "base", "slot"),
+    *("factor", "greedy", "done", "ended", "tokens", "logp", "stops"),
+)
+
+
+class RowsAt(ctypes.Structure):
+    """Where the rows of an engine lie."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in OF_ROWS),
+        *((name, ctypes.c_long) for name in ("room", "endings")),
+        *((name, ctypes.c_void_p) for name in ("at", "leaders", "number", "mark", "family", "lengths")),
+        *((name, ctypes.c_long) for name in ("families", "longest")),
+    ]
 
 
 class Refused(Exception):
@@ -127,7 +147,10 @@ def _load(path: Path) -> ctypes.CDLL:
         "layer": [floats] * 14,
         "head_norms_back": [floats] * 6 + [number],
         "attention_back": [floats] * 8,
-        "decode": [floats] * 2 + [number] + [floats] * 4,
+        "leading": [floats, number],
+        "next_logits": [floats] * 3 + [number] + [floats] * 2 + [number, floats],
+        "say": [floats, number, number, floats, number, floats],
+        "part": [floats, number, floats, number, floats, number],
         "choose": [floats, number, number] + [floats] * 6,
         "from_logits": [floats, number, number, floats, floats, number] + [floats] * 3,
         "d_logits": [floats, number, number, floats, flat] + [floats] * 5,
@@ -136,7 +159,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "attend_back": [floats] * 4,
     }.items():
         function = getattr(found, name)
-        function.argtypes, function.restype = kinds, None
+        function.argtypes, function.restype = kinds, number if name in ("leading", "part") else None
     return found
 
 
@@ -153,7 +176,7 @@ def _built() -> Path:
     sources = sorted(SOURCES.glob("*.[ch]"))
     facts = [
         *(file.read_bytes() for file in sources),
-        " ".join((compiler, *FLAGS, str(threads[0]), _processor())).encode(),
+        " ".join((compiler, *FLAGS, *LINKED, str(threads[0]), _processor())).encode(),
     ]
     path = home() / f"kernels-{hashlib.sha256(b'|'.join(facts)).hexdigest()[:16]}.so"
     if not path.exists():
@@ -191,7 +214,7 @@ def _build(compiler: str, threads: Path, path: Path) -> None:
             # linked with torch's own OpenMP, by name, so that its threads are ours
             [
                 compiler,
-                "-shared",
+                *LINKED,
                 *(f"{Path(source).stem}.o" for source in sources),
                 str(threads),
                 "-lm",

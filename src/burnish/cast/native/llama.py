@@ -11,7 +11,7 @@ import json
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
@@ -25,12 +25,9 @@ from burnish.cast.native.blocks import get_ready_, inner_layer, norm, plus_produ
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
 from burnish.cast.native.remembered import Remembered
-from burnish.cast.native.whole import Norm, Parts, one_token, over_pack, panel_width, sizes
+from burnish.cast.native.whole import Norm, Parts, over_pack, panel_width, sizes
 from burnish.cast.packing import Packed
 from burnish.cast.tree import Tree
-
-if TYPE_CHECKING:
-    from burnish.cast.engine.decoding import OnCpu
 
 
 class Weight(nn.Module):
@@ -229,11 +226,8 @@ class Decoder(nn.Module):
         one: bool,
         known: list[Parts] | None,
     ) -> Tensor:
-        layers = cast("list[Layer]", list(self.layers))
         sizes, memory, first = self.kernels, self.remembered, getattr(layout, "first", None)
-        if one and sizes is not None:
-            one_token(layers, sizes, x, angles, cast("OnCpu", layout), None if first is None else memory.told(first))
-        for number, layer in enumerate(layers if not one or sizes is None else ()):
+        for number, layer in enumerate(cast("list[Layer]", list(self.layers))):
             if one:
                 layer.add_one(x, angles, cast(Layout, layout))
                 continue
@@ -253,11 +247,16 @@ class Decoder(nn.Module):
         if positions is None:
             positions = torch.arange(length).expand(rows, length)
         positions = positions.reshape(-1)
-        far = int(positions.max()) + 1
+        cos, sin = (
+            table.index_select(0, positions)[:, None] for table in self.turned_to(int(positions.max()) + 1, dtype)
+        )
+        return cos, sin
+
+    def turned_to(self, far: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """[positions, D/2] cosines and sines, of so many positions at least."""
         if len(self.turned[0]) < far or self.turned[0].dtype != dtype:
             self.turned = self._turned(max(far, 2 * len(self.turned[0])), dtype)
-        cos, sin = (table.index_select(0, positions)[:, None] for table in self.turned)
-        return cos, sin
+        return self.turned
 
     def _turned(self, positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """[positions, D/2] cosines and sines: made once, so that a position's are the same wherever it is asked for."""

@@ -7,10 +7,10 @@ token before it and the token itself, until the weights move; a trainer that fin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +22,7 @@ SHARE = 8  # of the machine's memory, one part at most
 CHECKED = 32
 NOBODY = -1  # before the first token
 Stamp = tuple[tuple[int, int], ...]
+Note = tuple[Numbers, Numbers, int]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Remembered:
         self.last = torch.empty(0)
         self.stamp: Stamp = ()  # of the weights; empty: nothing is kept
         self.count = self.room = self.asked = 0
+        self.told: object = None  # for the kernels: where each layer's begin
+        self.notes: list[Note] = []  # tokens that are not yet in `number`
         self.number: dict[tuple[int, int], int] = {}
+        self.same: dict[int, int] = {}  # of tokens that were computed again: the number under which they are known
         self.lock = Lock()  # a sampler may begin anew in another thread while the trainer recalls
 
     def __reduce__(self) -> tuple[type[Remembered], tuple[()]]:
@@ -70,12 +74,14 @@ class Remembered:
                 self.room = tokens + tokens // 4
                 self.layers = [Held(*(torch.empty(self.room, width) for width in widths)) for _ in range(layers)]
                 self.last = torch.empty(self.room, hidden)
+                at = [compiled.KeptAt(*(part.data_ptr() for part in held.all())) for held in self.layers]
+                self.told = (compiled.KeptAt * layers)(*at)
             self.stamp = stamp_of(decoder)
         return True
 
     def forget(self) -> None:
         with self.lock:
-            self.stamp, self.count, self.number = (), 0, {}
+            self.stamp, self.count, self.notes, self.number, self.same = (), 0, [], {}, {}
 
     def take(self, number: int) -> int | None:
         """Where the numbers of so many tokens go; None where they are not kept."""
@@ -84,31 +90,32 @@ class Remembered:
         self.count += number
         return self.count - number
 
-    def told(self, first: int) -> object:
-        """For the kernels: where each layer's go."""
-        parts = [[part.data_ptr() + 4 * first * part.shape[1] for part in held.all()] for held in self.layers]
-        return (compiled.KeptAt * len(parts))(*(compiled.KeptAt(*at) for at in parts))
-
-    def note(self, before: Iterable[int], tokens: Iterable[int], first: int) -> list[int]:
-        """The numbers of these tokens, whose own begin at `first`, each after another's; one that was known keeps its number."""
-        known = self.number
-        return [known.setdefault(key, first + i) for i, key in enumerate(zip(before, tokens, strict=True))]
+    def note(self, before: Numbers, tokens: Numbers, first: int) -> None:
+        """These tokens, whose numbers begin at `first`, each come after the one of that number."""
+        self.notes.append((before, tokens, first))
 
     def note_rows(self, tokens: Numbers, starts: Numbers, first: int) -> list[int]:
         """The same for whole rows, end to end, that begin at `starts`; the number of the last token of each."""
-        ends, said = [], tokens.tolist()
-        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            before = NOBODY
-            for at in range(begin, end):
-                before = self.number.setdefault((before, said[at]), first + at)
-            ends.append(before)
-        return ends
+        before = np.arange(first - 1, first + len(tokens) - 1)
+        before[starts[:-1]] = NOBODY
+        self.note(before, tokens, first)
+        return (first + starts[1:] - 1).tolist()  # type: ignore[no-any-return]
+
+    def _look_at_notes(self) -> None:
+        """Tokens get their numbers; one that is known under another keeps that one, and so do those that follow it."""
+        while self.notes:
+            befores, tokens, first = self.notes.pop(0)
+            for i, (before, token) in enumerate(zip(befores.tolist(), tokens.tolist(), strict=True), first):
+                known = self.number.setdefault((self.same.get(before, before), token), i)
+                if known != i:
+                    self.same[i] = known
 
     def recall(self, decoder: nn.Module, tokens: Tensor, tree: Tree) -> list[tuple[Tensor, ...]] | None:
         """What each layer's forward has made of a pack's tokens: found, seen, middle, both, and y. None where some are not here."""
         with self.lock:
             if self.stamp != stamp_of(decoder):
                 return None
+            self._look_at_notes()
             numbers = self._find(tokens, tree)
             self.asked += numbers is not None
             if numbers is None or self.asked % CHECKED == 1:

@@ -1,4 +1,4 @@
-"""Layers of a Llama in our own kernels (kernels/*.c), in fp32: a layer over a pack, with its backward; and a step of decoding.
+"""Layers of a Llama in our own kernels (kernels/*.c), in fp32: a layer over a pack, with its backward.
 
     n = norm(x),  q, k, v = rotate(n Wq^T), rotate(n Wk^T), n Wv^T      `found`, side by side (with biases and norms of heads, if any)
     m = x + attention(q, k, v) Wo^T                                     `seen` is what attention made, `middle` is m
@@ -26,8 +26,6 @@ from burnish.cast.tree import Tree
 Parts = tuple[Tensor, ...]
 
 if TYPE_CHECKING:
-    from burnish.cast.engine.decoding import OnCpu
-    from burnish.cast.engine.store import LayerKV
     from burnish.cast.native.llama import Layer
 
 
@@ -95,13 +93,13 @@ class _Layer(torch.autograd.Function):
             if learns:
                 both = x.new_empty(n, 2 * shape.inner)
         raw = x.new_empty(n, seen_wide + shape.kv_heads * shape.width) if learns and weights[-1] is not None else None
-        at = compiled.LayerAt(*_weights_at(laid, weights[0], weights[5], weights[-2:]))
+        its = compiled.LayerAt(*weights_at(laid, weights[0], weights[5], weights[-2:]))
         run = compiled.there()
         run.layer(
             byref(shape),
-            byref(at),
+            byref(its),
             byref(told(tree, n)),
-            *_at(cos, sin, x, found, raw, seen, middle, both, y, normed, opened),
+            *where(cos, sin, x, found, raw, seen, middle, both, y, normed, opened),
         )
         ctx.mark_non_differentiable(found)
         if learns:
@@ -141,18 +139,18 @@ def _back(
     dy = dy.contiguous()
     d = dy @ wd
     opened, d_both = torch.empty_like(d), torch.empty_like(both)
-    run.gate_back(*_at(d, both, opened, d_both), len(x), shape.inner)
+    run.gate_back(*where(d, both, opened, d_both), len(x), shape.inner)
     d_wd = dy.t() @ opened if asked[8] else None
     d_open = d_both.t() @ normed(middle, inner_norm, shape.eps) if any(asked[6:8]) else None
     dn = (d_both[:, : shape.inner] @ wg).addmm_(d_both[:, shape.inner :], wu)
     d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
     d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
     d_found = torch.zeros_like(found)
-    run.attention_back(byref(shape), byref(told(tree, len(x))), *_at(cos, sin, found, seen, d_seen, d_found))
+    run.attention_back(byref(shape), byref(told(tree, len(x))), *where(cos, sin, found, seen, d_seen, d_found))
     of_heads: Sequence[Tensor | None] = (None, None)
     if q_norm is not None:
         of_heads = x.new_empty(2, shape.width).unbind()
-        run.head_norms_back(byref(shape), *_at(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
+        run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
     d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
     dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
     dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
@@ -162,22 +160,23 @@ def _back(
     return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases, *of_heads
 
 
-def _at(*tensors: Tensor | None) -> list[int | None]:
+def where(*tensors: Tensor | None) -> list[int | None]:
+    """Where tensors lie."""
     return [None if x is None else x.data_ptr() for x in tensors]
 
 
-def _weights_at(
+def weights_at(
     laid: tuple[Laid, ...], norm: Tensor | None, inner_norm: Tensor | None, head_norms: Sequence[Tensor | None]
 ) -> list[int | None]:
     """As LayerAt names them."""
     read, out, opening, down = (part.ordered for part in laid)
-    return _at(norm, read, out, inner_norm, opening, down, laid[0].bias, *head_norms)
+    return where(norm, read, out, inner_norm, opening, down, laid[0].bias, *head_norms)
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """norm(x) of [N, H], without gradient."""
     y, run = torch.empty_like(x), compiled.there()
-    run.norm(*_at(x, weight, y), *x.shape, eps)
+    run.norm(*where(x, weight, y), *x.shape, eps)
     return y
 
 
@@ -201,40 +200,5 @@ def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | 
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     run = compiled.there()
     more = None if plus is None else plus.data_ptr()
-    run.norm_back(*_at(d, x, weight), more, *_at(dx, dw), *x.shape, eps)
+    run.norm_back(*where(d, x, weight), more, *where(dx, dw), *x.shape, eps)
     return dx, dw
-
-
-def one_token(
-    layers: list[Layer], shape: compiled.Shape, x: Tensor, angles: tuple[Tensor, Tensor], layout: OnCpu, into: Any
-) -> None:
-    """A token of each row through all layers, its key and value kept: x [n, H] is overwritten.
-
-    into: where what a backward needs of it is kept (Remembered.told); None: nowhere
-    """
-    n, kept = len(x), [cast("LayerKV", layer.self_attn.kv) for layer in layers]
-    roots = layout.roots
-    if roots is None:
-        order, begins, lengths, longest = layout.rows, torch.arange(n + 1), torch.zeros(n, dtype=torch.long), 0
-    else:
-        order, begins, lengths, longest = roots.order, roots.begins, roots.lengths, roots.longest
-    living = compiled.Living(
-        n,
-        len(begins) - 1,
-        kept[0].own_v.shape[2],
-        longest,
-        *_at(layout.rows if layout.slot is None else layout.slot, layout.own, order, begins, lengths, *angles),
-    )
-    if kept[0].told is None:  # nothing moves while rows are written
-        kept[0].told = (compiled.LayerAt * len(layers))(*map(_told, layers, kept))
-    wide = shape.hidden + (2 * shape.heads + 2 * shape.kv_heads) * shape.width + shape.inner
-    between, run = x.new_empty(n * wide), compiled.there()
-    run.decode(byref(shape), kept[0].told, len(layers), byref(living), *_at(x, between), into)
-
-
-def _told(layer: Layer, kv: LayerKV) -> compiled.LayerAt:
-    """Where a layer's weights, keys and values lie."""
-    norms = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
-    roots = [] if kv.roots_k is None or kv.roots_v is None else _at(kv.roots_k, kv.roots_v)
-    weights = _weights_at(layer.lay_out(), *norms, layer.self_attn.head_norms)
-    return compiled.LayerAt(*weights, *_at(kv.own_k, kv.own_v), *roots)

@@ -10,7 +10,6 @@
 
 #define SCORES (96 * 1024) /* of a block */
 
-enum { QUERIES = 1, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V }; /* pieces of scratch; 0 is the product's */
 
 /* [tokens][width] of one head, turned into columns of panels [tokens / WIDE][width][WIDE], from column `at` on. */
 static void turn(float *to, long at, View x, long head, long first, long tokens, long width) {

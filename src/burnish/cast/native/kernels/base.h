@@ -74,6 +74,7 @@ void tile(int m, long terms, const float *a, long rs, long cs, const float *b, l
 void tile_of_packed(int m, long terms, const float *a, const float *b, float *c, long ldc, const float *next, long seldom);
 
 /* Memory of this thread alone, that its next call finds again. which: one of several pieces. */
+enum { TILES, QUERIES, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V, STEP, NUMBERS, PIECES };
 float *scratch(int which, long floats);
 
 /* What becomes of a product's sums: stored, added to `plus` or to each column's bias, or the gate of one half opened for the other (both
@@ -133,9 +134,39 @@ typedef struct {
     float *x, *found, *seen, *middle, *both;
 } Kept;
 
+/* What is computed once for all layers: where tokens begin, and what follows the last layer; cosines and sines of each position. */
+typedef struct {
+    const Layer *layers;
+    long number, capacity, vocabulary;
+    const float *embedding, *norm, *head, *cos, *sin;
+} Model;
+
+/* The rows of an engine (cast/engine/rows.py), one entry a row; tokens, logp [slots][room]: what each has sampled. at: the slot where what
+   a row has read lies; leaders, number: see `leading`; mark: room for a number a slot. family: the root that each shares, of lengths[..]
+   tokens (longest at most), or NULL. */
+typedef struct {
+    int64_t *last, *count;
+    const int64_t *limit, *key, *root_length, *base, *slot;
+    const float *factor;
+    const uint8_t *greedy;
+    uint8_t *done, *ended;
+    int64_t *tokens;
+    float *logp;
+    const int64_t *stops;
+    long room, endings;
+    int64_t *at, *leaders, *number, *mark;
+    const int64_t *family, *lengths;
+    long families, longest;
+} Rows;
+
 /* A head of queries or keys as attention reads it: normalised, if there is a norm, and rotated. */
 void ready(const Shape *s, float *x, const float *norm, const float *cos, const float *sin);
 /* This thread's share of attention: over a pack, back through it, and of rows that add a token each. */
 void attend_pack(const Shape *s, const Pack *pack, View q, View k, View v, View to);
 void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const View *found);
 void attend_living(const Shape *s, const Layer *l, const Living *living, float *found, float *to);
+/* A token of each row through all layers, norms of rows, products with weights, the choice of a token: see there. */
+void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between, const Kept *kept, long first);
+void norm(const float *x, const float *weight, float *to, long rows, long n, float eps);
+void times(const float *x, const float *panels, float *y, long rows, long inputs, long outputs, const float *plus);
+long next_token(const float *z, long n, float factor, int64_t key, int64_t position, int greedy, float *logp);

@@ -91,18 +91,21 @@ static long likeliest(const float *z, long n) {
     return found;
 }
 
-/* A token for each row, by its own noise, and its log-prob. */
+/* A row's next token, by its own noise, and its log-prob. */
+long next_token(const float *z, long n, float factor, int64_t key, int64_t position, int greedy, float *logp) {
+    double *weights = (double *)scratch(TILES, 2 * ((n + BLOCK - 1) / BLOCK));
+    float top;
+    const float lse = log_sum(z, n, factor, &top, weights);
+    const long token = greedy ? likeliest(z, n) : passed(z, n, factor, top, weights, uniform(key, position));
+    *logp = logp_of(z[token], factor, lse);
+    return token;
+}
+
+/* The same for each of some rows. */
 void choose(const float *z, long rows, long n, const float *factor, const int64_t *key, const int64_t *position, const uint8_t *greedy,
             int64_t *token, float *logp) {
 #pragma omp parallel for schedule(static)
-    for (long r = 0; r < rows; r++) {
-        const float *mine = z + r * n, by = factor[r];
-        double *weights = (double *)scratch(0, 2 * ((n + BLOCK - 1) / BLOCK));
-        float top;
-        const float lse = log_sum(mine, n, by, &top, weights);
-        token[r] = greedy[r] ? likeliest(mine, n) : passed(mine, n, by, top, weights, uniform(key[r], position[r]));
-        logp[r] = logp_of(mine[token[r]], by, lse);
-    }
+    for (long r = 0; r < rows; r++) token[r] = next_token(z + r * n, n, factor[r], key[r], position[r], greedy[r], logp + r);
 }
 
 /* Log-probs of chosen tokens, and what their gradient needs; each: 0 where one factor is that of all rows; entropy: NULL where

@@ -54,7 +54,7 @@ void norm(const float *x, const float *weight, float *to, long rows, long n, flo
 void norm_back(const float *d, const float *x, const float *weight, const float *plus, float *dx, float *dw, long rows, long n,
                float eps) {
     const long number = (rows + TOGETHER - 1) / TOGETHER;
-    float *parts = scratch(0, number * n);
+    float *parts = scratch(TILES, number * n);
 #pragma omp parallel for schedule(static)
     for (long p = 0; p < number; p++) {
         float *part = parts + p * n;
@@ -118,7 +118,7 @@ static void ready_rows(const Shape *s, const Layer *l, float *found, float *raw,
 /* Back through the norms of heads: d_found becomes the gradient of raw; and the gradients of the norms' weights. */
 void head_norms_back(const Shape *s, const float *q_norm, const float *k_norm, const float *raw, float *d_found, float *d_norms, long rows) {
     const long w = s->width, both = s->heads + s->kv_heads, total = (both + s->kv_heads) * w, number = (rows + TOGETHER - 1) / TOGETHER;
-    float *parts = scratch(0, number * 2 * w);
+    float *parts = scratch(TILES, number * 2 * w);
 #pragma omp parallel for schedule(static)
     for (long p = 0; p < number; p++) {
         memset(parts + p * 2 * w, 0, 2 * w * sizeof(float));
@@ -197,16 +197,21 @@ static void copy_rows(float *to, const float *from, long rows, long n) {
     for (long i = 0; i < rows; i++) memcpy(to + i * n, from + i * n, n * sizeof(float));
 }
 
+static Kept from_row(const Shape *s, Kept k, long first) {
+    return (Kept){k.x + first * s->hidden, k.found + first * (s->heads + 2 * s->kv_heads) * s->width, k.seen + first * s->heads * s->width,
+                  k.middle + first * s->hidden, k.both + first * 2 * s->inner};
+}
+
 /* One token of each row through all layers: x [rows][hidden] is overwritten. between: room for what lies between products. kept: where
-   what a backward needs of each layer goes, or NULL. */
-void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between, const Kept *kept) {
+   what a backward needs of each layer goes, from row `first` on, or NULL. */
+void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between, const Kept *kept, long first) {
     const long n = living->rows, total = (s->heads + 2 * s->kv_heads) * s->width;
     float *normed = between, *found = normed + n * s->hidden, *seen = found + n * total, *opened = seen + n * s->heads * s->width;
     const End added = {.to = x, .plus = x, .columns = s->hidden};
 #pragma omp parallel
     for (long i = 0; i < number; i++) {
         const Layer *l = layers + i;
-        const Kept at = kept ? kept[i] : (Kept){.found = found, .seen = seen};
+        const Kept at = kept ? from_row(s, kept[i], first) : (Kept){.found = found, .seen = seen};
         const End read = {.to = at.found, .bias = l->read_bias, .columns = total};
         norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
         copy_rows(at.x, x, n, s->hidden);

@@ -59,7 +59,7 @@ void tile_of_packed(int m, long terms, const float *a, const float *b, float *c,
 }
 
 float *scratch(int which, long floats) {
-    static _Thread_local struct { float *at; long size; } kept[8];
+    static _Thread_local struct { float *at; long size; } kept[PIECES];
     if (kept[which].size < floats) {
         free(kept[which].at);
         kept[which].at = aligned_alloc(64, up_to(4 * floats, 4096));
@@ -172,13 +172,13 @@ void product(const float *x, const float *panels, long rows, long inputs, const 
     const long t = omp_get_thread_num(), threads = omp_get_num_threads();
     const long number = (end->columns + (end->gated ? LANES : WIDE) - 1) / (end->gated ? LANES : WIDE);
     if (rows < FEW * threads) { /* each thread reads weights of its own */
-        float *held = scratch(0, up_to(rows, ROWS) * inputs);
+        float *held = scratch(TILES, up_to(rows, ROWS) * inputs);
         rows_times_panels(x, 0, rows, panels, number * t / threads, number * (t + 1) / threads, number, inputs, held, end);
         return;
     }
     const long tiles = (rows + ROWS - 1) / ROWS, first_tile = tiles * t / threads, last_tile = tiles * (t + 1) / threads;
     const long at_most = most(1, least(16, HELD / (inputs * ROWS))), blocks = (last_tile - first_tile + at_most - 1) / at_most;
-    float *held = scratch(0, at_most * ROWS * inputs);
+    float *held = scratch(TILES, at_most * ROWS * inputs);
     for (long i = 0; i < blocks; i++) { /* of about one size: each reads all weights */
         const long first = first_tile + (last_tile - first_tile) * i / blocks, last = first_tile + (last_tile - first_tile) * (i + 1) / blocks;
         rows_times_panels(x, first * ROWS, least(last * ROWS, rows), panels, 0, number, number, inputs, held, end);
