@@ -51,10 +51,13 @@ def note_mismatch(
 
 def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]:
     """[all tokens]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
-    found = []
+    versions, found = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
         if turn.author == member.name and turn.logp is not None and turn.versions is not None:
-            found.append(np.where(turn.versions.numpy() == member.version, turn.logp.numpy(), np.float32("nan")))
+            versions.append(turn.versions.numpy())
+            found.append(turn.logp.numpy())
         else:
-            found.append(np.full(len(turn), np.float32("nan")))
-    return np.concatenate(found)
+            nothing = np.full(len(turn), np.float32("nan"))
+            versions.append(nothing)
+            found.append(nothing)
+    return np.where(np.concatenate(versions) == member.version, np.concatenate(found), np.float32("nan"))

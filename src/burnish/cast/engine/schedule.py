@@ -49,6 +49,7 @@ class Schedule:
         self.prompts: dict[bytes, Prompt] = {}
         self.of = [self._prompt(request.prompt) for request in requests]
         self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
+        self.most = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         self.shared = self._share()
         longest = max(limit + self._held(p.length) for limit, p in zip(self.limits, self.of, strict=True))
         sizes = [prompt.length for prompt in self.prompts.values()]
@@ -59,9 +60,8 @@ class Schedule:
         self.owner: list[int] = []  # the request of each row, and the slot of its keys and values
         self.slots: list[int] = []
         self.began: list[int] = []  # at which step each row entered
-        self.decoded = 0  # steps
+        self.decoded = self.ticks = 0  # steps, and looks at what became of them
         self.ahead = self.ends = 0  # keys of the longest row beyond steps; the step with which all rows have ended
-        self.most = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[Complete] = []  # not yet looked at
@@ -70,7 +70,6 @@ class Schedule:
         self.over: set[int] = set()  # slots whose samples are complete
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
-        self.ticks = 0
         self.alike = Alike(self.readers, self.rows, self.mix, self.filtered) if self.kernels else None
         if self.kernels and len(models) == 1 and engine.remembers:
             self.readers[0].remember(sum(sizes) + sum(self.limits))
@@ -109,10 +108,9 @@ class Schedule:
         """
         if self.gpu or (self.engine.exact and not self.kernels):
             return self.gpu
-        longest = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
         several = any(prompt.needed > 1 for prompt in self.prompts.values())
-        return several and max(p.length for p in self.of) >= SHARE_FROM and (window or longest) >= longest
+        return several and max(p.length for p in self.of) >= SHARE_FROM and (window or self.most) >= self.most
 
     def _held(self, length: int) -> int:
         """How much of a prompt lies in its rows' own slots: on a GPU, what it has beyond whole blocks of keys.

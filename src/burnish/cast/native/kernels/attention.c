@@ -9,7 +9,7 @@
 #include "base.h"
 
 #define SCORES (96 * 1024) /* of a block */
-
+#define FORGET 6 /* how much more may be computed in vain */
 
 /* [tokens][width] of one head, turned into columns of panels [tokens / WIDE][width][WIDE], from column `at` on. */
 static void turn(float *to, long at, View x, long head, long first, long tokens, long width) {
@@ -84,11 +84,14 @@ typedef struct {
 } Run;
 
 /* A block of queries: tokens first .. end of the stretch that begins at `start`, and the runs of tokens that lead to it, `before`
-   of them in all. */
+   of them in all. Or, with `pack`, those of a whole tree, none of which sees all that come before it: its stretches are those from
+   `stretch` on. */
 typedef struct {
     long head, first, end, start, before, runs, stride;
     const Run *path;
     const float *path_k, *path_v, *own_k, *own_v; /* turned around */
+    const Pack *pack;
+    long stretch;
 } Block;
 
 static void score(const Shape *s, const Block *b, const float *q, const float *path, const float *own, float *to) {
@@ -97,9 +100,35 @@ static void score(const Shape *s, const Block *b, const float *q, const float *p
     dots(q, rows, s->width, own, b->end - b->start, to + b->before, b->stride);
 }
 
+/* The runs that lead to a stretch, the first one first; how many. */
+static long path_to(const Pack *pack, long stretch, Run *path) {
+    long runs = 0, at;
+    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent) runs++;
+    long i = runs;
+    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent)
+        path[--i] = (Run){pack->stretches[at].first, pack->stretches[at].end - pack->stretches[at].first};
+    return runs;
+}
+
+/* In a whole tree, what a token does not see of what comes before it gets no weight. */
+static void hide(const Shape *s, const Block *b, float *scores) {
+    const long sharing = s->heads / s->kv_heads;
+    for (long i = b->stretch; b->pack->stretches[i].first < b->end; i++) {
+        const Stretch *mine = b->pack->stretches + i;
+        Run *path = (Run *)scratch(PATH, (i - b->stretch + 1) * (long)(sizeof(Run) / sizeof(float)));
+        const long runs = path_to(b->pack, i, path), from = most(mine->first, b->first), to = least(mine->end, b->end);
+        path[runs] = (Run){mine->first, 0};
+        for (long row = (from - b->first) * sharing; row < (to - b->first) * sharing; row++)
+            for (long r = 0, seen = b->start; r <= runs; seen = path[r].first + path[r].tokens, r++)
+                for (long j = seen; j < path[r].first; j++) scores[row * b->stride + j - b->start] = -INFINITY;
+        if (mine->end == b->end) break;
+    }
+}
+
 /* Softmax of every row of a block; by [rows]: one over each sum. */
 static void soften_all(const Shape *s, const Block *b, float *scores, float *by) {
     const long sharing = s->heads / s->kv_heads;
+    if (b->pack) hide(s, b, scores);
     for (long t = b->first, r = 0; t < b->end; t++)
         for (long i = 0; i < sharing; i++, r++)
             by[r] = soften(scores + r * b->stride, b->before + t - b->start + 1, b->before + b->end - b->start);
@@ -162,19 +191,45 @@ static void look_back(const Shape *s, const Block *b, const View *given, const V
     }
 }
 
-/* The runs that lead to a stretch, the first one first; how many. */
-static long path_to(const Pack *pack, long stretch, Run *path) {
-    long runs = 0, at;
-    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent) runs++;
-    long i = runs;
-    for (at = pack->stretches[stretch].parent; at >= 0; at = pack->stretches[at].parent)
-        path[--i] = (Run){pack->stretches[at].first, pack->stretches[at].end - pack->stretches[at].first};
-    return runs;
+/* Whether the way back through a tree is shorter if every token looks at all that come before it, and forgets what it should not see:
+   so it is where stretches are so short that few rows are ever multiplied at once. */
+static int as_one(const Pack *pack, long first_of, long number) {
+    const Stretch *all_of_them = pack->stretches + first_of;
+    const long tokens = all_of_them[number - 1].end - all_of_them[0].first;
+    long seen = 0, leading[number];
+    for (long i = 0; i < number; i++) {
+        const long own = all_of_them[i].end - all_of_them[i].first, parent = all_of_them[i].parent;
+        leading[i] = own + (parent < 0 ? 0 : leading[parent - first_of]);
+        seen += own * leading[i];
+    }
+    return number > 1 && tokens * tokens < FORGET * seen;
+}
+
+/* The way back through one head of a whole tree. */
+static void walk_as_one(const Shape *s, const Pack *pack, long first_of, long number, long head, const View *given, const View *found) {
+    const long start = pack->stretches[first_of].first, tokens = pack->stretches[first_of + number - 1].end - start;
+    const long at_once = most(1, SCORES / (tokens + WIDE) / (s->heads / s->kv_heads));
+    float *turned[2];
+    for (int j = 0; j < 2; j++) {
+        turned[j] = scratch(j ? OWN_V : OWN_K, s->width * up_to(tokens, WIDE));
+        turn(turned[j], 0, given[1 + j], head, start, tokens, s->width);
+    }
+    for (long first = start; first < start + tokens; first += at_once) {
+        const Block block = {
+            .head = head, .first = first, .end = least(first + at_once, start + tokens), .start = start,
+            .stride = up_to(tokens + WIDE, LANES), .own_k = turned[0], .own_v = turned[1], .pack = pack, .stretch = first_of,
+        };
+        look_back(s, &block, given, found);
+    }
 }
 
 /* One head of one tree, block by block: forward (found is NULL) or back. */
 static void walk(const Shape *s, const Pack *pack, long tree, long head, const View *given, const View *found, View to) {
     const long first_of = pack->begins[tree], number = pack->begins[tree + 1] - first_of, sharing = s->heads / s->kv_heads;
+    if (found && as_one(pack, first_of, number)) {
+        walk_as_one(s, pack, first_of, number, head, given, found);
+        return;
+    }
     Run *path = (Run *)scratch(PATH, number * (long)(sizeof(Run) / sizeof(float)));
     float *path_turned[2] = {0}, *own_turned[2] = {0};
     long runs = 0, before = 0, parent = -1;
