@@ -7,6 +7,10 @@ import pytest
 import torch
 from conftest import numbers
 
+from burnish.cast.forward import outputs
+from burnish.cast.load import load_model
+from burnish.cast.models import TINY
+from burnish.cast.native import compiled
 from burnish.cast.packing import families_of, pack
 from burnish.cast.tree import Tree
 from burnish.randomness import rng
@@ -67,3 +71,28 @@ def test_without_beginnings_nothing_is_shared() -> None:
     assert packed.tree is not None and packed.tree.stretches[:, 2].tolist() == [-1] * 3
     alike = Tree.alike(2, 3)
     assert alike.stretches.tolist() == [[0, 3, -1], [3, 6, -1]] and alike.begins.tolist() == [0, 1, 2]
+
+
+@pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
+@pytest.mark.parametrize("letters", [2, 3])  # with few of them, stretches are short and there are many
+@pytest.mark.parametrize("group", [2, 5, 30])
+@pytest.mark.parametrize("longest", [9, 40])
+def test_a_tree_has_the_gradient_of_its_rows(group: int, letters: int, longest: int) -> None:
+    """In our kernels, in fp32: what is read once and forgotten where it should not be seen, against each row alone."""
+    dice = torch.Generator().manual_seed(group)
+    told = [4 + torch.randint(letters, (2 + 7 * k % longest,), generator=dice) for k in range(30)]
+    told = [torch.cat([torch.tensor([100 + k // group]), row]) for k, row in enumerate(told)]
+    masks = [torch.arange(len(row)) > 0 for row in told]
+    weights = torch.randn(sum(int(mask.sum()) for mask in masks), generator=dice)
+    model = load_model(TINY, 0, torch.device("cpu"))
+
+    def gradient(groups: list[tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]]) -> torch.Tensor:
+        model.zero_grad()
+        for some, asked, by in groups:
+            (outputs(model, some, asked, {"logp"})["logp"] * by).sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    each = weights.split([int(mask.sum()) for mask in masks])
+    alone = gradient([([row], [mask], by) for row, mask, by in zip(told, masks, each, strict=True)])
+    together = gradient([(told, masks, weights)])
+    assert (together - alone).norm() < 1e-5 * alone.norm()

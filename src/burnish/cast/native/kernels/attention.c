@@ -9,7 +9,8 @@
 #include "base.h"
 
 #define SCORES (96 * 1024) /* of a block */
-#define FORGET 6 /* how much more may be computed in vain */
+#define FORGET 6 /* how much more may be computed in vain, where stretches have less than SHORT tokens */
+#define SHORT 16
 
 /* [tokens][width] of one head, turned into columns of panels [tokens / WIDE][width][WIDE], from column `at` on. */
 static void turn(float *to, long at, View x, long head, long first, long tokens, long width) {
@@ -202,7 +203,7 @@ static int as_one(const Pack *pack, long first_of, long number) {
         leading[i] = own + (parent < 0 ? 0 : leading[parent - first_of]);
         seen += own * leading[i];
     }
-    return number > 1 && tokens * tokens < FORGET * seen;
+    return number > 1 && tokens < SHORT * number && tokens * tokens < FORGET * seen;
 }
 
 /* The way back through one head of a whole tree. */
