@@ -243,19 +243,21 @@ half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], 
 half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
 half |= dict.fromkeys(["m_ptr", "total_ptr", "acc_ptr"], "*fp32")
 numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
-block = dict(BM=64, BN=64, BK=64, K=576, P=36, LINES=16)
+half["fetched"] = "*bf16"
+rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
+block = dict(BM=64, BN=64, BK=64, K=576, P=36)
 decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True, SPAN=512, SPANS=4)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
-    for kernel, known in (
-        (products._normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True)),
-        (products._gated_kernel, block | dict(PP=64, LEVELS=6)),
-        (products._added_kernel, block),
-        (kernels._decode_kernel, decode),
-        (kernels._decode_kernel, decode | dict(SPANS=1)),
+    for kernel, known, read in (
+        (products._normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True), dict(z=rows, weight=columns)),
+        (products._gated_kernel, block | dict(PP=64, LEVELS=6), dict(z=rows, weight=gate_and_up)),
+        (products._added_kernel, block, dict(y=rows, weight=columns)),
+        (kernels._decode_kernel, decode, {}),
+        (kernels._decode_kernel, decode | dict(SPANS=1), {}),
     ):
-        code = made(kernel, numbers, half, known | {"PDL": ahead}, capability)
+        code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
     made(kernels._join_kernel, numbers, half, joined | {"PDL": ahead}, capability)
     for kernel, known in (

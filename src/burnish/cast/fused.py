@@ -263,6 +263,8 @@ def _layer(layer: nn.Module) -> Layer | None:
     biased = any(type(part) is not nn.Linear or part.bias is not None for part in last)
     if biased or mlp.gate_proj.joint.bias is not None:
         return None
+    if any(size % 8 for size in mlp.down_proj.weight.shape):  # our products copy rows of whole 16 bytes
+        return None
     norms = (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None
     joint = attention.q_proj.joint
     return Layer(

@@ -7,6 +7,8 @@
 A norm's division is a number for each row, so it may come after the product: (x w / rms) W = (x w) W / rms. The kernel
 that makes x also makes z and squares, the next one divides: no kernel does nothing but normalise.
 
+Rows and weights come by the device's own copying engine where it has one: kernels get descriptors of them.
+
 Sampler and trainer get the same bits: a product goes through its terms in one order whatever its blocks are, and so does
 the library's that the trainer calls (cast/library.py); it is rounded before it is divided, because the library rounds it;
 and a sum of squares is a tree over all columns, pair by pair.
@@ -21,12 +23,14 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.cast.layer_kernels import APART, add_norm, gate_of
 
 LINE = tl.constexpr(64)  # numbers of two bytes in a line of the cache
+LINES = tl.constexpr(256)  # lines that a program asks for at once
 PART = tl.constexpr(16)  # columns of x that share a sum of squares
-FETCH = 128  # rows up to which fetching weights early pays
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -46,47 +50,26 @@ def nearer(at):
 
 
 @triton.jit
-def _fetch(weight, n, N, K: tl.constexpr, LINES: tl.constexpr):
-    """Bring some rows n of a weight [N, K] nearer."""
-    line = tl.minimum(tl.arange(0, LINES) * LINE, K - 1)
-    nearer(weight + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + line[None, :])
-
-
-@triton.jit
-def _after_fetching(weight, n, N, K: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr):
-    """As `after`; meanwhile rows of a weight, which no kernel before writes, are brought nearer."""
+def _after_fetching(weight, size, PDL: tl.constexpr):
+    """As `after`; meanwhile a weight, which no kernel before writes, is brought nearer: each program has its share of it."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
-        if LINES > 0:
-            _fetch(weight, n, N, K, LINES)
+        program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        step = tl.num_programs(0) * tl.num_programs(1) * LINES * LINE
+        for first in range(program * LINES * LINE, size, step):
+            nearer(weight + tl.minimum(first + tl.arange(0, LINES) * LINE, size - 1))
         tl.extra.cuda.gdc_wait()
 
 
 @triton.jit
-def _rows(x, rows, k, M, K: tl.constexpr, BK: tl.constexpr):
-    """[BM, BK]: some columns k of some rows of x [M, K]."""
-    inside = (rows < M)[:, None]
-    if K % BK != 0:
-        inside = inside & (k < K)[None, :]
-    return tl.load(x + rows.to(tl.int64)[:, None] * K + k[None, :], mask=inside, other=0.0)
-
-
-@triton.jit
-def _columns(weight, n, k, N, K: tl.constexpr, BK: tl.constexpr):
-    """[BK, BN]: some columns k of some rows n of a weight [N, K], transposed."""
-    inside = (n < N)[None, :]
-    if K % BK != 0:
-        inside = inside & (k < K)[:, None]
-    return tl.load(weight + n.to(tl.int64)[None, :] * K + k[:, None], mask=inside, other=0.0)
-
-
-@triton.jit
-def _product(x, weight, rows, n, M, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """[BM, BN] in fp32: some rows of x [M, K] times some rows of weight [N, K]."""
-    total = tl.zeros([BM, BN], tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        total = tl.dot(_rows(x, rows, k, M, K, BK), _columns(weight, n, k, N, K, BK), total)
+def _product(
+    x, weight, row, column, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr
+):
+    """[BM, PARTS * BN] in fp32: rows of x [M, K] from `row` on times rows of weight [PARTS, N, K] from `column` on."""
+    total = tl.zeros([BM, PARTS * BN], tl.float32)
+    for k in range(0, K, BK):
+        columns = tl.reshape(weight.load([0, column, k]), [PARTS * BN, BK])
+        total = tl.dot(x.load([row, k]), columns.T, total)
     return total
 
 
@@ -113,16 +96,44 @@ def _divisor(parts, eps, K: tl.constexpr, BM: tl.constexpr, PP: tl.constexpr, LE
 
 
 @triton.jit
+def _rounded(x, kind: tl.constexpr, PDL: tl.constexpr):
+    """x in fp32, rounded to what `kind` holds; in pairs where the device can, which the compiler does not see by itself."""
+    if PDL and kind == tl.bfloat16:
+        bits = tl.inline_asm_elementwise(
+            "{ .reg .b32 both; cvt.rn.bf16x2.f32 both, $3, $2; shl.b32 $0, both, 16; and.b32 $1, both, 0xffff0000; }",
+            "=r,=r,f,f", [x], dtype=tl.int32, is_pure=True, pack=2,
+        )  # fmt: skip
+        x = bits.to(tl.float32, bitcast=True)
+    else:
+        x = x.to(kind).to(tl.float32)
+    return x
+
+
+@triton.jit
+def _gate_of(gate, up, PDL: tl.constexpr):
+    """As `gate_of`, bit for bit: an exponential too small for a normal number is zero here, and beside 1 it is nothing there."""
+    if PDL:
+        e = tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [gate * -LOG2E], dtype=tl.float32, is_pure=True, pack=1
+        )
+        value = gate / (1.0 + e) * up
+    else:
+        value = gate_of(gate, up)
+    return value
+
+
+@triton.jit
 def _normed_kernel(
-    z, squares, weight, bias, out, M, N, eps,
+    z, squares, weight, fetched, bias, out, M, N, eps,
     K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BIAS: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = norm(x) weight^T + bias."""
-    n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    _after_fetching(weight, n, N, K, LINES, PDL)
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows, n = row + tl.arange(0, BM), column + tl.arange(0, BN)
+    _after_fetching(fetched, N * K, PDL)
     parts = _parts(squares, rows, M, P, PP)
-    total = _product(z, weight, rows, n, M, N, K, BM, BN, BK)
+    total = _product(z, weight, row, column, K, BM, BN, BK, 1)
     kind = out.dtype.element_ty
     total = total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)
     if BIAS:
@@ -133,45 +144,44 @@ def _normed_kernel(
 
 @triton.jit
 def _gated_kernel(
-    z, squares, weight, out, M, N, eps,
+    z, squares, weight, fetched, out, M, N, eps,
     K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out [M, N] = silu(gate) * up, where gate and up are norm(x) weight^T for weight [2 N, K]."""
-    n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    _after_fetching(weight, n, N, K, LINES, PDL)
+    """out [M, N] = silu(gate) * up, where gate and up are norm(x) weight^T for weight [2, N, K]."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows, n = row + tl.arange(0, BM), column + tl.arange(0, BN)
+    _after_fetching(fetched, 2 * N * K, PDL)
     parts = _parts(squares, rows, M, P, PP)
-    # one product for both: rows of gate, then rows of up; where there are none, N - 1 is as good as any
-    both = tl.minimum(tl.program_id(0) * BN + tl.arange(0, 2 * BN) % BN, N - 1)
-    both += tl.arange(0, 2 * BN) // BN * N
-    total = _product(z, weight, rows, both, M, 2 * N, K, BM, 2 * BN, BK)
+    total = _product(z, weight, row, column, K, BM, BN, BK, 2)
     kind = out.dtype.element_ty
-    total = (total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)).to(kind)
+    total = _rounded(_rounded(total, kind, PDL) * _divisor(parts, eps, K, BM, PP, LEVELS), kind, PDL)
     gate, up = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
-    value = gate_of(gate, up)
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
-    tl.store(place, value.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
+    tl.store(place, _gate_of(gate, up, PDL).to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
 
 
 @triton.jit
 def _added_kernel(
-    y, weight, x, norm, z, squares, M, N, K: tl.constexpr, P: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, LINES: tl.constexpr, PDL: tl.constexpr,
+    y, weight, fetched, x, norm, z, squares, M, N, K: tl.constexpr, P: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """x += y weight^T, in place; and z, squares for the norm that follows."""
-    n, rows = tl.program_id(0) * BN + tl.arange(0, BN), tl.program_id(1) * BM + tl.arange(0, BM)
-    _after_fetching(weight, n, N, K, LINES, PDL)
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows, n = row + tl.arange(0, BM), column + tl.arange(0, BN)
+    _after_fetching(fetched, N * K, PDL)
     inside = (rows < M)[:, None] & (n < N)[None, :]
     place = rows.to(tl.int64)[:, None] * N + n[None, :]
     kind = x.dtype.element_ty
-    more = _product(y, weight, rows, n, M, N, K, BM, BN, BK).to(kind).to(tl.float32)
-    total = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + more).to(kind)
+    old = tl.load(x + place, mask=inside, other=0.0)  # asked for before the product, used after it
+    more = _product(y, weight, row, column, K, BM, BN, BK, 1).to(kind).to(tl.float32)
+    total = (old.to(tl.float32) + more).to(kind)
     tl.store(x + place, total, mask=inside)
     total = total.to(tl.float32)
     tl.store(
         z + place, (total * tl.load(norm + n, mask=n < N, other=0.0).to(tl.float32)[None, :]).to(kind), mask=inside
     )
-    p = tl.program_id(0) * (BN // PART) + tl.arange(0, BN // PART)
+    p = column // PART + tl.arange(0, BN // PART)
     place = squares + rows.to(tl.int64)[:, None] * P + p[None, :]
     tl.store(place, pairs(total * total, BM, BN, 4), mask=(rows < M)[:, None] & (p < P)[None, :])
 
@@ -244,9 +254,9 @@ class Stream:
         """[M, N]: norm(x) weight^T + bias."""
         (m, width), n = self.z.shape, len(weight)
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
-        how = _how(m, "normed", weight)
-        _normed_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
-            self.z, self.squares, weight, weight if bias is None else bias, out, m, n, self.eps,
+        grid, (rows, columns), how = _how(self.z, weight, 1)
+        _normed_kernel[grid](
+            rows, self.squares, columns, weight, weight if bias is None else bias, out, m, n, self.eps,
             K=width, BIAS=bias is not None, **self.parts, **how,
         )  # fmt: skip
         return out
@@ -255,18 +265,16 @@ class Stream:
         """[M, N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
         (m, width), n = self.z.shape, len(weight) // 2
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
-        how = _how(m, "gated", weight)
-        _gated_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
-            self.z, self.squares, weight, out, m, n, self.eps, K=width, **self.parts, **how
-        )
+        grid, (rows, columns), how = _how(self.z, weight, 2)
+        _gated_kernel[grid](rows, self.squares, columns, weight, out, m, n, self.eps, K=width, **self.parts, **how)
         return out
 
     def add(self, y: Tensor, weight: Tensor, norm: Tensor) -> None:
         """x += y weight^T; the norm is the one that follows."""
         (m, n), width = self.x.shape, y.shape[1]
-        how = _how(m, "down" if width > n else "added", weight)
-        _added_kernel[(triton.cdiv(n, how["BN"]), triton.cdiv(m, how["BM"]))](
-            y, weight, self.x, norm, self.z, self.squares, m, n, K=width, P=self.parts["P"], **how
+        grid, (rows, columns), how = _how(y, weight, 1)
+        _added_kernel[grid](
+            rows, columns, weight, self.x, norm, self.z, self.squares, m, n, K=width, P=self.parts["P"], **how
         )
         self.norm = norm
 
@@ -275,34 +283,43 @@ class Stream:
         return add_norm(self.x, None, self.norm, self.eps)
 
 
-# rows up to which, then for each product: rows and columns of a block, how far it goes at once, warps, stages (on an H200)
-_BLOCKS: dict[float, dict[str, tuple[int, int, int, int, int]]] = {
-    16: dict.fromkeys(("normed", "gated", "added", "down"), (16, 16, 128, 2, 5)),
-    128: dict.fromkeys(("normed", "gated"), (64, 32, 128, 4, 5))
-    | dict.fromkeys(("added", "down"), (64, 16, 128, 4, 5)),
-    384: dict.fromkeys(("normed", "added", "down"), (64, 32, 128, 4, 5)) | {"gated": (64, 64, 64, 4, 5)},
-    768: dict.fromkeys(("normed", "added", "down"), (64, 64, 128, 4, 5)) | {"gated": (64, 64, 64, 4, 3)},
-    float("inf"): dict.fromkeys(("normed", "added"), (128, 64, 64, 8, 5))
-    | {"gated": (64, 64, 64, 4, 3), "down": (64, 64, 128, 4, 3)},
+# Rows and columns of a product's blocks, how far it goes at once, warps; for one product, and for gate and up in one.
+_BLOCKS = {
+    1: ((64, 16, 128, 4), (64, 32, 128, 4), (64, 64, 128, 4), (128, 64, 128, 8)),
+    2: ((64, 16, 128, 4), (64, 32, 128, 4), (64, 64, 64, 4), (128, 64, 64, 8)),
 }
+_MANY = (64, 64, 64, 4)  # where not even the largest is large enough: three to a multiprocessor
+_STAGES = 5  # of the others, at least, where there is room
 
 
-def _how(rows: int, product: str, weight: Tensor) -> dict[str, Any]:
-    """How to launch a product."""
-    lines = triton.next_power_of_2(triton.cdiv(weight.shape[1], 64)) if rows <= FETCH else 0
-    return {**_blocks(rows, product, weight.device), "LINES": lines, **chained(weight), **APART}
+def _how(x: Tensor, weight: Tensor, parts: int) -> tuple[tuple[int, int], list[TensorDescriptor], dict[str, Any]]:
+    """How to launch a product of x [M, K] and a weight [parts * N, K]: how many programs, what they read, in what blocks."""
+    (m, k), n = x.shape, len(weight) // parts
+    how = _blocks(m, n, parts, x.element_size(), x.device)
+    read = [
+        TensorDescriptor(x, [m, k], [k, 1], [how["BM"], how["BK"]]),
+        TensorDescriptor(weight, [parts, n, k], [n * k, k, 1], [parts, how["BN"], how["BK"]]),
+    ]
+    return (triton.cdiv(m, how["BM"]), triton.cdiv(n, how["BN"])), read, {**how, **chained(x), **APART}
 
 
 @cache
-def _blocks(rows: int, product: str, device: torch.device) -> dict[str, int]:
-    """Blocks for so many rows, in as many stages as the device has room for."""
-    m, n, k, warps, stages = next(how for most, how in _BLOCKS.items() if rows <= most)[product]
-    room = 1 << 20
+def _blocks(rows: int, columns: int, parts: int, size: int, device: torch.device) -> dict[str, int]:
+    """The smallest blocks of which the device can give each a multiprocessor of its own, for numbers of so many bytes.
+
+    They take more than half of its memory. Otherwise two come to one multiprocessor while others have none, since the kernel
+    before is still there when they are placed: at 128 rows, layers took a tenth longer.
+    """
+    processors, room = 132, 227 << 10
     if device.type == "cuda":
-        room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
-    bytes_a_stage = 2 * k * (m + n * (2 if product == "gated" else 1))
-    stages = max(1, min(stages, (room - 4096) // bytes_a_stage))
-    return {"BM": m, "BN": n, "BK": k, "num_warps": warps, "num_stages": stages}
+        about: Any = torch.cuda.get_device_properties(device)
+        processors, room = about.multi_processor_count, about.shared_memory_per_block_optin
+    fit = (b for b in _BLOCKS[parts] if triton.cdiv(rows, b[0]) * triton.cdiv(columns, b[1]) <= processors)
+    found = next(fit, None)
+    m, n, k, warps = found or _MANY
+    stage = size * k * (m + n * parts)
+    stages = min(max(_STAGES, room // 2 // stage + 1), (room - 4096) // stage) if found else room // 3 // stage
+    return {"BM": m, "BN": n, "BK": k, "num_warps": warps, "num_stages": max(1, stages)}
 
 
 @cache
