@@ -4,8 +4,9 @@
 
     d logp / dz = onehot(chosen) - p,     d entropy / dz = -p (log p + entropy)
 
-Tokens are worked on in chunks; the backward makes each chunk's logits again (few enough tokens keep theirs). Products
-of half-precision numbers are summed, kept and normalised in fp32.
+Tokens are worked on in chunks; the backward makes each chunk's logits again. On a GPU the last chunk keeps its own until the
+backward, which begins with it; on a CPU few enough tokens keep theirs. Products of half-precision numbers are summed, kept and
+normalised in fp32.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, product: Product | None
     ) -> tuple[Tensor, Tensor]:
-        n, size, run = len(states), max(1, CHUNK[states.device.type] // len(weight)), _fused(states)
-        hold = n * len(weight) <= HOLD and not states.is_cuda and any(ctx.needs_input_grad[:2])
+        n, run, learns = len(states), _fused(states), any(ctx.needs_input_grad[:2])
+        size, few = _even(n, CHUNK[states.device.type] // len(weight)), n * len(weight) <= HOLD
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
         held = []  # logits, or log-probs where torch makes them
@@ -69,25 +70,26 @@ class _Head(torch.autograd.Function):
                 logp[part] = logits.gather(-1, chosen[part, None])[:, 0]
                 if entropy:
                     spread[part] = logits.exp().mul_(logits).sum(-1).neg_()
-            if hold:
+            if learns and (part.stop == n if states.is_cuda else few):
                 held.append(logits)
-        ctx.save_for_backward(states, weight, chosen, lse, spread, *held)
-        ctx.factor, ctx.size, ctx.entropy, ctx.product = factor, size, entropy, product
+            del logits
+        ctx.save_for_backward(states, weight, chosen, lse, spread)
+        ctx.held, ctx.factor, ctx.size, ctx.entropy, ctx.product = held, factor, size, entropy, product
         ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
         return logp, spread
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        states, weight, chosen, lse, spread, *held = ctx.saved_tensors
+        states, weight, chosen, lse, spread = ctx.saved_tensors
         n, size, factor, run = len(states), ctx.size, ctx.factor, _fused(states)
         grad = torch.zeros_like(lse) if grad is None else grad
         more = grad_entropy if ctx.entropy else None
         made = torch.empty_like if states.is_cuda else torch.zeros_like
         d_states = made(states) if ctx.needs_input_grad[0] else None
         d_weight = None
-        for k, i in enumerate(range(0, n, size)):
+        for i in reversed(range(0, n, size)):
             at: Any = slice(i, min(i + size, n))
-            logits = held[k] if held else None
+            logits = ctx.held.pop() if ctx.held else None
             if not states.is_cuda:
                 at, logits = _with_gradient(at, logits, grad, more)
             its, mine, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
@@ -104,6 +106,12 @@ class _Head(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 d_weight = _add_product(d_weight, d, its)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
+
+
+def _even(n: int, most: int) -> int:
+    """The size of chunks of about one size, with no more than so many of n tokens in each."""
+    chunks = -(-n // max(1, most))
+    return -(-n // max(1, chunks)) or 1
 
 
 WORTH_IT = 0.85  # of the tokens: with more of them in it, a part costs as much as the whole
