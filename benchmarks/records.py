@@ -121,7 +121,8 @@ def times_better(record: Mapping[str, Any], ours: str, other: str) -> float | No
 
 
 def reached(goal: Goal, name: str, parts: Mapping[str, Any]) -> tuple[float, bool] | None:
-    """What was reached of a goal of part `name`, and whether that is enough; None while something is not measured."""
+    """What was reached of a goal of part `name`, and whether that is enough; None while something is not measured, or the two
+    sides of a comparison were measured with different code."""
     mine = values(parts[name], goal.ours, goal.of)
     if not mine:
         return None
@@ -131,7 +132,7 @@ def reached(goal: Goal, name: str, parts: Mapping[str, Any]) -> tuple[float, boo
     side, _, elsewhere = goal.against.partition("@")
     other = parts.get(elsewhere or name)
     theirs = values(other, side, goal.of) if other else []
-    if not theirs:
+    if not theirs or parts[name].get("stamp", {}).get("code") != other.get("stamp", {}).get("code"):  # type: ignore[union-attr]
         return None
     factor = got / statistics.median(theirs)
     factor = 1 / factor if goal.of in LOWER_IS_BETTER else factor

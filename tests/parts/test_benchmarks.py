@@ -133,6 +133,8 @@ def test_medians_ratios_and_goals() -> None:
     assert records.reached(Goal("seconds", 2.0), "part", parts) == (2.0, True)
     assert records.reached(Goal("floor", 0.3), "part", parts) == (0.25, False)
     assert records.reached(Goal("rate", 2, "absent"), "part", parts) is None
+    later = parts | {"other": {**parts["other"], "stamp": {"code": "another"}}}
+    assert records.reached(Goal("rate", 2, "burnish@other"), "part", later) is None
 
 
 def test_results_of_other_code_or_work_are_not_continued(tmp_path: Path) -> None:
