@@ -7,7 +7,7 @@ on nothing but the tokens before it, so what is common has to be read once, forw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,10 +22,12 @@ class Tree:
 
     stretches  [S, 3]: its first token, its end, and the number of the stretch that it goes on from (-1: none)
     begins     [families + 1]: where the stretches of each family begin
+    loud       not empty once (almost) all of it was found to have a gradient (cast/native/packs.py)
     """
 
     stretches: Numbers
     begins: Numbers
+    loud: list[bool] = field(default_factory=list, compare=False)
 
     @cached_property
     def paths(self) -> list[Numbers]:

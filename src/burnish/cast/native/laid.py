@@ -52,7 +52,7 @@ class Laid:
                 weights[0].dtype == torch.float32 and weights[0].device.type == "cpu" and kernels() is not None
             )
             if self.panels:
-                self.ordered = _panels(weights, self.gated)
+                self.ordered = _panels(weights, self.gated, self.ordered)
             else:
                 self._order(torch.cat(weights) if len(weights) > 1 else weights[0].detach())
             self.stamp = stamp
@@ -84,14 +84,19 @@ class Laid:
         return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]
 
 
-def _panels(weights: tuple[Tensor, ...], gated: bool) -> Tensor:
-    """[panels, in, columns of a panel]; of gated ones, half of a panel's columns are the gate's."""
+def _panels(weights: tuple[Tensor, ...], gated: bool, before: Tensor) -> Tensor:
+    """[panels, in, columns of a panel]; of gated ones, half of a panel's columns are the gate's. `before` is written again if it fits."""
     run = there()
     wide = run.columns_of_a_panel()
-    whole = [w.detach().contiguous() for w in weights] if gated else [torch.cat([w.detach() for w in weights])]
-    outputs, inputs = whole[0].shape
+    whole = [w.detach().contiguous() for w in weights]
+    if not gated and any(len(w) % wide for w in whole[:-1]):
+        whole = [torch.cat(whole)]
+    outputs, inputs = len(whole[0]) if gated else sum(map(len, whole)), whole[0].shape[1]
     taken = wide // 2 if gated else wide
-    panels = torch.empty(-(-outputs // taken), inputs, wide)
+    shape = (-(-outputs // taken), inputs, wide)
+    panels = before if before.shape == shape else torch.empty(shape)
+    at = panels.data_ptr()
     for i, w in enumerate(whole):
-        run.lay_out(w.data_ptr(), panels.data_ptr(), outputs, inputs, taken, i * taken)
+        run.lay_out(w.data_ptr(), at, len(w), inputs, taken, i * taken if gated else 0)
+        at += 0 if gated else 4 * w.numel()
     return panels

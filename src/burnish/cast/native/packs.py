@@ -24,8 +24,10 @@ def with_gradient(tree: Tree, dy: Tensor) -> tuple[Tree, Tensor] | None:
     """The stretches through which the gradient dy [N, H] of a layer's output goes on, end to end, and where their tokens are.
 
     A stretch whose tokens have none passes none on, unless one that goes on from it has some: nobody else looks at it. None
-    where (almost) all of them have some.
+    where (almost) all of them have some: then it is so in all layers below, which are not asked again.
     """
+    if tree.loud:
+        return None
     loud = np.concatenate([[0], np.cumsum(torch.any(dy, 1).numpy())])
     first, end, parent = tree.stretches.T
     kept = loud[end] > loud[first]
@@ -34,6 +36,7 @@ def with_gradient(tree: Tree, dy: Tensor) -> tuple[Tree, Tensor] | None:
             kept[parent[i]] = True
     lengths = (end - first)[kept]
     if lengths.sum() > WORTH_IT * len(dy):
+        tree.loud.append(True)
         return None
     ends = np.cumsum(lengths)
     places = np.arange(lengths.sum()) + np.repeat(first[kept] - (ends - lengths), lengths)
