@@ -228,6 +228,22 @@ def test_words_are_found_and_groups_are_browsed(page: Any, url: str, root: Path)
     shot(page, "groups")
 
 
+def test_a_late_answer_does_not_replace_what_was_asked_for_since(page: Any, url: str) -> None:
+    """The list of traces comes after that of groups, which was asked for later."""
+    page.goto(f"{url}#/traces/grpo-0")
+    page.wait_for_selector(".entry.on")
+    held: list[Any] = []
+    page.route("**/api/traces*", lambda route: held.append(route))
+    page.locator("select[name=order]").select_option("oldest")
+    page.locator("select[name=show]").select_option("groups")
+    page.wait_for_selector(".entry .strip")
+    assert len(held) == 1
+    with page.expect_response("**/api/traces*"):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.locator(".entry .strip").count() == page.locator(".entry").count() > 0
+
+
 def test_a_prompt_is_compared_across_steps_and_runs(page: Any, url: str, few: str, root: Path) -> None:
     page.goto(f"{url}#/traces/{few}")
     page.wait_for_selector(".turn .token")

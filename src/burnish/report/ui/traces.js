@@ -8,6 +8,7 @@ const PAGE = 50;
 export function tracesView(page, names, words) {
   const run = names[0];
   let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false, other = null;
+  let lists = 0, reads = 0; // questions so far: an answer that is overtaken by a later question is dropped
   const list = el("div", { class: "list", role: "listbox", "aria-label": "Traces" }), detail = el("article", { class: "detail" });
   const count = el("span", { class: "dim" });
   const field = (name, attributes) => el("input", { name, value: wanted[name] ?? "", onchange: (event) => choose({ [name]: event.target.value }), ...attributes });
@@ -34,10 +35,13 @@ export function tracesView(page, names, words) {
   }
 
   async function load(anew = false) {
+    if (busy && !anew) return;
+    const mine = ++lists;
     busy = true;
     try {
       const { id, show: what, ...query } = wanted;
       const found = await ask(what === "groups" ? "groups" : "traces", { run, ...query, limit: PAGE, offset: anew ? 0 : rows.length });
+      if (mine !== lists) return;
       rows = anew ? found.rows : [...rows, ...found.rows];
       more = found.more;
       draw();
@@ -45,7 +49,7 @@ export function tracesView(page, names, words) {
       if (anew && rows.length && !rows.some((row) => first(row) === open?.id)) await show(first(rows[0]));
       if (!rows.length) detail.replaceChildren(el("p", { class: "empty" }, "No trace fits these filters."));
     } finally {
-      busy = false;
+      if (mine === lists) busy = false;
     }
   }
 
@@ -68,7 +72,9 @@ export function tracesView(page, names, words) {
   }
 
   async function show(id) {
-    open = await ask("trace", { run, id });
+    const mine = ++reads, found = await ask("trace", { run, id });
+    if (mine !== reads) return;
+    open = found;
     for (const node of list.querySelectorAll(".entry")) {
       const on = node.dataset.id === String(id) || node.dataset.group === String(open.group_id);
       node.classList.toggle("on", on);
