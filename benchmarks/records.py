@@ -120,6 +120,11 @@ def times_better(record: Mapping[str, Any], ours: str, other: str) -> float | No
     return 1 / ratio if of == "seconds" else ratio
 
 
+def _code_of(record: Mapping[str, Any]) -> str | None:
+    """The digest of the code that a part was measured with."""
+    return record.get("stamp", {}).get("code")  # type: ignore[no-any-return]
+
+
 def reached(goal: Goal, name: str, parts: Mapping[str, Any]) -> tuple[float, bool] | None:
     """What was reached of a goal of part `name`, and whether that is enough; None while something is not measured, or the two
     sides of a comparison were measured with different code."""
@@ -131,8 +136,10 @@ def reached(goal: Goal, name: str, parts: Mapping[str, Any]) -> tuple[float, boo
         return got, got <= goal.value if goal.of in LOWER_IS_BETTER else got >= goal.value
     side, _, elsewhere = goal.against.partition("@")
     other = parts.get(elsewhere or name)
-    theirs = values(other, side, goal.of) if other else []
-    if not theirs or parts[name].get("stamp", {}).get("code") != other.get("stamp", {}).get("code"):  # type: ignore[union-attr]
+    if other is None or _code_of(other) != _code_of(parts[name]):
+        return None
+    theirs = values(other, side, goal.of)
+    if not theirs:
         return None
     factor = got / statistics.median(theirs)
     factor = 1 / factor if goal.of in LOWER_IS_BETTER else factor

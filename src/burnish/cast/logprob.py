@@ -110,8 +110,8 @@ class _Head(torch.autograd.Function):
 
 def _even(n: int, most: int) -> int:
     """The size of chunks of about one size, with no more than so many of n tokens in each."""
-    chunks = -(-n // max(1, most))
-    return -(-n // max(1, chunks)) or 1
+    chunks = max(1, -(-n // max(1, most)))
+    return max(1, -(-n // chunks))
 
 
 WORTH_IT = 0.85  # of the tokens: with more of them in it, a part costs as much as the whole

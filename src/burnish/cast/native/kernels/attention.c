@@ -85,14 +85,14 @@ typedef struct {
 } Run;
 
 /* A block of queries: tokens first .. end of the stretch that begins at `start`, and the runs of tokens that lead to it, `before`
-   of them in all. Or, with `pack`, those of a whole tree, none of which sees all that come before it: its stretches are those from
+   of them in all. Or, with `pack`, those of a whole tree, none of which sees all that come before it: `stretches` of them, from number
    `stretch` on. */
 typedef struct {
     long head, first, end, start, before, runs, stride;
     const Run *path;
     const float *path_k, *path_v, *own_k, *own_v; /* turned around */
     const Pack *pack;
-    long stretch;
+    long stretch, stretches;
 } Block;
 
 static void score(const Shape *s, const Block *b, const float *q, const float *path, const float *own, float *to) {
@@ -114,15 +114,16 @@ static long path_to(const Pack *pack, long stretch, Run *path) {
 /* In a whole tree, what a token does not see of what comes before it gets no weight. */
 static void hide(const Shape *s, const Block *b, float *scores) {
     const long sharing = s->heads / s->kv_heads;
-    for (long i = b->stretch; b->pack->stretches[i].first < b->end; i++) {
+    Run *path = (Run *)scratch(PATH, b->stretches * (long)(sizeof(Run) / sizeof(float)));
+    for (long i = b->stretch; i < b->stretch + b->stretches; i++) {
         const Stretch *mine = b->pack->stretches + i;
-        Run *path = (Run *)scratch(PATH, (i - b->stretch + 1) * (long)(sizeof(Run) / sizeof(float)));
-        const long runs = path_to(b->pack, i, path), from = most(mine->first, b->first), to = least(mine->end, b->end);
+        const long from = most(mine->first, b->first), to = least(mine->end, b->end);
+        if (from >= to) continue; /* none of it is in this block */
+        const long runs = path_to(b->pack, i, path);
         path[runs] = (Run){mine->first, 0};
         for (long row = (from - b->first) * sharing; row < (to - b->first) * sharing; row++)
             for (long r = 0, seen = b->start; r <= runs; seen = path[r].first + path[r].tokens, r++)
                 for (long j = seen; j < path[r].first; j++) scores[row * b->stride + j - b->start] = -INFINITY;
-        if (mine->end == b->end) break;
     }
 }
 
@@ -197,13 +198,14 @@ static void look_back(const Shape *s, const Block *b, const View *given, const V
 static int as_one(const Pack *pack, long first_of, long number) {
     const Stretch *all_of_them = pack->stretches + first_of;
     const long tokens = all_of_them[number - 1].end - all_of_them[0].first;
-    long seen = 0, leading[number];
+    if (number == 1 || tokens >= SHORT * number) return 0;
+    int64_t *leading = (int64_t *)scratch(NUMBERS, 2 * number), seen = 0;
     for (long i = 0; i < number; i++) {
         const long own = all_of_them[i].end - all_of_them[i].first, parent = all_of_them[i].parent;
         leading[i] = own + (parent < 0 ? 0 : leading[parent - first_of]);
         seen += own * leading[i];
     }
-    return number > 1 && tokens < SHORT * number && tokens * tokens < FORGET * seen;
+    return tokens * tokens < FORGET * seen;
 }
 
 /* The way back through one head of a whole tree. */
@@ -219,6 +221,7 @@ static void walk_as_one(const Shape *s, const Pack *pack, long first_of, long nu
         const Block block = {
             .head = head, .first = first, .end = least(first + at_once, start + tokens), .start = start,
             .stride = up_to(tokens + WIDE, LANES), .own_k = turned[0], .own_v = turned[1], .pack = pack, .stretch = first_of,
+            .stretches = number,
         };
         look_back(s, &block, given, found);
     }
