@@ -107,15 +107,25 @@ def _finite(part: Rollout | Part, given: list, step: Step) -> list[Group]:
 
 def note_samples(groups: list[Group], notes: Notes) -> None:
     """The numbers every method has, of all that was sampled: scores, lengths, how many replies were cut off."""
+    scores: dict[str, list[float]] = {}
+    written: list[int] = []
+    replies = cut_off = 0
     for trace in (trace for group in groups for trace in group.traces):
         said = [len(turn) for turn in trace.turns if turn.author == "policy"]
         if not said:
             continue
+        written += said
+        replies += 1
+        cut_off += trace.note.get("stopped") == "length"
         for name, value in trace.scores.items():
-            notes.add(name if name in ("reward", "correct") else f"score/{name}", value)
-        notes.add("length", sum(said), len(said))
-        notes.add("cut_off", trace.note.get("stopped") == "length")
-        notes.count("sampled_tokens", sum(said))
+            scores.setdefault(name, []).append(value)
+    if not replies:
+        return
+    for name, values in scores.items():
+        notes.add(name if name in ("reward", "correct") else f"score/{name}", sum(values), len(values))
+    notes.add("length", sum(written), len(written))
+    notes.add("cut_off", cut_off, replies)
+    notes.count("sampled_tokens", sum(written))
 
 
 def _note_staleness(groups: list[Group], step: Step) -> None:

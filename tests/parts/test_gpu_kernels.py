@@ -148,7 +148,7 @@ def decode(model, ours):  # logits of three steps after two prompts
     assert reader.fused is not None
     if not ours:
         reader.fused = None
-    reader.read([torch.arange(6), torch.arange(11)], torch.arange(17))
+    reader.read([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
     state = Rows(3, 12, (1,), torch.device("cpu"))
     state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
     found = []

@@ -12,7 +12,7 @@ for models whose attention cannot be packed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from burnish.cast import attention
 from burnish.cast.fused import Fused
 from burnish.cast.logprob import logits_of, logp_entropy
 from burnish.cast.native.llama import Llama, Matrix
-from burnish.cast.packing import joined, pack, send
+from burnish.cast.packing import pack, send, trues
 from burnish.cast.tree import Numbers
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
@@ -35,7 +35,7 @@ FROM_LOGITS = {"logp", "entropy", "logits", "greedy"}
 
 def outputs(
     model: nn.Module,
-    tokens: list[Tensor],
+    tokens: Sequence[Tensor | Numbers],
     masks: list[Tensor],
     want: set[str],
     temperature: float = 1.0,
@@ -52,7 +52,8 @@ def outputs(
     """
     device = next(model.parameters()).device
     asked = Asked.of(masks)
-    read = [row[:end] for row, end in zip(tokens, asked.ends("score" in want), strict=True)]
+    rows = [row.numpy() if isinstance(row, Tensor) else row for row in tokens]
+    read = [row[:end] for row, end in zip(rows, asked.ends("score" in want), strict=True)]
     if embedded is not None:
         embedded = [row[: len(short)] for row, short in zip(embedded, read, strict=True)]
     if packed and packable(model):
@@ -61,7 +62,7 @@ def outputs(
         states, places = _padded(model, read, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
-        found |= _at_tokens(model, states, joined(tokens)[asked.flat], asked, places, want & FROM_LOGITS, temperature)
+        found |= _at_tokens(model, states, np.concatenate(rows)[asked.flat], asked, places, want & FROM_LOGITS, temperature)
     if "value" in want:
         found["value"] = _head(model, _lines(states, places(asked.row, asked.at - 1)))
     if "score" in want:
@@ -113,8 +114,7 @@ class Asked:
         lengths = np.array([mask.shape[0] for mask in masks])
         ends = np.cumsum(lengths)
         starts = ends - lengths
-        flat = np.flatnonzero(joined(masks))
-        cuts = np.searchsorted(flat, [*starts, ends[-1]])  # where the rows begin among those that are asked about
+        flat, cuts = trues(masks, ends)
         counts = np.diff(cuts)
         row = np.repeat(np.arange(len(masks)), counts)
         at = flat - np.repeat(starts, counts)
@@ -147,20 +147,21 @@ Embedded = list[Tensor] | None
 Places = Callable[[Numbers, Numbers], Numbers]  # (rows, numbers of tokens there) -> where their states are
 
 
-def _padded(model: nn.Module, tokens: list[Tensor], device: torch.device, embedded: Embedded) -> tuple[Tensor, Places]:
+def _padded(model: nn.Module, tokens: list[Numbers], device: torch.device, embedded: Embedded) -> tuple[Tensor, Places]:
     """[B x T, H] hidden states of right-padded rows."""
     width = max(len(row) for row in tokens)
     if embedded is not None:
         inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
     else:
-        inputs = {"input_ids": nn.utils.rnn.pad_sequence(tokens, batch_first=True).to(device)}
+        rows = [torch.from_numpy(row) for row in tokens]
+        inputs = {"input_ids": nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)}
     states = _hidden(model, **inputs)
     return states.reshape(-1, states.shape[-1]), lambda row, at: at + row * width
 
 
 def _packed(
     model: nn.Module,
-    tokens: list[Tensor],
+    tokens: list[Numbers],
     asked: Asked,
     device: torch.device,
     embedded: Embedded,
@@ -168,14 +169,13 @@ def _packed(
 ) -> tuple[Tensor, Places]:
     """[N, H] hidden states of rows laid end to end; beginnings are shared where rows are read as they are."""
     window = getattr(decoder(model).config, "sliding_window", None) or float("inf")  # type: ignore[arg-type]
-    numbers = [row.numpy() for row in tokens]  # asked for once: it takes as long as what is done with them
-    shared = embedded is None and max(map(len, numbers)) <= window  # type: ignore[operator]
+    shared = embedded is None and max(map(len, tokens)) <= window  # type: ignore[operator]
     firsts = asked.first if shared else None
     recorder = getattr(model, "recorder", None) if recorded and embedded is None else None
-    replayed = recorder.states(numbers, firsts) if recorder is not None else None
+    replayed = recorder.states(tokens, firsts) if recorder is not None else None
     if replayed is not None:
         return replayed[0], replayed[1].places
-    rows = pack(numbers, firsts, device)
+    rows = pack(tokens, firsts, device)
     given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
     return hidden(model, given, rows.positions[None], rows)[0], rows.places
 

@@ -67,8 +67,6 @@ class LocalEngine:
         if not requests:
             return []
         models = (self.model, *others)
-        for request in requests:
-            self._check(request)
         for model in models:
             if not packable(model):
                 name = type(decoder(model)).__name__
@@ -85,12 +83,14 @@ class LocalEngine:
             for model in training:
                 model.train()
 
-    def _check(self, request: Request) -> None:
-        if request.prompt.shape[0] >= self.context:
+    def room_after(self, prompt: int) -> int:
+        """How many tokens the context holds after a prompt of so many; one that leaves none is refused."""
+        if prompt >= self.context:
             raise ValueError(
-                f"a prompt has {len(request.prompt)} tokens, but the model's context holds {self.context}: "
+                f"a prompt has {prompt} tokens, but the model's context holds {self.context}: "
                 "shorten the prompt or drop such rows from the dataset"
             )
+        return self.context - prompt
 
     def plan(self, requests: list[Request], longest: int, prompts: list[int], models: Sequence[nn.Module]) -> Plan:
         """How many rows fit, at this many tokens of their own each."""

@@ -16,6 +16,7 @@ from burnish.cast.blend import Mix
 from burnish.cast.chat import Chat
 from burnish.cast.local import Enough, Heard, LocalEngine, Request, Sample
 from burnish.cast.roles import Role
+from burnish.cast.tree import Numbers
 from burnish.cast.working import Working
 from burnish.nouns import Trace
 
@@ -106,7 +107,7 @@ class Member:
 
     def outputs(
         self,
-        tokens: list[Tensor],
+        tokens: Sequence[Tensor | Numbers],
         masks: list[Tensor],
         want: set[str],
         temperature: float = 1.0,

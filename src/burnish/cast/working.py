@@ -28,7 +28,7 @@ class Working:
         self.stamp = -1
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
         self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []  # of the copy, and whose gradients theirs are
-        self.sums: dict[nn.Parameter, Tensor] = {}  # fp32 gradients that stay where they are, for recorded passes
+        self.sums: list[tuple[nn.Parameter, Tensor]] = []  # fp32 gradients that stay where they are, for recorded passes
         if not on_gpu(next(model.parameters()).device):
             return
         if not frozen:
@@ -95,19 +95,17 @@ class Working:
     @torch.no_grad()
     def settle(self) -> None:
         """Gradients where recorded passes add to them: always the same memory, zeros before the first."""
+        self.sums = self.sums or [(p, torch.empty_like(p)) for _, masters in self.leaves for p in masters]
         fresh = []
-        for _, masters in self.leaves:
-            for master in masters:
-                if master not in self.sums:
-                    self.sums[master] = torch.empty_like(master)
-                held = self.sums[master]
-                if master.grad is held:
-                    continue
-                if master.grad is None:
-                    fresh.append(held)
-                else:
-                    held.copy_(master.grad)
-                master.grad = held
+        for master, held in self.sums:
+            grad = master.grad
+            if grad is held:
+                continue
+            if grad is None:
+                fresh.append(held)
+            else:
+                held.copy_(grad)
+            master.grad = held
         if fresh:
             torch._foreach_zero_(fresh)
 

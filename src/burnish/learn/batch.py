@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from burnish.cast.packing import joined, trues
+from burnish.cast.tree import Numbers
 from burnish.learn.norms import Counts
 from burnish.learn.term import Term
-from burnish.nouns import Group, Trace
+from burnish.nouns import Group, Trace, Turn
 
 
 @dataclass(eq=False)
@@ -23,10 +24,6 @@ class Row:
     group: int
     length: int
     claimed: dict[str, int]
-
-    @cached_property
-    def tokens(self) -> Tensor:
-        return self.trace.tokens
 
 
 @dataclass(eq=False)
@@ -46,6 +43,15 @@ class Micro:
         """The group of each row, numbered 0, 1, ... in order of appearance."""
         number: dict[int, int] = {}
         return [number.setdefault(row.group, len(number)) for row in self.rows]
+
+
+def tokens_of(rows: Sequence[Row]) -> list[Numbers]:
+    """The tokens of each row."""
+    flat, end, found = joined([turn.tokens for row in rows for turn in row.trace.turns]), 0, []
+    for row in rows:
+        found.append(flat[end : end + row.length])
+        end += row.length
+    return found
 
 
 def members(term: Term, trace: Trace) -> Tensor:
@@ -74,10 +80,14 @@ def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
     """What the terms claim, counted once for the whole batch of an update."""
     found: Claims = {}
     for term in terms:
-        found[term.name] = [
-            [int(np.count_nonzero(members(term, trace).numpy())) for trace in group.traces] for group in groups
-        ]
+        counts = iter(_counted([members(term, trace) for group in groups for trace in group.traces]))
+        found[term.name] = [[next(counts) for _ in group.traces] for group in groups]
     return found
+
+
+def _counted(masks: list[Tensor]) -> list[int]:
+    """How many tokens each mask has."""
+    return np.diff(trues(masks, np.cumsum([mask.shape[0] for mask in masks]))[1]).tolist() if masks else []
 
 
 def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:
@@ -125,42 +135,47 @@ def join(micros: Iterable[Micro], tokens: int | None = None) -> Micro:
     for micro in micros:
         start = len(rows)
         rows += micro.rows
-        pairs += [(a + start, b + start) for a, b in micro.pairs]
-        lists += [tuple(i + start for i in ranking) for ranking in micro.lists]
+        if micro.pairs:
+            pairs += [(a + start, b + start) for a, b in micro.pairs]
+        if micro.lists:
+            lists += [tuple(i + start for i in ranking) for ranking in micro.lists]
     return Micro(tuple(rows), tuple(pairs), tuple(lists), tokens)
 
 
-class Filling(NamedTuple):
+class Filling:
     """A batch being filled: how many tokens the model will read for its rows.
 
     packed  end to end, beginnings that rows of one group share counted once; else padded to the longest
     """
 
-    packed: bool
-    rows: int = 0
-    longest: int = 0
-    tokens: int = 0
-    last: Row | None = None
+    def __init__(self, packed: bool, rows: Sequence[Row] = ()) -> None:
+        self.packed, self.rows, self.longest, self.tokens = packed, 0, 0, 0
+        self.last: Row | None = None
+        self.take(rows)
 
-    def with_rows(self, rows: Sequence[Row]) -> Filling:
-        """What it would be with these rows as well."""
+    def take(self, rows: Sequence[Row], budget: float = math.inf) -> bool:
+        """Have these rows as well, unless it would then be more than `budget` tokens; whether it has."""
         count, longest, tokens, last = self.rows + len(rows), self.longest, self.tokens, self.last
         for row in rows:
             longest = max(longest, row.length)
-            tokens += row.length - _shared(last, row)
+            tokens += row.length
+            if last is not None and last.group == row.group:
+                tokens -= _shared(last.trace.turns, row.trace.turns)
             last = row
-        return Filling(self.packed, count, longest, tokens if self.packed else count * longest, last)
+        tokens = tokens if self.packed else count * longest
+        if tokens > budget:
+            return False
+        self.rows, self.longest, self.tokens, self.last = count, longest, tokens, last
+        return True
 
 
-def _shared(before: Row | None, row: Row) -> int:
-    """The tokens of the turns with which both rows begin, where they are of one group."""
-    if before is None or before.group != row.group:
-        return 0
+def _shared(before: tuple[Turn, ...], turns: tuple[Turn, ...]) -> int:
+    """The tokens of the turns with which both begin; the last one is each row's own."""
     shared = 0
-    for one, other in zip(before.trace.turns[:-1], row.trace.turns[:-1], strict=False):
-        if one is not other:
+    for k in range(min(len(before), len(turns)) - 1):
+        if before[k] is not turns[k]:
             break
-        shared += len(one)
+        shared += len(turns[k])
     return shared
 
 
@@ -178,13 +193,11 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
     batches: list[list[Micro]] = []
     fillings: list[Filling] = []
     for _, _, atom in atoms:
-        grown = fillings[-1].with_rows(atom.rows) if batches else None
-        if grown is not None and grown.tokens <= budget:
+        if batches and fillings[-1].take(atom.rows, budget):
             batches[-1].append(atom)
-            fillings[-1] = grown
         else:
             batches.append([atom])
-            fillings.append(Filling(packed).with_rows(atom.rows))
+            fillings.append(Filling(packed, atom.rows))
     largest_first = sorted(range(len(batches)), key=lambda i: -fillings[i].tokens)
     return [join(batches[i], fillings[i].tokens) for i in largest_first]
 
@@ -196,9 +209,9 @@ def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ..
     cut: list[list[Row]] = []
     filling = Filling(packed)
     for row in micro.rows:
-        filling = filling.with_rows([row])
-        if not cut or filling.tokens > budget:
-            cut.append([])
-            filling = Filling(packed).with_rows([row])
-        cut[-1].append(row)
+        if cut and filling.take([row], budget):
+            cut[-1].append(row)
+        else:
+            cut.append([row])
+            filling = Filling(packed, [row])
     return [tuple(piece) for piece in cut]

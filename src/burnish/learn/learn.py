@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from burnish import randomness
 from burnish.cast.member import Member
 from burnish.cast.packing import joined, send
-from burnish.learn.batch import Micro, Row, atoms, claims, count, members, micro_batches, pieces, stream
+from burnish.learn.batch import Micro, Row, atoms, claims, count, members, micro_batches, pieces, stream, tokens_of
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.term import Live, Term
 from burnish.nouns import Clock, Group, Trace
@@ -269,12 +269,15 @@ def _outputs(
     embed: Embed | None = None,
 ) -> dict[str, Tensor]:
     if embed is None:
-        tokens = [row.tokens for row in rows]
-        return member.outputs(tokens, masks, want, temperature, recorded=torch.is_grad_enabled())
+        return member.outputs(tokens_of(rows), masks, want, temperature, recorded=torch.is_grad_enabled())
     table = member.working.weights().get_input_embeddings()  # type: ignore[operator]
     device = member.device
-    embedded = [embed.call(table(row.tokens.to(device)), row.trace, table) for row in rows]  # type: ignore[operator]
-    return member.outputs([row.tokens for row in rows], masks, want, temperature, embedded)
+    tokens = tokens_of(rows)
+    embedded = [
+        embed.call(table(torch.from_numpy(its).to(device)), row.trace, table)  # type: ignore[operator]
+        for its, row in zip(tokens, rows, strict=True)
+    ]
+    return member.outputs(tokens, masks, want, temperature, embedded)
 
 
 def _total(

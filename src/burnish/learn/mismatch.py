@@ -8,6 +8,7 @@ then says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +55,15 @@ def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]
     versions, found = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
         if turn.author == member.name and turn.logp is not None and turn.versions is not None:
-            versions.append(turn.versions.numpy())
-            found.append(turn.logp.numpy())
+            versions.append(turn.versions)
+            found.append(turn.logp)
         else:
-            nothing = np.full(len(turn), np.float32("nan"))
-            versions.append(nothing)
-            found.append(nothing)
-    return np.where(np.concatenate(versions) == member.version, np.concatenate(found), np.float32("nan"))
+            versions.append(_nothing(len(turn), torch.long))
+            found.append(_nothing(len(turn), torch.float32))
+    return np.where(joined(versions) == member.version, joined(found), np.float32("nan"))
+
+
+@lru_cache(maxsize=1024)
+def _nothing(tokens: int, dtype: torch.dtype) -> Tensor:
+    """For tokens that nobody's weights wrote; prompts are as long as each other often enough."""
+    return torch.full((tokens,), -1, dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -41,12 +42,14 @@ class Reader:
             import burnish.cast.engine.kernels  # noqa: F401 - makes its operators known to torch
 
             with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
-                self.read([torch.zeros(1, dtype=torch.long)], torch.zeros(1, dtype=torch.long))
+                self.read([torch.zeros(1, dtype=torch.long)], np.zeros(1, dtype=np.int64))
 
-    def read(self, prompts: list[Tensor], places: Tensor) -> Tensor:
+    def read(self, prompts: list[Tensor], places: Numbers) -> Tensor:
         """[prompts, V]: the logits after each prompt, whose keys and values are kept at `places` of the pool."""
         numbers = [prompt.numpy() for prompt in prompts]
-        states, rows = self._replayed(numbers, places) or self._read(pack(numbers, None, self.device), places)
+        states, rows = self._replayed(numbers, places) or self._read(
+            pack(numbers, None, self.device), torch.from_numpy(places)
+        )
         last = send(torch.from_numpy(rows.ends()), self.device)
         return logits_at(self.model, states[last])
 
@@ -57,7 +60,7 @@ class Reader:
         self.ends = [] if first is None else self.memory.note_rows(rows.tokens.numpy(), rows.starts, first)
         return states, rows
 
-    def _replayed(self, prompts: list[Numbers], places: Tensor) -> tuple[Tensor, Packed] | None:
+    def _replayed(self, prompts: list[Numbers], places: Numbers) -> tuple[Tensor, Packed] | None:
         """The same by a recording, on a GPU, once packs of about this size have been read before."""
         size = max(1024, 1 << (len(places) - 1).bit_length())
         self.asked[size] = self.asked.get(size, 0) + 1
@@ -67,11 +70,11 @@ class Reader:
             rows = pack(prompts, None, self.device, size)
         except TooShort:
             return None
-        filled = torch.full((size,), self.store.pool)  # what nobody asked for goes where nobody looks
+        filled = np.full(size, self.store.pool)  # what nobody asked for goes where nobody looks
         filled[: len(places)] = places
         if (size, rows.long) not in self.recorded:
             self.recorded[size, rows.long] = RecordedReading(self, rows)
-        return self.recorded[size, rows.long].replay(rows, send(filled, self.device)), rows
+        return self.recorded[size, rows.long].replay(rows, send(torch.from_numpy(filled), self.device)), rows
 
     def remember(self, tokens: int) -> None:
         """On a CPU: what is computed of so many tokens, at most, is kept for the trainer, if the model can use it."""

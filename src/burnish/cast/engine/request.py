@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -30,8 +31,7 @@ class Request:
     said: int = 0
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A sampled reply: its tokens (the stop token included), their log-probs, and why it ended.
 
     stopped: "stop" (a stop token or string), "length" (its limit), or "enough" (its group had enough without it).
@@ -47,14 +47,43 @@ Enough = Callable[[list[Sample]], bool]  # the finished samples of one prompt ->
 
 
 class Prompt:
-    """A prompt: its place in the pool while requests need it, how many still do, and the logits after it."""
+    """A prompt: the requests that begin with it, its place in the pool while some of them need it, and the logits after it."""
 
     def __init__(self, tokens: Tensor) -> None:
-        self.tokens, self.start, self.needed = tokens, -1, 0
+        self.tokens, self.start = tokens, -1
+        self.requests: list[int] = []  # their numbers
+        self.needed = 0  # how many have not ended
+        self.longest = 0  # how long their replies may become
         self.length = tokens.shape[0]  # len() of a tensor is slow enough to be seen
         self.after: list[Tensor] = []
         self.number = -1  # of its last token, where what is computed is kept for the trainer; -1: it is not
         self.finished: list[Sample] = []
+
+
+def prompts_of(requests: Sequence[Request]) -> tuple[list[Prompt], list[Prompt]]:
+    """The different prompts, in order of appearance; and that of each request."""
+    told: dict[int, Prompt] = {}  # by the tensor itself: most requests share theirs, and nobody has to look into it
+    found: dict[bytes, Prompt] = {}
+    of = []
+    for i, tokens in enumerate([request.prompt for request in requests]):
+        prompt = told.get(id(tokens))
+        if prompt is None:
+            words = tokens.numpy().tobytes()
+            prompt = told[id(tokens)] = found[words] = found.get(words) or Prompt(tokens)
+        prompt.requests.append(i)
+        of.append(prompt)
+    return list(found.values()), of
+
+
+def limits_of(requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int]) -> list[int]:
+    """How many tokens each reply may have; the prompts are told, too."""
+    limits = [request.max_new for request in requests]
+    for prompt in prompts:
+        left = room_after(prompt.length)
+        for i in prompt.requests:
+            limits[i] = min(limits[i], left)
+        prompt.longest, prompt.needed = max([limits[i] for i in prompt.requests]), len(prompt.requests)
+    return limits
 
 
 def end_of(tokens: Tensor, stop: tuple[str, ...], text: Callable[[Tensor], str]) -> int | None:

@@ -16,7 +16,7 @@ from burnish.cast.engine.alike import Alike
 from burnish.cast.engine.complete import Brought, Complete
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader, panel_of
-from burnish.cast.engine.request import Enough, Heard, Prompt, Request, Sample, end_of
+from burnish.cast.engine.request import Enough, Heard, Prompt, Request, Sample, end_of, limits_of, prompts_of
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool, in_steps
 from burnish.cast.packing import KEYS, send, spans_for
@@ -46,13 +46,12 @@ class Schedule:
         self.device = next(engine.model.parameters()).device
         self.gpu = store.on_gpu(self.device)
         self.kernels = all(panel_of(model) for model in models)
-        self.prompts: dict[bytes, Prompt] = {}
-        self.of = [self._prompt(request.prompt) for request in requests]
-        self.limits = [min(r.max_new, engine.context - p.length) for r, p in zip(requests, self.of, strict=True)]
-        self.most = max(p.length + limit for p, limit in zip(self.of, self.limits, strict=True))
+        self.prompts, self.of = prompts_of(requests)
+        self.limits = limits_of(requests, self.prompts, engine.room_after)
+        self.most = max(prompt.length + prompt.longest for prompt in self.prompts)
         self.shared = self._share()
-        longest = max(limit + self._held(p.length) for limit, p in zip(self.limits, self.of, strict=True))
-        sizes = [prompt.length for prompt in self.prompts.values()]
+        longest = max(prompt.longest + self._held(prompt.length) for prompt in self.prompts)
+        sizes = [prompt.length for prompt in self.prompts]
         self.plan = engine.plan(requests, longest, sizes, models)
         self.readers, self.rows = self._workplace(models)
         self.pool = Pool(self.plan.pool)
@@ -65,8 +64,8 @@ class Schedule:
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[Complete] = []  # not yet looked at
-        self.watched = any(r.stop for r in requests)
-        self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
+        self.watched = any([r.stop for r in requests])
+        self.filtered = any([r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests])
         self.over: set[int] = set()  # slots whose samples are complete
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
@@ -95,11 +94,6 @@ class Schedule:
         kept.rows.empty(0)
         return kept.readers, kept.rows
 
-    def _prompt(self, tokens: Tensor) -> Prompt:
-        prompt = self.prompts.setdefault(tokens.numpy().tobytes(), Prompt(tokens))
-        prompt.needed += 1
-        return prompt
-
     def _share(self) -> bool:
         """Whether rows look at a shared prompt where it lies, or each at its own copy.
 
@@ -109,8 +103,8 @@ class Schedule:
         if self.gpu or (self.engine.exact and not self.kernels):
             return self.gpu
         window = getattr(self.engine.model.config.get_text_config(), "sliding_window", None)  # type: ignore[union-attr, operator]
-        several = any(prompt.needed > 1 for prompt in self.prompts.values())
-        return several and max(p.length for p in self.of) >= SHARE_FROM and (window or self.most) >= self.most
+        several = any(prompt.needed > 1 for prompt in self.prompts)
+        return several and max(p.length for p in self.prompts) >= SHARE_FROM and (window or self.most) >= self.most
 
     def _held(self, length: int) -> int:
         """How much of a prompt lies in its rows' own slots: on a GPU, what it has beyond whole blocks of keys.
@@ -123,8 +117,7 @@ class Schedule:
 
     def _order(self) -> list[int]:
         """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
-        number = {id(prompt): k for k, prompt in enumerate(self.prompts.values())}
-        return sorted(range(len(self.requests)), key=lambda i: (-self.of[i].length, number[id(self.of[i])], i))
+        return [i for prompt in sorted(self.prompts, key=lambda p: -p.length) for i in prompt.requests]
 
     def run(self) -> list[Sample]:
         try:
@@ -182,7 +175,7 @@ class Schedule:
             while unread and (not some or size + unread[0].length <= READ_AT_ONCE):
                 size += unread[0].length
                 some.append(unread.pop(0))
-            places = torch.from_numpy(np.concatenate([np.arange(p.start, p.start + p.length) for p in some]))
+            places = np.concatenate([np.arange(p.start, p.start + p.length) for p in some])
             for reader in self.readers:
                 logits = reader.read([p.tokens for p in some], places)
                 for k, prompt in enumerate(some):
@@ -319,15 +312,14 @@ class Schedule:
             some = self.aside.pop(0)
             for i, its, its_logp, by_token in some.samples():
                 stop = self.requests[i].stop
-                end = end_of(its, stop, self.engine.chat.text)
+                end = end_of(its, stop, self.engine.chat.text) if stop else None
                 why = some.stopped or ("stop" if end is not None or by_token else "length")
-                self.found[i] = (
-                    Sample(its[:end], its_logp[:end], why) if end is not None else Sample(its, its_logp, why)
-                )
+                sample = Sample(its, its_logp, why) if end is None else Sample(its[:end], its_logp[:end], why)
+                self.found[i] = sample
                 if self.heard is not None:
-                    self.heard(i, self.found[i])
-                if not some.stopped:
-                    self.of[i].finished.append(self.found[i])
+                    self.heard(i, sample)
+                if self.enough is not None and not some.stopped:
+                    self.of[i].finished.append(sample)
                     touched[self.of[i]] = None
         return list(touched)
 
