@@ -62,7 +62,9 @@ def outputs(
         states, places = _padded(model, read, device, embedded)
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
-        found |= _at_tokens(model, states, np.concatenate(rows)[asked.flat], asked, places, want & FROM_LOGITS, temperature)
+        found |= _at_tokens(
+            model, states, np.concatenate(rows)[asked.flat], asked, places, want & FROM_LOGITS, temperature
+        )
     if "value" in want:
         found["value"] = _head(model, _lines(states, places(asked.row, asked.at - 1)))
     if "score" in want:

@@ -64,8 +64,8 @@ class Schedule:
         self.free = list(range(self.plan.slots))[::-1]
         self.found: dict[int, Sample] = {}
         self.aside: list[Complete] = []  # not yet looked at
-        self.watched = any([r.stop for r in requests])
-        self.filtered = any([r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests])
+        self.watched = any(r.stop for r in requests)
+        self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
         self.over: set[int] = set()  # slots whose samples are complete
         self.roots: Roots | None = None
         self.rooted: list[Prompt] = []
