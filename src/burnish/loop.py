@@ -12,12 +12,14 @@ from burnish.nouns import Clock, Group
 from burnish.placed.ledger import Settled, UnitRow, settle
 from burnish.refusal import Refusal
 from burnish.rollout.chunked import UNFINISHED, chunked
+from burnish.run.garbage import left_alone
 from burnish.run.pipeline import Ahead, Pipeline, SamplesAhead
 from burnish.schedules import at
 from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, sample_and_score
 from burnish.step import Dropped, Looks, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
+SETTLED = 4  # steps after which a run has imported and made what it needs
 
 
 @dataclass
@@ -57,8 +59,10 @@ def loop(
     if pipeline is None and settings.lag:
         pipeline = Pipeline(method, cast, settings)
     empty = 0
-    with pipeline or nullcontext():
+    with pipeline or nullcontext(), left_alone() as leave_alone:
         for number in range(start, steps):
+            if number == start + SETTLED:
+                leave_alone()
             clock = Clock(number, steps, seed)
             now = pipeline.take(clock) if pipeline else Ahead(number)
             ended: dict[str, list[Group]] = {}

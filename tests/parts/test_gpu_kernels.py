@@ -50,9 +50,11 @@ for window in (1 << 30, 20, 60):
     check(out, q, k, v, *held)
     at = length + count - 1
     for kernels.SPAN, spans in ((512, 1), (KEYS, 8), (2 * KEYS, 4)):  # spans side by side; some of them are nobody's
-        held = own.clone()
-        out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, turn, spans)
-        check(out, rotated(q, at), rotated(k, at), v, *held)
+        for together in (False, True):  # rows 0, 3, 4 and 6 share a root, and so do 1, 2 and 5: alone, first of four, led, or not
+            held = own.clone()
+            how = turn, spans, together
+            out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, *how)
+            check(out, rotated(q, at), rotated(k, at), v, *held)
 """
 
 SAMPLE = """
@@ -183,23 +185,25 @@ from pathlib import Path
 sys.path.insert(0, "tests")
 from conftest import SMALL, make_model
 from burnish.cast import load, local, packing
-from burnish.cast.engine import graphs, store
+from burnish.cast.engine import graphs, kernels, schedule, store
 from burnish.cast.local import Request
 from burnish.cast.roles import stage
 from burnish.cast.stage import build
 load.shape_of = lambda path: None  # on a GPU every model is transformers' own
 policy = build(stage(), make_model(Path(tempfile.mkdtemp()), hidden_size=64), SMALL, device="cpu")["policy"]
-prompts = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 20, 9)]
-asked = [Request(prompts[k % 3], k, 20 if k == 2 else 3) for k in range(7)] + [Request(prompts[0], 99, 12)]  # enters alone
+prompts = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 70, 9)]
+asked = [Request(prompts[k % 3], k, 20 if k == 1 else 3) for k in range(7)] + [Request(prompts[0], 99, 12)]  # enters alone
 alone = [policy.generate([request])[0] for request in asked]
 store.on_gpu = lambda device: True  # slots that rows point to, sizes beyond the living rows, news one step late
-graphs.SIZES, packing.SPAN = (7,), 16
+graphs.SIZES = (7,)
+kernels.SPAN = schedule.SPAN = packing.SPAN = 32
 for rows in (7, 7, 5):  # the workplace is kept from call to call where it serves
     local.MAX_ROWS = {"cpu": rows}
     for mine, other in zip(policy.generate(asked), alone, strict=True):
         assert torch.equal(mine.tokens, other.tokens) and mine.stopped == other.stopped
         assert torch.allclose(mine.logp, other.logp, atol=1e-4)
-    assert policy.engine.kept.rows.spans == 2  # the last row had 9 + 20 keys
+    assert policy.engine.kept.rows.spans == 4  # the last row had 70 + 20 keys
+    assert policy.engine.kept.rows.together  # two requests share the 70 of them
 policy.generate([Request(prompts[1], 5, 25)])  # longer than before: new slots, which serve calls of both kinds
 both = policy.engine.kept
 policy.generate(asked)
@@ -246,7 +250,7 @@ numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
 half["fetched"] = "*bf16"
 rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
 block = dict(BM=64, BN=64, BK=64, K=576, P=36)
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True, SPAN=512, SPANS=4)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True, SPAN=512, SPANS=4, MATES=1)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
@@ -256,6 +260,7 @@ for capability, ahead in ((90, True), (80, False)):
         (products._added_kernel, block, dict(y=rows, weight=columns)),
         (kernels._decode_kernel, decode, {}),
         (kernels._decode_kernel, decode | dict(SPANS=1), {}),
+        (kernels._decode_kernel, decode | dict(MATES=4), {}),
     ):
         code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code

@@ -129,7 +129,7 @@ class Fused:
             q, k, v = made.view(n, -1, 1, d).split(_parts(self.of_heads), 1)
             seen = attend_one(
                 q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
-                Turn(*self.turn, layer.head_norms, self.eps), rows.spans,
+                Turn(*self.turn, layer.head_norms, self.eps), rows.spans, rows.together,
             )  # fmt: skip
             stream.add(seen.view(n, -1), layer.out, layer.second_norm)
             stream.add(stream.gated(layer.gate_and_up), layer.down, following)

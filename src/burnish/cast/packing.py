@@ -11,9 +11,9 @@ A token looks at the tokens before it in its own stretch, and at all of the stre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from burnish.cast.tree import Numbers, Tree, planted
 
-NONE = np.empty(0, dtype=np.int64)  # where the rows lie in a pack of nobody's
+NONE = np.empty(0, dtype=np.int64)  # where the rows begin in a pack of nobody's
 JOINED_ALONE = 1 << 15  # numbers that torch joins without waking up threads
 TILE = 64  # tokens of one stretch that a GPU works on together
 # on a GPU, the same for sampler and trainer:
@@ -42,7 +42,7 @@ class Packed:
 
     tokens, positions  [N]
     longest            the length of the longest row
-    lines, starts      where the tokens of all rows lie, row after row; and where each row's begin among those
+    found, starts      says where the tokens of all rows lie, row after row; and where each row's begin among those
     shared             whether any beginning is
     tree               on a CPU: the stretches, and what they go on from
     table              on a GPU: what each tile of the pack looks at (cast/tiled.py)
@@ -51,11 +51,16 @@ class Packed:
     tokens: Tensor
     positions: Tensor
     longest: int
-    lines: Numbers
+    found: Callable[[], Numbers]
     starts: Numbers
     shared: bool = False
     tree: Tree | None = None
     table: Tensor | None = None
+
+    @cached_property
+    def lines(self) -> Numbers:
+        """Where the tokens of all rows lie: asked for when a GPU is already reading them."""
+        return self.found()
 
     def places(self, row: Numbers, at: Numbers) -> Numbers:
         """Where tokens lie in the pack: token number at[i] of row number row[i]."""
@@ -170,38 +175,50 @@ def pack(
     if not on_gpu(device):
         tree, tokens, positions, lines = planted(rows, families, starts)
         shared = len(tokens) < starts[-1]
-        return Packed(torch.from_numpy(tokens), torch.from_numpy(positions), longest, lines, starts, shared, tree)
-    stretches, lines = _two_levels(asked, families, starts)
+        return Packed(
+            torch.from_numpy(tokens), torch.from_numpy(positions), longest, lambda: lines, starts, shared, tree
+        )
+    borders = starts.tolist()
+    stretches = _two_levels(asked, families, borders)
+    found = partial(_two_level_lines, stretches.lengths[: len(families)], families, borders)
     if size:
         stretches = stretches.filled(size - int(stretches.lengths.sum()))
     table = send(tile_table(stretches, lines_for(size) if size else None), device)
     shared = bool(stretches.roots.max() >= 0)
     tokens, positions = send(_laid(rows, families, stretches), device)
-    return Packed(tokens, positions, longest, lines, starts, shared, table=table)
+    return Packed(tokens, positions, longest, found, starts, shared, table=table)
 
 
-def _two_levels(asked: Sequence[int] | None, families: list[list[int]], starts: Numbers) -> tuple[_Stretches, Numbers]:
-    """Roots, then children; and where the tokens of all rows lie."""
-    borders = starts.tolist()
+def _two_levels(asked: Sequence[int] | None, families: list[list[int]], borders: list[int]) -> _Stretches:
+    """Roots, then children. borders: where each row begins, and the last one ends, were they end to end."""
     lengths = [borders[f[0] + 1] - borders[f[0]] if len(f) == 1 else asked[f[0]] for f in families]  # type: ignore[index]
     roots, kids = [-1] * len(families), []
-    lines, places = np.empty(starts[-1], dtype=np.int64), np.arange(starts[-1])
-    start, rest = 0, sum(lengths)
+    rest = sum(lengths)
     for number, family in enumerate(families):
-        shared, before = lengths[number], rest
+        before = rest
+        if len(family) > 1:
+            more = [borders[i + 1] - borders[i] - lengths[number] for i in family]
+            lengths += more
+            roots += [number] * len(family)
+            rest += sum(more)
+        kids.append((before, rest))
+    kids += [(0, 0)] * (len(lengths) - len(kids))
+    return _Stretches(np.array(lengths), np.array(roots), np.array(kids))
+
+
+def _two_level_lines(roots: Numbers, families: list[list[int]], borders: list[int]) -> Numbers:
+    """Where the tokens of all rows lie; roots: the lengths of the beginnings, one for each family."""
+    lines, places = np.empty(borders[-1], dtype=np.int64), np.arange(borders[-1])
+    start, rest = 0, int(roots.sum())
+    for shared, family in zip(roots.tolist(), families, strict=True):
         for i in family:
             begin, end = borders[i], borders[i + 1]
+            more = end - begin - shared
             lines[begin : begin + shared] = places[start : start + shared]
-            if len(family) > 1:
-                more = end - begin - shared
-                lines[begin + shared : end] = places[rest : rest + more]
-                lengths.append(more)
-                roots.append(number)
-                rest += more
-        kids.append((before, rest))
+            lines[begin + shared : end] = places[rest : rest + more]
+            rest += more
         start += shared
-    kids += [(0, 0)] * (len(lengths) - len(kids))
-    return _Stretches(np.array(lengths), np.array(roots), np.array(kids)), lines
+    return lines
 
 
 def _laid(rows: Sequence[Numbers], families: list[list[int]], stretches: _Stretches) -> Tensor:

@@ -109,7 +109,7 @@ class Recording:
         self.model, self.working = model, working
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
         self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.layout = Packed(self.tokens, self.positions, packed.bound, NONE, NONE, True, table=self.table)
+        self.layout = Packed(self.tokens, self.positions, packed.bound, lambda: NONE, NONE, True, table=self.table)
         self.leaves = [leaf for leaf, _ in working.leaves]
         working.settle()
         self.grad = self._warm_up()

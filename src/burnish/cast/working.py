@@ -61,10 +61,11 @@ class Working:
     def weights(self) -> nn.Module:
         """The model to compute with, up to date."""
         if self.pairs:
-            stamp = sum(master._version for master, _ in self.pairs)  # every change in place counts one up
+            masters: list[Tensor] = [master for master, _ in self.pairs]
+            stamp = sum([master._version for master in masters])  # every change in place counts one up
             if stamp != self.stamp:
                 with torch.no_grad():
-                    torch._foreach_copy_([ours for _, ours in self.pairs], [master for master, _ in self.pairs])
+                    torch._foreach_copy_([ours for _, ours in self.pairs], masters)
                 self.stamp = stamp
         return self.copy
 

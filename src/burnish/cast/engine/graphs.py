@@ -22,7 +22,9 @@ class Kept:
         self.readers = [Reader(model, plan) for model in models]
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
         self.device = device
-        self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}  # by rows and spans
+        self.graphs: dict[
+            tuple[int, int, bool], torch.cuda.CUDAGraph
+        ] = {}  # by rows, spans, and whether these are shared
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
@@ -40,7 +42,7 @@ class Kept:
         if self.device.type != "cuda":  # the same step, computed instead of replayed
             self._step(size)
             return
-        key = size, self.rows.spans
+        key = size, self.rows.spans, self.rows.together
         if key not in self.graphs:
             self.graphs[key] = self._record(size)
         self.graphs[key].replay()

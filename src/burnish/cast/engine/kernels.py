@@ -27,7 +27,7 @@ FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 @triton.jit
 def _turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
-    """[heads, D] from a projection: normalised if asked, and rotated. Each number needs its partner, half a head away."""
+    """[heads, D] from a projection: normalised if asked, and rotated by c and s [.., D]. Each number needs its partner, half a head away."""
     d = tl.arange(0, D)
     partner = (d + D // 2) % D
     kind = ptr.dtype.element_ty
@@ -42,7 +42,7 @@ def _turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.const
             .to(tl.float32)
         )
     y = tl.where(d[None, :] < D // 2, -y, y)
-    return tl.fma(x, tl.broadcast_to(c[None, :], x.shape), y * s[None, :]).to(kind)  # as layer_kernels.rotate has it
+    return tl.fma(x, tl.broadcast_to(c, x.shape), y * s).to(kind)  # as layer_kernels.rotate has it
 
 
 @triton.jit
@@ -65,15 +65,57 @@ def _tail_nearer(own_k, own_v, tail, whole, last, D: tl.constexpr, BLOCK: tl.con
 
 
 @triton.jit
+def _with_mates(
+    row, head, here, length, q_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, cos_ptr, sin_ptr,
+    m_ptr, total_ptr, acc_ptr, scale, q_row, q_head, pool_token,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A span that lies in a row's root: the first of MATES rows looks at it for all of them that have its root, others for themselves.
+
+    A tile has room for so many rows' queries, and what is found for a query does not depend on where in the tile it is.
+    """
+    first = row // MATES * MATES
+    root = tl.load(root_ptr + row)
+    led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length)
+    if (row == first) | (led == 0):
+        d, i = tl.arange(0, D), tl.arange(0, GP)
+        mate, g = i // (GP // MATES), i % (GP // MATES)
+        there = (g < G) & (row + mate < tl.num_programs(0)) & (mate < tl.where(led, MATES, 1))
+        rows = tl.where(there, row + mate, row)
+        there = there & (tl.load(root_ptr + rows) == root) & (tl.load(root_length_ptr + rows) == length)
+        last = length + tl.load(count_ptr + rows).to(tl.int32) - 1
+        turn = last[:, None] * (D // 2) + (d % (D // 2))[None, :]
+        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
+        after(PDL)
+        queries = rows * q_row + (head * G + g) * q_head
+        q = _turned(q_ptr, queries, q_ptr, c, s, 0.0, there[:, None], D, False)
+        m = tl.full([GP], float("-inf"), tl.float32)
+        total = tl.zeros([GP], tl.float32)
+        acc = tl.zeros([GP, D], tl.float32)
+        place = root * pool_token + head * D + tl.arange(0, BLOCK)[:, None] * pool_token + d[None, :]
+        for start in range(here, here + SPAN, BLOCK):
+            keys, values = tl.load(pool_k + place + start * pool_token), tl.load(pool_v + place + start * pool_token)
+            m, total, acc = look(q, keys, values, True, m, total, acc, scale, False)
+        at = (rows * HEADS + head * G + g) * SPANS + here // SPAN
+        tl.store(m_ptr + at, m, mask=there)
+        tl.store(total_ptr + at, total, mask=there)
+        tl.store(acc_ptr + at[:, None] * D + d[None, :], acc, mask=there[:, None])
+
+
+@triton.jit
 def _decode_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
     cos_ptr, sin_ptr, q_norm, k_norm, eps, m_ptr, total_ptr, acc_ptr,
     scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
     TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr,
-    SPAN: tl.constexpr, SPANS: tl.constexpr, PDL: tl.constexpr,
+    SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row and head of keys; where there are several spans, one of these, and `_join_kernel` puts them together."""
+    """One row and head of keys; where there are several spans, one of these, and `_join_kernel` puts them together.
+
+    MATES: how many rows look together at a span of a root that they share; 1: none do
+    """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d, g = tl.arange(0, D), tl.arange(0, GP)
     real = (g < G)[:, None]
@@ -83,6 +125,14 @@ def _decode_kernel(
     here = tl.program_id(2) * SPAN
     if here > last:
         return
+    if MATES > 1:  # noqa: SIM102 - known when it is compiled
+        if here + SPAN <= length:
+            _with_mates(
+                row, head, here, length, q_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, cos_ptr, sin_ptr,
+                m_ptr, total_ptr, acc_ptr, scale, q_row, q_head, pool_token,
+                HEADS, G, GP, D, BLOCK, SPAN, SPANS, MATES, PDL,
+            )  # fmt: skip
+            return
     tail, whole = last // BLOCK * BLOCK, length // BLOCK * BLOCK
     slot = tl.load(slot_ptr + row) * own_row + head * own_head
     root = tl.load(root_ptr + row) * pool_token + head * D
@@ -96,8 +146,8 @@ def _decode_kernel(
     after(PDL)  # nothing before it depends on another kernel of the step
     queries, first = row * q_row + (head * G + g) * q_head, tl.zeros([1], tl.int64) + row * k_row + head * k_head
     if TURN:
-        q = _turned(q_ptr, queries, q_norm, c, s, eps, real, D, HEAD_NORM)
-        k = _turned(k_ptr, first, k_norm, c, s, eps, True, D, HEAD_NORM)
+        q = _turned(q_ptr, queries, q_norm, c[None, :], s[None, :], eps, real, D, HEAD_NORM)
+        k = _turned(k_ptr, first, k_norm, c[None, :], s[None, :], eps, True, D, HEAD_NORM)
     else:
         q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
         k = tl.load(k_ptr + first[:, None] + d[None, :])
@@ -202,11 +252,12 @@ class Turn:
 def attend_one(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    turn: Turn | None = None, spans: int = 1,
+    turn: Turn | None = None, spans: int = 1, together: bool = False,
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before.
 
     spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
+    together: rows that follow each other and share a root look together at the spans that lie in it: it is read once for several.
     """
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
@@ -219,13 +270,16 @@ def attend_one(
         begun = [torch.empty(rows * heads * spans * n, dtype=torch.float32, device=q.device) for n in (1, 1, d)]
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
+    normed, windowed = turn is not None and turn.norms is not None, window < FAR
+    alike = together and spans > 1 and turn is not None and not normed and not windowed
+    mates = sizes["GP"] // triton.next_power_of_2(group) if alike else 1
     _decode_kernel[(rows, shared, spans)](
         q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
         cos, sin, *norms, turn.eps if turn else 0.0, *begun,
         scale * LOG2E.value, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        **sizes, BLOCK=KEYS, TURN=turn is not None, HEAD_NORM=turn is not None and turn.norms is not None,
-        WINDOW=window < FAR, NEARER=rows <= FEW, **WALK, **chained(q),
+        **sizes, BLOCK=KEYS, TURN=turn is not None, HEAD_NORM=normed,
+        WINDOW=windowed, NEARER=rows <= FEW, MATES=mates, **WALK, **chained(q),
     )  # fmt: skip
     if spans > 1:
         _join_kernel[(rows, shared)](

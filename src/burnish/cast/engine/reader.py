@@ -108,7 +108,7 @@ class RecordedReading:
         self.inputs = tuple(x.clone() for x in (rows.tokens, rows.positions, rows.table))
         self.places = torch.full_like(rows.tokens, reader.store.pool)
         tokens, positions, table = self.inputs
-        layout = Packed(tokens, positions, rows.bound, NONE, NONE, table=table)
+        layout = Packed(tokens, positions, rows.bound, lambda: NONE, NONE, table=table)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -26,6 +26,7 @@ class Rows:
     done, ended   whether it is finished, and by a stop token
     slot          where its keys and values lie, and what it has sampled: tokens, logp [slots + 1, capacity + 1]
     spans         on a GPU: in how many spans the longest row is looked at, side by side
+    together      on a GPU: whether rows share roots of whole spans, which they then look at together
     """
 
     last: Tensor
@@ -51,7 +52,7 @@ class Rows:
             for name, column in zip(names, table, strict=True):
                 setattr(self, name, column)
             self.tables.append(table)
-        self.spans = 1
+        self.spans, self.together = 1, False
         self.spare = slots  # one slot more than rows, for what is computed of places where no row is
         self.tokens = torch.zeros(slots + 1, capacity + 1, dtype=torch.long, device=device)
         self.logp = torch.zeros(slots + 1, capacity + 1, device=device)

@@ -19,7 +19,7 @@ from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Prompt, Request, Sample, end_of, limits_of, prompts_of
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Pool, in_steps
-from burnish.cast.packing import KEYS, send, spans_for
+from burnish.cast.packing import KEYS, SPAN, send, spans_for
 
 if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
@@ -54,6 +54,7 @@ class Schedule:
         sizes = [prompt.length for prompt in self.prompts]
         self.plan = engine.plan(requests, longest, sizes, models)
         self.readers, self.rows = self._workplace(models)
+        self.rows.together = any(prompt.length >= SPAN and prompt.needed > 1 for prompt in self.prompts)
         self.pool = Pool(self.plan.pool)
         self.queue = deque(self._order())
         self.owner: list[int] = []  # the request of each row, and the slot of its keys and values
