@@ -19,7 +19,7 @@ from burnish.stages import Sampled, Seconds, Trail, draw_tasks, learn_from, samp
 from burnish.step import Dropped, Looks, Settings, Step
 
 PATIENCE = 20  # empty steps in a row before the run stops and says why
-SETTLED = 4  # steps after which a run has imported and made what it needs
+SETTLED = 2  # steps after which a run has imported and made most of what it needs
 
 
 @dataclass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.constant import constant
 from burnish.nouns import Group, Trace
 from burnish.parts import Part, supplies
 from burnish.step import Step
@@ -67,16 +67,21 @@ def member(
 
 
 def _claim(trace: Trace, authors: tuple[str, ...], at: str, seen: set[int]) -> Tensor:
-    length = len(trace)
-    mask = np.zeros(length, dtype=np.bool_)  # small work on rows is numpy's: torch takes ten times as long to begin
-    for turn, start, end in trace.spans():
-        if turn.author in authors and id(turn) not in seen and end > start:
+    parts: list[Tensor] = []
+    places: list[int] = []
+    start = 0
+    for turn in trace.turns:
+        size = len(turn)
+        mine = turn.author in authors and id(turn) not in seen and size > 0
+        if mine:
             seen.add(id(turn))
-            if at == "all":
-                mask[start:end] = True
-            else:
-                mask[{"first": start, "last": end - 1, "end": length - 1}[at]] = True
-    return torch.from_numpy(mask)
+            places.append(start if at == "first" else start + size - 1)
+        parts.append(constant(mine and at == "all", size, torch.bool))
+        start += size
+    mask = torch.cat(parts)
+    if at != "all" and places:
+        mask[-1 if at == "end" else places] = True
+    return mask
 
 
 def _keep_top(claims: list[tuple[Trace, Tensor]], stream: str, share: float) -> None:

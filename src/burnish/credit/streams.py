@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.constant import NAN, constant
 from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
@@ -74,10 +74,8 @@ def behaviour(author: str = "policy") -> Part:
     """The log-probs that the tokens had when they were sampled (mu, recorded at birth), as stream "old"."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        stream = np.full(len(trace), np.float32("nan"))
-        for turn, start, end in trace.spans():
-            if turn.author == author and turn.logp is not None:
-                stream[start:end] = turn.logp.numpy()
-        trace.streams["old"] = torch.from_numpy(stream)
+        known = [(turn.logp if turn.author == author else None, len(turn)) for turn in trace.turns]
+        parts = [constant(NAN, size, torch.float32) if logp is None else logp for logp, size in known]
+        trace.streams["old"] = torch.cat(parts)
 
     return per_trace(write, name="behaviour", reads=frozenset({f"mu:{author}"}), writes=frozenset({"stream:old"}))

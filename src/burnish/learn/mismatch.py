@@ -8,7 +8,6 @@ then says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from burnish.cast.member import Member
 from burnish.cast.packing import joined, send
+from burnish.constant import constant
 from burnish.learn.batch import Row
 from burnish.nouns import Trace
 from burnish.step import Notes
@@ -58,12 +58,6 @@ def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]
             versions.append(turn.versions)
             found.append(turn.logp)
         else:
-            versions.append(_nothing(len(turn), torch.long))
-            found.append(_nothing(len(turn), torch.float32))
+            versions.append(constant(-1, len(turn), torch.long))
+            found.append(constant(0.0, len(turn), torch.float32))
     return np.where(joined(versions) == member.version, joined(found), np.float32("nan"))
-
-
-@lru_cache(maxsize=1024)
-def _nothing(tokens: int, dtype: torch.dtype) -> Tensor:
-    """For tokens that nobody's weights wrote; prompts are as long as each other often enough."""
-    return torch.full((tokens,), -1, dtype=dtype)

@@ -12,6 +12,7 @@ from burnish import randomness
 from burnish.cast.blend import Blend
 from burnish.cast.local import Request, Sample
 from burnish.cast.member import Member
+from burnish.constant import constant
 from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import Asks
 from burnish.step import Step
@@ -158,7 +159,7 @@ def to_the_end(asks: Asks, blend: Blend | None = None) -> Callable[[list[Task], 
 
 def born(found: Sample, author: str, version: int, parent: Turn | None = None) -> Turn:
     """A turn of what was sampled: every token with the log-prob and the version of the weights that wrote it."""
-    return Turn(found.tokens, author, found.logp, torch.full(found.tokens.shape, version), parent)
+    return Turn(found.tokens, author, found.logp, constant(version, found.tokens.shape[0], torch.long), parent)
 
 
 def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:
