@@ -242,16 +242,17 @@ def large(on: Machine) -> list[Part]:
 
 
 def sweep(on: Machine) -> list[Part]:
-    """burnish alone: tokens a second against batch, length and group size."""
+    """burnish alone: tokens a second against batch, length, group size and the prompt's length."""
     name, path = on.model("smollm2-135m")
     prompt, new, rows = (8, 8, 8) if on.quick else (128, 256, 256)
     axes = {
         "batch": [(n, (n, 1, prompt, new)) for n in ((2, 8) if on.quick else (16, 64, 256, 512, 1024, 2048))],
         "length": [(n, (rows, 1, prompt, n)) for n in ((4, 8) if on.quick else (64, 128, 256, 512, 1024))],
         "group": [(n, (rows, n, prompt, new)) for n in ((1, 4) if on.quick else (1, 2, 4, 8, 16, 32))],
+        "prompt": [(n, (rows, 8, n, new)) for n in ((8, 16) if on.quick else (128, 512, 1024, 2048))],
     }
     points, facts = sweep_points(axes, SHAPES[name]["vocab_size"], Costs.of(path), on.top)
-    title = f"sampling against batch, length and group size, around {rows} x ({prompt}+{new}), SmolLM2-135M shape"
+    title = f"sampling against batch, lengths and group size, around {rows} x ({prompt}+{new}), SmolLM2-135M shape"
     side = Side(OURS, "sides.burnish_side:sweep")
     work = {"model": str(path), "device": on.device, "points": points}
     return [Part("sweep", title, (side,), work, rate="sampled_tokens", facts={"points": facts})]

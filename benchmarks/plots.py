@@ -25,7 +25,12 @@ from burnish.report.charts import short
 
 OUT = ROOT / "docs" / "performance"
 WIDTH, NAMES, ENDS, BAR = 820, 120, 230, 18  # pixels: the picture, the names before the bars, the numbers after them
-AXES = {"batch": "rows sampled together", "length": "new tokens a row", "group": "rows that share a prompt"}
+AXES = {
+    "batch": "rows sampled together",
+    "length": "new tokens a row",
+    "group": "rows that share a prompt",
+    "prompt": "its tokens, shared by 8 rows",
+}
 
 
 def bars(parts: Mapping[str, Any], title: str) -> str | None:
@@ -66,7 +71,7 @@ def _sides(canvas: Canvas, part: Mapping[str, Any], y: float) -> float:
 
 
 def curves(part: Mapping[str, Any], title: str) -> str | None:
-    """Three panels: tokens a second against batch, length and group size, and the machine's ceiling."""
+    """Panels: tokens a second against batch, length, group size (and the prompt's length), and the machine's ceiling."""
     points: dict[str, list[tuple[float, float, float | None]]] = {axis: [] for axis in AXES}
     runs = part["sides"].get(OURS, {}).get("runs", [])
     for number, fact in enumerate(part["facts"]["points"] if runs else ()):
