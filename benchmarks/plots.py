@@ -25,6 +25,7 @@ from burnish.report.charts import short
 
 OUT = ROOT / "docs" / "performance"
 WIDTH, NAMES, ENDS, BAR = 820, 120, 230, 18  # pixels: the picture, the names before the bars, the numbers after them
+CROWDED = 28  # pixels that a number under an axis takes
 AXES = {
     "batch": "rows sampled together",
     "length": "new tokens a row",
@@ -104,8 +105,11 @@ def _panel(
         canvas.line(left, up(tick), left + width, up(tick))
         if left == 50:
             canvas.text(left - 6, up(tick) + 4, short(tick), anchor="end", kind="faint")
+    free = left - width
     for x, _, _ in points:
-        canvas.text(along(x), 256, f"{x:g}", anchor="middle", kind="faint")
+        if along(x) - free >= CROWDED:  # else it would be written over the one before
+            canvas.text(along(x), 256, f"{x:g}", anchor="middle", kind="faint")
+            free = along(x)
     canvas.text(left + width / 2, 276, label, anchor="middle")
     tops = [(along(x), up(top)) for x, _, top in points if top]
     if tops:
