@@ -1,0 +1,51 @@
+"""What the host does once a step for all rows at a time, and what it spares itself."""
+
+from __future__ import annotations
+
+import gc
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from burnish.cast.engine.request import Request, limits_of, prompts_of
+from burnish.cast.packing import JOINED_ALONE, joined, trues
+from burnish.constant import NAN, constant
+from burnish.run.garbage import left_alone
+
+
+@pytest.mark.parametrize("most", [5, 3000, 2 * JOINED_ALONE])
+def test_rows_are_joined_in_order_however_long_they_are(most: int) -> None:
+    dice = random.Random(most)
+    parts = [torch.randint(0, 9, (dice.choice([0, 1, dice.randrange(most)]),)) for _ in range(60)]
+    assert np.array_equal(joined(parts), np.concatenate([part.numpy() for part in parts]))
+    masks = [part > 4 for part in parts]
+    flat, cuts = trues(masks, np.cumsum([len(mask) for mask in masks]))
+    assert np.array_equal(flat, np.flatnonzero(np.concatenate([mask.numpy() for mask in masks])))
+    assert np.diff(cuts).tolist() == [int(mask.sum()) for mask in masks]
+
+
+def test_a_prompt_is_one_whichever_tensor_it_comes_in() -> None:
+    one, same, other = torch.tensor([5, 6, 7]), torch.tensor([5, 6, 7]), torch.tensor([5, 6])
+    requests = [Request(tokens, i, new) for i, (tokens, new) in enumerate([(one, 9), (other, 3), (same, 2), (one, 1)])]
+    prompts, of = prompts_of(requests)
+    assert [prompt.requests for prompt in prompts] == [[0, 2, 3], [1]]
+    assert of == [prompts[0], prompts[1], prompts[0], prompts[0]]
+    assert limits_of(requests, prompts, lambda length: 7 - length) == [4, 3, 2, 1]
+    assert [(prompt.longest, prompt.needed) for prompt in prompts] == [(4, 3), (3, 1)]
+
+
+def test_a_constant_is_made_once() -> None:
+    assert constant(NAN, 3, torch.float32) is constant(NAN, 3, torch.float32)
+    assert constant(NAN, 3, torch.float32).isnan().all()
+    assert constant(True, 2, torch.bool).tolist() == [True, True] and constant(1, 2, torch.long).dtype == torch.long
+
+
+def test_what_a_run_keeps_is_searched_again_after_it() -> None:
+    before = gc.get_freeze_count()
+    with pytest.raises(KeyError), left_alone() as leave_alone:
+        leave_alone()
+        assert gc.get_freeze_count() > before
+        raise KeyError
+    assert gc.get_freeze_count() == 0
