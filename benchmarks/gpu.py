@@ -201,9 +201,8 @@ def step(on: Machine) -> list[Part]:
             "step",
             f"a whole GRPO step of {rows // group} prompts x {group} x ({prompt}+{new}) tokens, SmolLM2-135M shape",
             (
-                Side(
-                    OURS, "sides.burnish_side:step", {"settings": budget}, warmup=4
-                ),  # passes over packs of two sizes are recorded
+                # passes over packs of two sizes are recorded, each when it comes for the second time
+                Side(OURS, "sides.burnish_side:step", {"settings": budget}, warmup=4),
                 Side("exact", "sides.burnish_side:step", {"settings": {**budget, "exact": True}}, warmup=4),
                 Side("trl", "sides.trl_side:step", micro, warmup=1),
                 Side(

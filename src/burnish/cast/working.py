@@ -28,9 +28,8 @@ class Working:
         self.stamp = -1
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
         self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []  # of the copy, and whose gradients theirs are
-        self.sums: list[
-            tuple[nn.Parameter, Tensor]
-        ] = []  # fp32 gradients that stay where they are, for recorded passes
+        # fp32 gradients that stay where they are, for recorded passes
+        self.sums: list[tuple[nn.Parameter, Tensor]] = []
         if not on_gpu(next(model.parameters()).device):
             return
         if not frozen:

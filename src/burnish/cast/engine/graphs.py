@@ -22,9 +22,8 @@ class Kept:
         self.readers = [Reader(model, plan) for model in models]
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
         self.device = device
-        self.graphs: dict[
-            tuple[int, int, bool], torch.cuda.CUDAGraph
-        ] = {}  # by rows, spans, and whether these are shared
+        # by rows, spans, and whether rows look at spans together
+        self.graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
