@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("triton", reason="the GPU kernels need triton, which comes with torch's CUDA builds")
 
 DECODE = """
-from burnish.cast.engine import kernels
+from burnish.cast.engine import kernels, placing
 from burnish.cast.packing import KEYS
 rows, shared, group, d, capacity = 7, 2, 3, 16, 40 + KEYS
 count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
 length, slot = torch.where(root == 0, 90, 64), torch.tensor([2, 0, 1, 3, 6, 5, 4])
 angle = torch.arange(200)[:, None] / 30 + torch.arange(d // 2)[None]
-turn = kernels.Turn(angle.cos(), angle.sin())
+turn, newest = placing.Turn(angle.cos(), angle.sin()), placing.Newest(count, length, slot)
 
 def rotated(x, positions):
     c, s = (y[positions][:, None, None].repeat(1, 1, 1, 2) for y in (turn.cos, turn.sin))
@@ -28,10 +28,13 @@ def check(out, q, k, v, own_k, own_v):
         j, rest, n = slot[i], length[i] % KEYS, count[i] - 1
         assert torch.allclose(own_k[j, :, rest + n], k[i, :, 0], atol=1e-6) and torch.equal(own_v[j, :, rest + n], v[i, :, 0])
         end = root[i] + length[i]
-        assert torch.equal(own_k[j, :, :rest], pool_k[end - rest : end].transpose(0, 1))
+        for kept, pool, was in zip((own_k, own_v), (pool_k, pool_v), own):
+            assert torch.equal(kept[j, :, :rest], pool[end - rest : end].transpose(0, 1))
+            assert torch.equal(kept[j, :, rest : rest + n], was[j, :, rest : rest + n])
+            assert torch.equal(kept[j, :, rest + n + 1 :], was[j, :, rest + n + 1 :])  # nothing else is written
         keys, values = (
-            torch.cat([pool[root[i] : end].transpose(0, 1), own[j, :, rest : rest + n + 1]], 1)[:, -window:]
-            for pool, own in ((pool_k, own_k), (pool_v, own_v))
+            torch.cat([pool[root[i] : end].transpose(0, 1), kept[j, :, rest : rest + n + 1]], 1)[:, -window:]
+            for pool, kept in ((pool_k, own_k), (pool_v, own_v))
         )
         keys, values = (x.repeat_interleave(group, 0) for x in (keys, values))
         wanted = torch.nn.functional.scaled_dot_product_attention(q[i], keys, values, scale=0.25)
@@ -42,19 +45,42 @@ for window in (1 << 30, 20, 60):
     pool_k, pool_v = torch.randn(2, 200, shared, d)
     own = torch.randn(2, rows, shared, capacity, d)
     for i in range(rows):
-        rest, end = length[i] % KEYS, root[i] + length[i]
-        if count[i] > 1:  # the row's first token has brought the end of its root along
-            own[:, slot[i], :, :rest] = torch.stack([pool_k, pool_v])[:, end - rest : end].transpose(1, 2)
-    held = own.clone()
-    out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window)
-    check(out, q, k, v, *held)
+        rest = length[i] % KEYS
+        own[:, slot[i], :, rest + count[i] :] = torch.inf  # what was there before must not matter
+    placing.bring(*own, pool_k, pool_v, root, length, slot)
+    where = count, root, length, slot, 0.25, window
+    held = *own.clone(), pool_k, pool_v
+    assert placing.place(q, k, v, *held[:2], newest) is q
+    check(kernels.attend_one(q, *held, *where), q, k, v, *held[:2])
+    held = *own.clone(), pool_k, pool_v
+    check(torch.ops.burnish.decode(q, k, v, *held, *where), q, k, v, *held[:2])
     at = length + count - 1
     for kernels.SPAN, spans in ((512, 1), (KEYS, 8), (2 * KEYS, 4)):  # spans side by side; some of them are nobody's
         for together in (False, True):  # rows 0, 3, 4 and 6 share a root, and so do 1, 2 and 5: alone, first of four, led, or not
-            held = own.clone()
-            how = turn, spans, together
-            out = kernels.attend_one(q, k, v, *held, pool_k, pool_v, count, root, length, slot, 0.25, window, *how)
-            check(out, rotated(q, at), rotated(k, at), v, *held)
+            held = *own.clone(), pool_k, pool_v
+            turned = placing.place(q, k, v, *held[:2], newest, turn)
+            assert torch.allclose(turned, rotated(q, at), atol=1e-6)
+            check(kernels.attend_one(turned, *held, *where, spans, together), turned, rotated(k, at), v, *held[:2])
+"""
+
+PLACE = """
+from burnish.cast import products
+from burnish.cast.engine import placing
+rows, queries, shared, d, width = 70, 3, 1, 32, 48
+angle = torch.arange(90)[:, None] / 30 + torch.arange(d // 2)[None]
+count, length, slot = torch.randint(1, 8, (rows,)), torch.randint(1, 80, (rows,)), torch.randperm(rows)
+turn, newest = placing.Turn(angle.cos(), angle.sin()), placing.Newest(count, length, slot)
+weight, table = torch.randn((queries + 2 * shared) * d, width), torch.randn(99, width)
+stream = products.Stream(torch.randint(0, 99, (rows,)), table, torch.randn(width), 1e-5)
+for products._BLOCKS[1] in (((64, 16, 32, 4),), ((64, 32, 32, 4),), ((64, 64, 32, 4),)):  # part of a head, a whole one, and more
+    products._blocks.cache_clear()
+    for bias in (None, torch.randn(len(weight))):
+        apart, one = torch.randn(2, 2, rows, shared, 40, d)
+        one.copy_(apart)
+        made = stream.normed(weight, bias).view(rows, -1, 1, d).split([queries, shared, shared], 1)
+        wanted = placing.place(*made, *apart, newest, turn)
+        assert torch.allclose(stream.heads(weight, bias, *one, newest, turn), wanted, atol=1e-5)
+        assert torch.allclose(one, apart, atol=1e-5)
 """
 
 SAMPLE = """
@@ -153,6 +179,7 @@ def decode(model, ours):  # logits of three steps after two prompts
     reader.read([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
     state = Rows(3, 12, (1,), torch.device("cpu"))
     state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
+    reader.bring(state, slice(0, 3))
     found = []
     for step in range(3):
         state.count[:], state.last[:] = step + 1, torch.tensor([5, 6, 7]) + step
@@ -213,8 +240,8 @@ assert policy.engine.kept is both
 
 @pytest.mark.parametrize(
     "what",
-    [DECODE, SAMPLE, HEAD, ATTEND, LAYERS, ENGINE],
-    ids=["decode", "sample", "head", "attend", "layers", "the engine as on a GPU"],
+    [DECODE, PLACE, SAMPLE, HEAD, ATTEND, LAYERS, ENGINE],
+    ids=["decode", "place", "sample", "head", "attend", "layers", "the engine as on a GPU"],
 )
 def test_a_kernel_equals_plain_torch(what: str) -> None:
     env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}  # read when triton is imported
@@ -230,7 +257,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from burnish.cast import gpu, products, tiled
 from burnish.cast import layer_kernels as layers
-from burnish.cast.engine import kernels
+from burnish.cast.engine import kernels, placing
 
 def made(kernel, numbers, pointers, known, capability):
     kinds = {name: numbers.get(name, pointers.get(name, "i32")) for name in kernel.arg_names}
@@ -249,13 +276,17 @@ half |= dict.fromkeys(["m_ptr", "total_ptr", "acc_ptr"], "*fp32")
 numbers = {"eps": "fp32", "scale": "fp32", "factor": "fp32"}
 half["fetched"] = "*bf16"
 rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
+halves = "tensordesc<bf16[2,32,64]>"
 block = dict(BM=64, BN=64, BK=64, K=576, P=36)
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, TURN=True, HEAD_NORM=False, WINDOW=False, NEARER=True, SPAN=512, SPANS=4, MATES=1)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, NEARER=True, SPAN=512, SPANS=4, MATES=1)
+placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, BLOCK=32, TURN=True, HEAD_NORM=True)
+heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known, read in (
         (products._normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True), dict(z=rows, weight=columns)),
+        (products._heads_kernel, heads | dict(BIAS=True), dict(z=rows, weight=halves)),
         (products._gated_kernel, block | dict(PP=64, LEVELS=6), dict(z=rows, weight=gate_and_up)),
         (products._added_kernel, block, dict(y=rows, weight=columns)),
         (kernels._decode_kernel, decode, {}),
@@ -264,10 +295,12 @@ for capability, ahead in ((90, True), (80, False)):
     ):
         code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
+    made(placing._bring_kernel, numbers, half, dict(D=64, DP=64, BLOCK=32), capability)
+    made(placing._place_kernel, numbers, half, placed | {"PDL": ahead}, capability)
     made(kernels._join_kernel, numbers, half, joined | {"PDL": ahead}, capability)
     for kernel, known in (
         (products._begin_kernel, dict(BK=1024)),
-        (products._add_kernel, dict(K=576, BK=1024, LEVELS=10, ROWS=4)),
+        (layers._add_kernel, dict(K=576, BK=1024, LEVELS=10, ROWS=4)),
         (layers._add_norm_kernel, dict(K=576, BK=1024, ADD=True)),
         (layers._norm_backward_kernel, dict(K=576, BK=1024, ROWS=2)),
         (layers._gate_kernel, dict(DIVIDE=True, BLOCK=1024)),

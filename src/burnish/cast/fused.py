@@ -111,12 +111,13 @@ class Fused:
 
     def step(self, rows: Any, at: slice) -> Tensor:
         """[n, H]: the last hidden states after the newest tokens of the rows of a slice, which is being decoded."""
-        from burnish.cast.engine.kernels import Turn, attend_one
+        from burnish.cast.engine.kernels import attend_one
+        from burnish.cast.engine.placing import Newest, Turn, place
         from burnish.cast.layer_kernels import WideStream
         from burnish.cast.products import Stream
 
         count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
-        n, d = len(count), self.of_heads[2]
+        newest, n, d = Newest(count, length, slot), len(count), self.of_heads[2]
         norms = [*(layer.norm for layer in self.layers), self.norm]
         stream: Stream | WideStream
         if self.embedding.shape[1] <= NARROW:
@@ -125,11 +126,16 @@ class Fused:
             stream = WideStream(rows.last[at], self.embedding, norms[0], self.eps, self.exact)
         for layer, following in zip(self.layers, norms[1:], strict=True):
             kv: Any = layer.attention.kv
-            made = stream.normed(layer.heads, layer.bias)
-            q, k, v = made.view(n, -1, 1, d).split(_parts(self.of_heads), 1)
+            own = kv.own_k, kv.own_v
+            turn = Turn(*self.turn, layer.head_norms, self.eps)
+            if isinstance(stream, Stream) and layer.head_norms is None:
+                q = stream.heads(layer.heads, layer.bias, *own, newest, turn)
+            else:
+                made = stream.normed(layer.heads, layer.bias).view(n, -1, 1, d).split(_parts(self.of_heads), 1)
+                q = place(*made, *own, newest, turn)
             seen = attend_one(
-                q, k, v, kv.own_k, kv.own_v, kv.pool_k, kv.pool_v, count, root, length, slot, self.scaling, layer.window,
-                Turn(*self.turn, layer.head_norms, self.eps), rows.spans, rows.together,
+                q, *own, kv.pool_k, kv.pool_v, count, root, length, slot,
+                self.scaling, layer.window, rows.spans, rows.together,
             )  # fmt: skip
             stream.add(seen.view(n, -1), layer.out, layer.second_norm)
             stream.add(stream.gated(layer.gate_and_up), layer.down, following)
@@ -179,10 +185,10 @@ def _into(
 
     As the sampler has it (`Fused.step`): a narrow decoder's product is divided after it, a wide one's norm comes before.
     """
-    from burnish.cast import layer_kernels, products
+    from burnish.cast import layer_kernels
 
     if x.shape[1] <= NARROW:
-        return products.add_weighted(x, y, norm, eps, total)
+        return layer_kernels.add_weighted(x, y, norm, eps, total)
     return layer_kernels.add_norm(x, y, norm, eps, total), None
 
 

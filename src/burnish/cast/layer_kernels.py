@@ -18,6 +18,14 @@ PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multip
 
 
 @triton.jit
+def pairs(x, ROWS: tl.constexpr, N: tl.constexpr, LEVELS: tl.constexpr):
+    """[ROWS, N / 2^LEVELS]: sums of neighbours in x [ROWS, N], pair by pair: in one order, wherever its numbers are held."""
+    for level in tl.static_range(LEVELS):
+        x = tl.sum(tl.reshape(x, [ROWS, N >> (level + 1), 2]), 2)
+    return x
+
+
+@triton.jit
 def _add_norm_kernel(x, y, norm, out, total_ptr, eps, K: tl.constexpr, BK: tl.constexpr, ADD: tl.constexpr):
     """One row: total = x + y, and out = total / rms(total) * norm."""
     k = tl.arange(0, BK)
@@ -206,6 +214,37 @@ def rotate(
         x, positions, cos, sin, divisors, bias, n, width, heads, heads if divisors is None else width // d,
         D=d, ROWS=16, BACK=back, DIVIDE=divisors is not None, BIAS=bias is not None, num_warps=4, **APART,
     )  # fmt: skip
+
+
+@triton.jit
+def _add_kernel(
+    x, y, norm, total_ptr, z, divisors, M, K: tl.constexpr, eps, BK: tl.constexpr, LEVELS: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Some rows of the trainer's: total = x + y, z for the norm that follows, and what divides the product after it."""
+    k, rows = tl.arange(0, BK), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (rows < M)[:, None] & (k < K)[None, :]
+    place = rows.to(tl.int64)[:, None] * K + k[None, :]
+    kind = z.dtype.element_ty
+    total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    total = (total + tl.load(y + place, mask=inside, other=0.0).to(tl.float32)).to(kind)
+    tl.store(total_ptr + place, total, mask=inside)
+    total = total.to(tl.float32)
+    weighted = total * tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
+    tl.store(z + place, weighted.to(kind), mask=inside)
+    sums = tl.reshape(pairs(total * total, ROWS, BK, LEVELS), [ROWS])
+    tl.store(divisors + rows, 1.0 / tl.sqrt(sums / K + eps), mask=rows < M)
+
+
+def add_weighted(x: Tensor, y: Tensor, norm: Tensor, eps: float, total: Tensor) -> tuple[Tensor, Tensor]:
+    """z [M, K] of x + y (kept in `total`) and the norm that follows, and [M] one over the root mean squares of x + y."""
+    z, (m, width) = torch.empty_like(x), x.shape
+    divisors = torch.empty(m, dtype=torch.float32, device=x.device)
+    block = triton.next_power_of_2(width)
+    _add_kernel[(triton.cdiv(m, 4),)](
+        x, y, norm, total, z, divisors, m, width, eps,
+        BK=block, LEVELS=block.bit_length() - 1, ROWS=4, num_warps=4, **APART,
+    )  # fmt: skip
+    return z, divisors
 
 
 class WideStream:

@@ -26,7 +26,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.cast.gpu import LOG2E
-from burnish.cast.layer_kernels import APART, add_norm, gate_of
+from burnish.cast.layer_kernels import APART, add_norm, gate_of, pairs
+from burnish.cast.packing import KEYS
 
 LINE = tl.constexpr(64)  # numbers of two bytes in a line of the cache
 LINES = tl.constexpr(256)  # lines that a program asks for at once
@@ -63,22 +64,15 @@ def _after_fetching(weight, size, PDL: tl.constexpr):
 
 @triton.jit
 def _product(
-    x, weight, row, column, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr
-):
-    """[BM, PARTS * BN] in fp32: rows of x [M, K] from `row` on times rows of weight [PARTS, N, K] from `column` on."""
+    x, weight, row, part, column,
+    K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """[BM, PARTS * BN] in fp32: rows of x [M, K] from `row` on times rows of weight [.., N, K] from `column` on, in PARTS from `part` on."""
     total = tl.zeros([BM, PARTS * BN], tl.float32)
     for k in range(0, K, BK):
-        columns = tl.reshape(weight.load([0, column, k]), [PARTS * BN, BK])
+        columns = tl.reshape(weight.load([part, column, k]), [PARTS * BN, BK])
         total = tl.dot(x.load([row, k]), columns.T, total)
     return total
-
-
-@triton.jit
-def pairs(x, ROWS: tl.constexpr, N: tl.constexpr, LEVELS: tl.constexpr):
-    """[ROWS, N / 2^LEVELS]: sums of neighbours in x [ROWS, N], pair by pair: in one order, wherever its numbers are held."""
-    for level in tl.static_range(LEVELS):
-        x = tl.sum(tl.reshape(x, [ROWS, N >> (level + 1), 2]), 2)
-    return x
 
 
 @triton.jit
@@ -133,13 +127,52 @@ def _normed_kernel(
     rows, n = row + tl.arange(0, BM), column + tl.arange(0, BN)
     _after_fetching(fetched, N * K, PDL)
     parts = _parts(squares, rows, M, P, PP)
-    total = _product(z, weight, row, column, K, BM, BN, BK, 1)
+    total = _product(z, weight, row, 0, column, K, BM, BN, BK, 1)
     kind = out.dtype.element_ty
     total = total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)
     if BIAS:
         total += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
     tl.store(place, total.to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def _heads_kernel(
+    z, squares, weight, fetched, bias, q_ptr, own_k, own_v, count_ptr, root_length_ptr, slot_ptr, cos_ptr, sin_ptr,
+    M, N, eps, own_row, own_head,
+    QUERIES: tl.constexpr, SHARED: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BIAS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Heads of norm(x) weight^T + bias, for weight [2 heads, HALF, K]: rotated queries, then keys and values, which go into slots.
+
+    A block holds BN numbers of a head and their partners, half a head away.
+    """
+    row, head, first = tl.program_id(0) * BM, tl.program_id(1) // (HALF // BN), tl.program_id(1) % (HALF // BN) * BN
+    rows, n = row + tl.arange(0, BM), first + tl.arange(0, BN)
+    there = rows < M
+    own = tl.load(count_ptr + rows, mask=there, other=1).to(tl.int32) - 1
+    length = tl.load(root_length_ptr + rows, mask=there, other=0).to(tl.int32)
+    turn = (length + own)[:, None] * HALF + n[None, :]
+    c, s = tl.load(cos_ptr + turn), tl.load(sin_ptr + turn)
+    slot = tl.load(slot_ptr + rows, mask=there, other=0) * own_row + (length % BLOCK + own) * (2 * HALF)
+    slot += (head - QUERIES) % SHARED * own_head
+    place = tl.where(head < QUERIES, (rows.to(tl.int64) * QUERIES + head) * (2 * HALF), slot)
+    to = tl.where(head < QUERIES, q_ptr, tl.where(head < QUERIES + SHARED, own_k, own_v))
+    _after_fetching(fetched, N * K, PDL)
+    parts = _parts(squares, rows, M, P, PP)
+    total = _product(z, weight, row, 2 * head, first, K, BM, BN, BK, 2)
+    kind = q_ptr.dtype.element_ty
+    total = _rounded(total, kind, PDL) * _divisor(parts, eps, K, BM, PP, LEVELS)
+    a, b = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
+    if BIAS:
+        a += tl.load(bias + head * (2 * HALF) + n).to(tl.float32)[None, :]
+        b += tl.load(bias + head * (2 * HALF) + HALF + n).to(tl.float32)[None, :]
+    a, b = _rounded(a, kind, PDL), _rounded(b, kind, PDL)
+    c, s, turns = c.to(tl.float32), s.to(tl.float32), head < QUERIES + SHARED
+    place = to + place[:, None] + n[None, :]
+    tl.store(place, tl.where(turns, tl.fma(a, c, -b * s), a).to(kind), mask=there[:, None])
+    tl.store(place + HALF, tl.where(turns, tl.fma(b, c, a * s), b).to(kind), mask=there[:, None])
 
 
 @triton.jit
@@ -153,7 +186,7 @@ def _gated_kernel(
     rows, n = row + tl.arange(0, BM), column + tl.arange(0, BN)
     _after_fetching(fetched, 2 * N * K, PDL)
     parts = _parts(squares, rows, M, P, PP)
-    total = _product(z, weight, row, column, K, BM, BN, BK, 2)
+    total = _product(z, weight, row, 0, column, K, BM, BN, BK, 2)
     kind = out.dtype.element_ty
     total = _rounded(_rounded(total, kind, PDL) * _divisor(parts, eps, K, BM, PP, LEVELS), kind, PDL)
     gate, up = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
@@ -174,7 +207,7 @@ def _added_kernel(
     place = rows.to(tl.int64)[:, None] * N + n[None, :]
     kind = x.dtype.element_ty
     old = tl.load(x + place, mask=inside, other=0.0)  # asked for before the product, used after it
-    more = _product(y, weight, row, column, K, BM, BN, BK, 1).to(kind).to(tl.float32)
+    more = _product(y, weight, row, 0, column, K, BM, BN, BK, 1).to(kind).to(tl.float32)
     total = (old.to(tl.float32) + more).to(kind)
     tl.store(x + place, total, mask=inside)
     total = total.to(tl.float32)
@@ -203,37 +236,6 @@ def _begin_kernel(tokens, table, norm, x, z, squares, K, P, BK: tl.constexpr):
     tl.store(squares + row * P + p, sums, mask=p < P)
 
 
-@triton.jit
-def _add_kernel(
-    x, y, norm, total_ptr, z, divisors, M, K: tl.constexpr, eps, BK: tl.constexpr, LEVELS: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
-    """Some rows of the trainer's: total = x + y, z for the norm that follows, and what divides the product after it."""
-    k, rows = tl.arange(0, BK), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = (rows < M)[:, None] & (k < K)[None, :]
-    place = rows.to(tl.int64)[:, None] * K + k[None, :]
-    kind = z.dtype.element_ty
-    total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-    total = (total + tl.load(y + place, mask=inside, other=0.0).to(tl.float32)).to(kind)
-    tl.store(total_ptr + place, total, mask=inside)
-    total = total.to(tl.float32)
-    weighted = total * tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
-    tl.store(z + place, weighted.to(kind), mask=inside)
-    sums = tl.reshape(pairs(total * total, ROWS, BK, LEVELS), [ROWS])
-    tl.store(divisors + rows, 1.0 / tl.sqrt(sums / K + eps), mask=rows < M)
-
-
-def add_weighted(x: Tensor, y: Tensor, norm: Tensor, eps: float, total: Tensor) -> tuple[Tensor, Tensor]:
-    """z [M, K] of x + y (kept in `total`) and the norm that follows, and [M] one over the root mean squares of x + y."""
-    z, (m, width) = torch.empty_like(x), x.shape
-    divisors = torch.empty(m, dtype=torch.float32, device=x.device)
-    block = triton.next_power_of_2(width)
-    _add_kernel[(triton.cdiv(m, 4),)](
-        x, y, norm, total, z, divisors, m, width, eps,
-        BK=block, LEVELS=block.bit_length() - 1, ROWS=4, num_warps=4, **APART,
-    )  # fmt: skip
-    return z, divisors
-
-
 class Stream:
     """What flows through the layers of a narrow decoder while rows add a token each: x, and z, squares for the next norm."""
 
@@ -258,6 +260,22 @@ class Stream:
         _normed_kernel[grid](
             rows, self.squares, columns, weight, weight if bias is None else bias, out, m, n, self.eps,
             K=width, BIAS=bias is not None, **self.parts, **how,
+        )  # fmt: skip
+        return out
+
+    def heads(
+        self, weight: Tensor, bias: Tensor | None, own_k: Tensor, own_v: Tensor, newest: Any, turn: Any
+    ) -> Tensor:
+        """Rotated queries [M, heads, 1, D] of norm(x); its keys and values go into slots, as `placing.place` would do it."""
+        (m, width), n, (_, shared, _, d) = self.z.shape, len(weight), own_k.shape
+        queries = n // d - 2 * shared
+        out = torch.empty(m, queries, 1, d, dtype=weight.dtype, device=weight.device)
+        grid, (rows, columns), how = _how(self.z, weight, 1, d // 2)
+        _heads_kernel[grid](
+            rows, self.squares, columns, weight, weight if bias is None else bias, out,
+            own_k, own_v, newest.count, newest.root_length, newest.slot, turn.cos, turn.sin,
+            m, n, self.eps, own_k.stride(0), own_k.stride(1),
+            QUERIES=queries, SHARED=shared, HALF=d // 2, BLOCK=KEYS, K=width, BIAS=bias is not None, **self.parts, **how,
         )  # fmt: skip
         return out
 
@@ -292,13 +310,22 @@ _MANY = (64, 64, 64, 4)  # where not even the largest is large enough: three to 
 _STAGES = 5  # of the others, at least, where there is room
 
 
-def _how(x: Tensor, weight: Tensor, parts: int) -> tuple[tuple[int, int], list[TensorDescriptor], dict[str, Any]]:
-    """How to launch a product of x [M, K] and a weight [parts * N, K]: how many programs, what they read, in what blocks."""
+def _how(
+    x: Tensor, weight: Tensor, parts: int, half: int = 0
+) -> tuple[tuple[int, int], list[TensorDescriptor], dict[str, Any]]:
+    """How to launch a product of x [M, K] and a weight [parts * N, K]: how many programs, what they read, in what blocks.
+
+    half: the size of half a head, where a block is to hold numbers of one head and their partners
+    """
     (m, k), n = x.shape, len(weight) // parts
-    how = _blocks(m, n, parts, x.element_size(), x.device)
+    how = dict(_blocks(m, n, parts, x.element_size(), x.device))
+    at_once, of = parts, n
+    if half:
+        how["BN"] = min(how["BN"] // 2, half)
+        at_once, of, n = 2, half, n // 2
     read = [
         TensorDescriptor(x, [m, k], [k, 1], [how["BM"], how["BK"]]),
-        TensorDescriptor(weight, [parts, n, k], [n * k, k, 1], [parts, how["BN"], how["BK"]]),
+        TensorDescriptor(weight, [len(weight) // of, of, k], [of * k, k, 1], [at_once, how["BN"], how["BK"]]),
     ]
     return (triton.cdiv(m, how["BM"]), triton.cdiv(n, how["BN"])), read, {**how, **chained(x), **APART}
 

@@ -6,7 +6,6 @@ depend on its neighbours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from burnish.cast.engine.placing import Newest, place
 from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
 from burnish.cast.packing import KEYS, SPAN
 from burnish.cast.products import LINE, after, chained, nearer
@@ -23,26 +23,6 @@ from burnish.cast.tiled import FAR
 # One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
 WALK = {"num_warps": 1, "num_stages": 3}
 FEW = 256  # rows up to which it pays to ask early for what is needed late
-
-
-@triton.jit
-def _turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
-    """[heads, D] from a projection: normalised if asked, and rotated by c and s [.., D]. Each number needs its partner, half a head away."""
-    d = tl.arange(0, D)
-    partner = (d + D // 2) % D
-    kind = ptr.dtype.element_ty
-    x = tl.load(ptr + at[:, None] + d[None, :], mask=real, other=0.0).to(tl.float32)
-    y = tl.load(ptr + at[:, None] + partner[None, :], mask=real, other=0.0).to(tl.float32)
-    if HEAD_NORM:
-        scale = (1.0 / tl.sqrt(tl.sum(x * x, 1) / D + eps))[:, None]
-        x = ((x * scale).to(kind).to(tl.float32) * tl.load(norm + d).to(tl.float32)[None, :]).to(kind).to(tl.float32)
-        y = (
-            ((y * scale).to(kind).to(tl.float32) * tl.load(norm + partner).to(tl.float32)[None, :])
-            .to(kind)
-            .to(tl.float32)
-        )
-    y = tl.where(d[None, :] < D // 2, -y, y)
-    return tl.fma(x, tl.broadcast_to(c, x.shape), y * s).to(kind)  # as layer_kernels.rotate has it
 
 
 @triton.jit
@@ -56,156 +36,80 @@ def _block(start, whole, root_k, root_v, root_token, own_k, own_v, D: tl.constex
 
 
 @triton.jit
-def _tail_nearer(own_k, own_v, tail, whole, last, D: tl.constexpr, BLOCK: tl.constexpr):
+def _tail_nearer(own_k, own_v, whole, last, D: tl.constexpr, BLOCK: tl.constexpr):
     """Bring what the row's slot holds of its last block nearer: it is loaded last, when nothing else is left to wait for."""
-    t = tl.maximum(tl.minimum(tail + tl.arange(0, BLOCK), last - 1), whole) - whole
+    t = tl.maximum(tl.minimum(last // BLOCK * BLOCK + tl.arange(0, BLOCK), last - 1), whole) - whole
     lines = t[:, None] * D + tl.arange(0, (D + LINE - 1) // LINE)[None, :] * LINE
     nearer(own_k + lines)
     nearer(own_v + lines)
 
 
 @triton.jit
-def _with_mates(
-    row, head, here, length, q_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, cos_ptr, sin_ptr,
-    m_ptr, total_ptr, acc_ptr, scale, q_row, q_head, pool_token,
-    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """A span that lies in a row's root: the first of MATES rows looks at it for all of them that have its root, others for themselves.
-
-    A tile has room for so many rows' queries, and what is found for a query does not depend on where in the tile it is.
-    """
-    first = row // MATES * MATES
-    root = tl.load(root_ptr + row)
-    led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length)
-    if (row == first) | (led == 0):
-        d, i = tl.arange(0, D), tl.arange(0, GP)
-        mate, g = i // (GP // MATES), i % (GP // MATES)
-        there = (g < G) & (row + mate < tl.num_programs(0)) & (mate < tl.where(led, MATES, 1))
-        rows = tl.where(there, row + mate, row)
-        there = there & (tl.load(root_ptr + rows) == root) & (tl.load(root_length_ptr + rows) == length)
-        last = length + tl.load(count_ptr + rows).to(tl.int32) - 1
-        turn = last[:, None] * (D // 2) + (d % (D // 2))[None, :]
-        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
-        after(PDL)
-        queries = rows * q_row + (head * G + g) * q_head
-        q = _turned(q_ptr, queries, q_ptr, c, s, 0.0, there[:, None], D, False)
-        m = tl.full([GP], float("-inf"), tl.float32)
-        total = tl.zeros([GP], tl.float32)
-        acc = tl.zeros([GP, D], tl.float32)
-        place = root * pool_token + head * D + tl.arange(0, BLOCK)[:, None] * pool_token + d[None, :]
-        for start in range(here, here + SPAN, BLOCK):
-            keys, values = tl.load(pool_k + place + start * pool_token), tl.load(pool_v + place + start * pool_token)
-            m, total, acc = look(q, keys, values, True, m, total, acc, scale, False)
-        at = (rows * HEADS + head * G + g) * SPANS + here // SPAN
-        tl.store(m_ptr + at, m, mask=there)
-        tl.store(total_ptr + at, total, mask=there)
-        tl.store(acc_ptr + at[:, None] * D + d[None, :], acc, mask=there[:, None])
+def _mates(row, led, length, root, root_ptr, root_length_ptr, mate, MATES: tl.constexpr):
+    """Which rows look at a span together [..]: of those that follow `row`, if it leads, the ones that share its root; and which do."""
+    rows = row + mate
+    with_it = (mate < tl.where(led, MATES, 1)) & (rows < tl.num_programs(0))
+    rows = tl.where(with_it, rows, row)
+    with_it = with_it & (tl.load(root_ptr + rows) == root) & (tl.load(root_length_ptr + rows) == length)
+    return tl.where(with_it, rows, row), with_it
 
 
 @triton.jit
 def _decode_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
-    cos_ptr, sin_ptr, q_norm, k_norm, eps, m_ptr, total_ptr, acc_ptr,
-    scale, window, q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head, pool_token,
-    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
-    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, WINDOW: tl.constexpr, NEARER: tl.constexpr,
+    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
+    m_ptr, total_ptr, acc_ptr, scale, window, q_row, q_head, own_row, own_head, pool_token,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, NEARER: tl.constexpr,
     SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row and head of keys; where there are several spans, one of these, and `_join_kernel` puts them together.
+    """One row and head of keys, in the trainer's blocks (cast/tiled.py); where there are several spans, one of these.
 
-    MATES: how many rows look together at a span of a root that they share; 1: none do
+    A span that lies in a row's root is looked at by the first of MATES rows, for all of them that share the root: a tile has
+    room for so many rows' queries, and what is found for a query does not depend on where in the tile it is.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    d, g = tl.arange(0, D), tl.arange(0, GP)
-    real = (g < G)[:, None]
-    own = tl.load(count_ptr + row).to(tl.int32) - 1  # tokens of its own that the row has read before this one
+    d, i = tl.arange(0, D), tl.arange(0, GP)
+    mate, g = i // (GP // MATES), i % (GP // MATES)
+    rows, real = row + mate * 0, g < G
     length = tl.load(root_length_ptr + row).to(tl.int32)
-    last = length + own
+    last = length + tl.load(count_ptr + row).to(tl.int32) - 1
+    root = tl.load(root_ptr + row)
     here = tl.program_id(2) * SPAN
     if here > last:
         return
-    if MATES > 1:  # noqa: SIM102 - known when it is compiled
-        if here + SPAN <= length:
-            _with_mates(
-                row, head, here, length, q_ptr, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, cos_ptr, sin_ptr,
-                m_ptr, total_ptr, acc_ptr, scale, q_row, q_head, pool_token,
-                HEADS, G, GP, D, BLOCK, SPAN, SPANS, MATES, PDL,
-            )  # fmt: skip
+    if MATES > 1:
+        first = row // MATES * MATES
+        led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length) & (here + SPAN <= length)
+        if led & (row != first):
             return
-    tail, whole = last // BLOCK * BLOCK, length // BLOCK * BLOCK
-    slot = tl.load(slot_ptr + row) * own_row + head * own_head
-    root = tl.load(root_ptr + row) * pool_token + head * D
+        rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, mate, MATES)
+        real = real & with_it
+    slot, root = tl.load(slot_ptr + row) * own_row + head * own_head, root * pool_token + head * D
     own_k, own_v, pool_k, pool_v = own_k + slot, own_v + slot, pool_k + root, pool_v + root
-    c, s = tl.zeros([D], tl.float32), tl.zeros([D], tl.float32)
-    if TURN:
-        turn = last * (D // 2) + d % (D // 2)
-        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
+    whole = length // BLOCK * BLOCK
+    begin, end = tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, last + 1
+    if SPANS > 1:
+        begin, end = tl.maximum(begin, here), tl.minimum(end, here + SPAN)
     if PDL and NEARER:
-        _tail_nearer(own_k, own_v, tail, whole, last, D, BLOCK)
+        _tail_nearer(own_k, own_v, whole, last, D, BLOCK)
     after(PDL)  # nothing before it depends on another kernel of the step
-    queries, first = row * q_row + (head * G + g) * q_head, tl.zeros([1], tl.int64) + row * k_row + head * k_head
-    if TURN:
-        q = _turned(q_ptr, queries, q_norm, c[None, :], s[None, :], eps, real, D, HEAD_NORM)
-        k = _turned(k_ptr, first, k_norm, c[None, :], s[None, :], eps, True, D, HEAD_NORM)
-    else:
-        q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real, other=0.0)
-        k = tl.load(k_ptr + first[:, None] + d[None, :])
-    v = tl.load(v_ptr + row * v_row + head * v_head + d)[None, :]
-    heads = row * HEADS + head * G + g
-    where = own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last
-    begin = tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK
-    if SPANS > 1:
-        begin = tl.maximum(begin, here)
-    m, total, acc = _span(q, k, v, begin, here + SPAN, where, window, scale, SPANS == 1, GP, D, BLOCK, WINDOW)
-    if SPANS > 1:
-        heads = heads * SPANS + tl.program_id(2)
-        tl.store(m_ptr + heads, m, mask=g < G)
-        tl.store(total_ptr + heads, total, mask=g < G)
-        tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real)
-    else:
-        _store(out_ptr, heads, total, acc, real, D)
-
-
-@triton.jit
-def _span(
-    q, k, v, begin, until, where, window, scale,
-    ENDS: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, WINDOW: tl.constexpr,
-):  # fmt: skip
-    """A softmax over the keys at positions begin..until: of the root and of the row's own, in the trainer's blocks (cast/tiled.py).
-
-    ENDS: it is known that the row's last one is among them
-    """
-    own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last = where
+    q = tl.load(q_ptr + (rows * q_row + (head * G + g) * q_head)[:, None] + d[None, :], mask=real[:, None], other=0.0)
     m = tl.full([GP], float("-inf"), tl.float32)
     total = tl.zeros([GP], tl.float32)
     acc = tl.zeros([GP, D], tl.float32)
-    for start in range(begin, tail if ENDS else tl.minimum(tail, until), BLOCK):
+    for start in range(begin, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there, shown = (t <= last)[:, None], ((t <= last) & (last - t < window))[None, :]
         keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
-        shown = (last - start - tl.arange(0, BLOCK) < window)[None, :]
-        m, total, acc = look(q, tl.load(keys), tl.load(values), shown, m, total, acc, scale, WINDOW)
-    if ENDS or tail < until:
-        m, total, acc = _tail(q, k, v, m, total, acc, where, window, scale, D, BLOCK)
-    return m, total, acc
-
-
-@triton.jit
-def _tail(q, k, v, m, total, acc, where, window, scale, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Go on with a softmax over the row's last block, in which the new token is, and keep that.
-
-    What a root has beyond whole blocks goes into the row's slot with its first token: no block lies in two places.
-    """
-    own_k, own_v, pool_k, pool_v, pool_token, own, tail, whole, last = where
-    t, d = tail + tl.arange(0, BLOCK), tl.arange(0, D)
-    keys, values = _block(tail, tl.where(own > 0, whole, last + 1), pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
-    tail_k = tl.where((t == last)[:, None], k, tl.load(keys, mask=(t < last)[:, None], other=0.0))
-    tail_v = tl.where((t == last)[:, None], v, tl.load(values, mask=(t < last)[:, None], other=0.0))
-    place = (t - whole)[:, None] * D + d[None, :]
-    new = ((t <= last) & (t >= tl.where(own > 0, last, whole)))[:, None]
-    tl.store(own_k + place, tail_k, mask=new)
-    tl.store(own_v + place, tail_v, mask=new)
-    shown = ((t <= last) & (last - t < window))[None, :]
-    return look(q, tail_k, tail_v, shown, m, total, acc, scale, True)
+        keys, values = tl.load(keys, mask=there, other=0.0), tl.load(values, mask=there, other=0.0)
+        m, total, acc = look(q, keys, values, shown, m, total, acc, scale, True)
+    heads = rows * HEADS + head * G + g
+    if SPANS > 1:
+        heads = heads * SPANS + tl.program_id(2)
+        tl.store(m_ptr + heads, m, mask=real)
+        tl.store(total_ptr + heads, total, mask=real)
+        tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real[:, None])
+    else:
+        _store(out_ptr, heads, total, acc, real[:, None], D)
 
 
 @triton.jit
@@ -239,22 +143,12 @@ def _join_kernel(
     _store(out_ptr, heads, total, acc, real, D)
 
 
-@dataclass(frozen=True)
-class Turn:
-    """What the kernel does to queries and keys first: rotate them by [positions, D / 2] cosines and sines, after norms."""
-
-    cos: Tensor
-    sin: Tensor
-    norms: tuple[Tensor, Tensor] | None = None
-    eps: float = 0.0
-
-
 def attend_one(
-    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
+    q: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    turn: Turn | None = None, spans: int = 1, together: bool = False,
+    spans: int = 1, together: bool = False,
 ) -> Tensor:  # fmt: skip
-    """What the operator `decode` does, on queries and keys that are rotated here (turn) or were before.
+    """What the operator `decode` does, once the new keys and values are where they belong (cast/engine/placing.py).
 
     spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
     together: rows that follow each other and share a root look together at the spans that lie in it: it is read once for several.
@@ -263,23 +157,16 @@ def attend_one(
     shared = own_k.shape[1]
     out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
     group = heads // shared
-    cos, sin = (turn.cos, turn.sin) if turn else (q, q)
-    norms = (turn.norms if turn else None) or (q, q)
     begun = [q] * 3
     if spans > 1:
         begun = [torch.empty(rows * heads * spans * n, dtype=torch.float32, device=q.device) for n in (1, 1, d)]
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
-    normed, windowed = turn is not None and turn.norms is not None, window < FAR
-    alike = together and spans > 1 and turn is not None and not normed and not windowed
-    mates = sizes["GP"] // triton.next_power_of_2(group) if alike else 1
+    mates = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
     _decode_kernel[(rows, shared, spans)](
-        q, k, v, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot,
-        cos, sin, *norms, turn.eps if turn else 0.0, *begun,
-        scale * LOG2E.value, window, q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
-        own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        **sizes, BLOCK=KEYS, TURN=turn is not None, HEAD_NORM=normed,
-        WINDOW=windowed, NEARER=rows <= FEW, MATES=mates, **WALK, **chained(q),
+        q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
+        scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0),
+        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, MATES=mates, **WALK, **chained(q),
     )  # fmt: skip
     if spans > 1:
         _join_kernel[(rows, shared)](
@@ -292,7 +179,8 @@ def _decode(
     q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
 ) -> Tensor:  # fmt: skip
-    return attend_one(q, k, v, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window)
+    place(q, k, v, own_k, own_v, Newest(count, root_length, slot))
+    return attend_one(q, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, scale, window)
 
 
 decode = torch.library.custom_op(
@@ -304,8 +192,8 @@ decode = torch.library.custom_op(
 )
 """[rows, 1, heads, D]: each row's new token (q, k, v [rows, heads, 1, D]) attends to its root, to its own tokens and to itself.
 
-own_k, own_v  [slots, heads, capacity, D]: row i's own tokens are in slot[i], behind what its root has beyond whole blocks of KEYS;
-              its first token brings that there, the new one is written at place root_length[i] % KEYS + count[i] - 1
+own_k, own_v  [slots, heads, capacity, D]: row i's own tokens are in slot[i], behind what its root has beyond whole blocks of KEYS
+              (`placing.bring`); the new one is written at place root_length[i] % KEYS + count[i] - 1
 pool_k, pool_v  [T, heads, D]: the roots, row i's from root[i], root_length[i] tokens long
 window  how many tokens a token sees, itself included
 """

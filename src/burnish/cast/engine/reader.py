@@ -81,6 +81,15 @@ class Reader:
         inner = decoder(self.model)
         self.memory = inner.remembered if panel_of(self.model) and inner.remembers(tokens) else None  # type: ignore[operator]
 
+    def bring(self, rows: Rows, at: slice) -> None:
+        """On a GPU: what the prompts of entering rows have beyond whole blocks of keys goes into the rows' slots."""
+        from burnish.cast.engine.placing import bring
+
+        for layer in self.store.layers:
+            bring(
+                layer.own_k, layer.own_v, layer.pool_k, layer.pool_v, rows.root[at], rows.root_length[at], rows.slot[at]
+            )
+
     def next(self, rows: Rows, at: slice, roots: Roots | None) -> Tensor:
         """[n, V]: the logits after the newest tokens of some rows."""
         if self.fused is not None:

@@ -219,6 +219,9 @@ class Schedule:
                 reader.store.copy_prompts(torch.tensor(into), places)
             for prompt in prompts:
                 self._let_go(prompt)
+        if self.gpu and any(length % KEYS for length in lengths):
+            for reader in self.readers:
+                reader.bring(self.rows, at)
         logits = self.mix(first) if self.mix else first[0]
         if self.alike is not None:
             self.alike.sample(logits, at)

@@ -1,0 +1,135 @@
+"""The newest token's keys and values go where attention will find them, rotated; queries are rotated, too (Triton).
+
+A narrow decoder does it at the end of the product that makes them (cast/products.py); this is for all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from burnish.cast.packing import KEYS
+from burnish.cast.products import after, chained
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Where the newest tokens of rows are: row i's is the count[i]-th of those in slot[i], behind a root of root_length[i]."""
+
+    count: Tensor
+    root_length: Tensor
+    slot: Tensor
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How queries and keys are rotated: by [positions, D / 2] cosines and sines, after norms, if there are any."""
+
+    cos: Tensor
+    sin: Tensor
+    norms: tuple[Tensor, Tensor] | None = None
+    eps: float = 0.0
+
+
+@triton.jit
+def _turned(ptr, at, norm, c, s, eps, real, D: tl.constexpr, HEAD_NORM: tl.constexpr):
+    """[heads, D] from a projection: normalised if asked, and rotated by c and s [1, D]. Each number needs its partner, half a head away."""
+    d = tl.arange(0, D)
+    partner = (d + D // 2) % D
+    kind = ptr.dtype.element_ty
+    x = tl.load(ptr + at[:, None] + d[None, :], mask=real, other=0.0).to(tl.float32)
+    y = tl.load(ptr + at[:, None] + partner[None, :], mask=real, other=0.0).to(tl.float32)
+    if HEAD_NORM:
+        scale = (1.0 / tl.sqrt(tl.sum(x * x, 1) / D + eps))[:, None]
+        x = ((x * scale).to(kind).to(tl.float32) * tl.load(norm + d).to(tl.float32)[None, :]).to(kind).to(tl.float32)
+        y = (
+            ((y * scale).to(kind).to(tl.float32) * tl.load(norm + partner).to(tl.float32)[None, :])
+            .to(kind)
+            .to(tl.float32)
+        )
+    y = tl.where(d[None, :] < D // 2, -y, y)
+    return tl.fma(x, tl.broadcast_to(c, x.shape), y * s).to(kind)  # as layer_kernels.rotate has it
+
+
+@triton.jit
+def _place_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, own_k, own_v, count_ptr, root_length_ptr, slot_ptr, cos_ptr, sin_ptr, q_norm, k_norm, eps,
+    q_row, q_head, k_row, k_head, v_row, v_head, own_row, own_head,
+    HEADS: tl.constexpr, SHARED: tl.constexpr, HP: tl.constexpr, SP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    TURN: tl.constexpr, HEAD_NORM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """One row: all its heads."""
+    row = tl.program_id(0).to(tl.int64)
+    d, h, g = tl.arange(0, D), tl.arange(0, HP), tl.arange(0, SP)
+    own = tl.load(count_ptr + row).to(tl.int32) - 1
+    length = tl.load(root_length_ptr + row).to(tl.int32)
+    place = tl.load(slot_ptr + row) * own_row + (length % BLOCK + own) * D
+    place = place + (g * own_head)[:, None] + d[None, :]
+    real, shared = (h < HEADS)[:, None], (g < SHARED)[:, None]
+    c, s = tl.zeros([D], tl.float32), tl.zeros([D], tl.float32)
+    if TURN:
+        turn = (length + own) * (D // 2) + d % (D // 2)
+        c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
+    after(PDL)
+    at = row * k_row + g * k_head
+    if TURN:
+        q = _turned(q_ptr, row * q_row + h * q_head, q_norm, c[None, :], s[None, :], eps, real, D, HEAD_NORM)
+        tl.store(out_ptr + ((row * HEADS + h) * D)[:, None] + d[None, :], q, mask=real)
+        k = _turned(k_ptr, at, k_norm, c[None, :], s[None, :], eps, shared, D, HEAD_NORM)
+    else:
+        k = tl.load(k_ptr + at[:, None] + d[None, :], mask=shared)
+    tl.store(own_k + place, k, mask=shared)
+    v = tl.load(v_ptr + (row * v_row + g * v_head)[:, None] + d[None, :], mask=shared)
+    tl.store(own_v + place, v, mask=shared)
+
+
+def place(
+    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, newest: Newest, turn: Turn | None = None
+) -> Tensor:
+    """Queries [rows, heads, 1, D], rotated (without `turn` nothing is); k, v [rows, heads, 1, D] go into slots [slots, heads, capacity, D]."""
+    rows, heads, _, d = q.shape
+    shared = k.shape[1]
+    out = q if turn is None else torch.empty(rows, heads, 1, d, dtype=q.dtype, device=q.device)
+    cos, sin = (turn.cos, turn.sin) if turn else (q, q)
+    norms = turn.norms if turn else None
+    _place_kernel[(rows,)](
+        q, k, v, out, own_k, own_v, newest.count, newest.root_length, newest.slot, cos, sin, *(norms or (q, q)),
+        turn.eps if turn else 0.0,
+        q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+        own_k.stride(0), own_k.stride(1),
+        HEADS=heads, SHARED=shared, HP=triton.next_power_of_2(heads), SP=triton.next_power_of_2(shared), D=d, BLOCK=KEYS,
+        TURN=turn is not None, HEAD_NORM=norms is not None, num_warps=4, **chained(q),
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _bring_kernel(
+    own_k, own_v, pool_k, pool_v, root_ptr, root_length_ptr, slot_ptr, own_row, own_head, pool_token,
+    D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One row and head."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    t, d = tl.arange(0, BLOCK), tl.arange(0, DP)
+    length = tl.load(root_length_ptr + row)
+    rest = length % BLOCK
+    there = (t < rest)[:, None] & (d < D)[None, :]
+    root = (tl.load(root_ptr + row) + length - rest + t)[:, None] * pool_token + head * D + d[None, :]
+    own = tl.load(slot_ptr + row) * own_row + head * own_head + t[:, None] * D + d[None, :]
+    tl.store(own_k + own, tl.load(pool_k + root, mask=there), mask=there)
+    tl.store(own_v + own, tl.load(pool_v + root, mask=there), mask=there)
+
+
+def bring(
+    own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor, root: Tensor, root_length: Tensor, slot: Tensor
+) -> None:
+    """What roots have beyond whole blocks of keys goes into the slots of rows that enter: then no block lies in two places."""
+    _, shared, _, d = own_k.shape
+    _bring_kernel[(len(root), shared)](
+        own_k, own_v, pool_k, pool_v, root, root_length, slot, own_k.stride(0), own_k.stride(1), pool_k.stride(0),
+        D=d, DP=triton.next_power_of_2(d), BLOCK=KEYS, num_warps=4,
+    )  # fmt: skip
