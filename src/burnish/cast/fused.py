@@ -131,8 +131,8 @@ class Fused:
             if isinstance(stream, Stream) and layer.head_norms is None:
                 q = stream.heads(layer.heads, layer.bias, *own, newest, turn)
             else:
-                made = stream.normed(layer.heads, layer.bias).view(n, -1, 1, d).split(_parts(self.of_heads), 1)
-                q = place(*made, *own, newest, turn)
+                q, k, v = stream.normed(layer.heads, layer.bias).view(n, -1, 1, d).split(_parts(self.of_heads), 1)
+                q = place(q, k, v, *own, newest, turn)
             seen = attend_one(
                 q, *own, kv.pool_k, kv.pool_v, count, root, length, slot,
                 self.scaling, layer.window, rows.spans, rows.together,

@@ -6,6 +6,7 @@ depend on its neighbours.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,8 +21,7 @@ from burnish.cast.products import LINE, after, chained, nearer
 from burnish.cast.softmax import look, merge
 from burnish.cast.tiled import FAR
 
-# One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. Stages as measured on an H200.
-WALK = {"num_warps": 1, "num_stages": 3}
+STAGES = (3, 8)  # blocks on their way at once: with fewer the memory is idle, with more nothing is gained
 FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
@@ -78,7 +78,8 @@ def _decode_kernel(
         return
     if MATES > 1:
         first = row // MATES * MATES
-        led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length) & (here + SPAN <= length)
+        led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length)
+        led = led & (here + SPAN <= length)
         if led & (row != first):
             return
         rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, mate, MATES)
@@ -143,6 +144,22 @@ def _join_kernel(
     _store(out_ptr, heads, total, acc, real, D)
 
 
+@cache
+def _walk(programs: int, block: int, queries: int, device: torch.device) -> dict[str, int]:
+    """How a program goes through its keys; a block of keys and values has so many bytes, the queries so many.
+
+    One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. As many blocks on their way as
+    leave room for all programs at once: if each took less, many would come to one multiprocessor and none to others.
+    """
+    processors, room = 132, 228 << 10
+    if device.type == "cuda":
+        about: Any = torch.cuda.get_device_properties(device)
+        processors, room = about.multi_processor_count, about.shared_memory_per_multiprocessor
+    fewest, most = STAGES
+    ahead = (room // triton.cdiv(programs, processors) - queries - 1024) // block  # a kilobyte is the system's
+    return {"num_warps": 1, "num_stages": max(fewest, min(most, 1 + ahead))}
+
+
 def attend_one(
     q: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
@@ -162,11 +179,13 @@ def attend_one(
         begun = [torch.empty(rows * heads * spans * n, dtype=torch.float32, device=q.device) for n in (1, 1, d)]
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
+    size = d * q.element_size()
+    walk = _walk(rows * shared * spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
     mates = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
     _decode_kernel[(rows, shared, spans)](
         q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
         scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, MATES=mates, **WALK, **chained(q),
+        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, MATES=mates, **walk, **chained(q),
     )  # fmt: skip
     if spans > 1:
         _join_kernel[(rows, shared)](
