@@ -60,7 +60,9 @@ for window in (1 << 30, 20, 60):
             held = *own.clone(), pool_k, pool_v
             turned = placing.place(q, k, v, *held[:2], newest, turn)
             assert torch.allclose(turned, rotated(q, at), atol=1e-6)
-            check(kernels.attend_one(turned, *held, *where, spans, together), turned, rotated(k, at), v, *held[:2])
+            for turns in (1, 3):  # all pairs of a row and a head at once; some after others
+                kernels._walk = lambda *a: (turns, {"num_warps": 1})
+                check(kernels.attend_one(turned, *held, *where, spans, together), turned, rotated(k, at), v, *held[:2])
 """
 
 PLACE = """
@@ -268,7 +270,7 @@ def made(kernel, numbers, pointers, known, capability):
 
 half = dict.fromkeys("x y z weight bias norm out both grad d_both table total_ptr more d_x cos sin".split(), "*bf16")
 half |= dict.fromkeys("squares divisors d_norm lse_ptr tops sums factor_ptr logits logp_ptr entropy_ptr grad_ptr grad_entropy_ptr".split(), "*fp32")
-half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
+half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v own_k_ptr own_v_ptr pool_k_ptr pool_v_ptr cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
 half |= dict.fromkeys("tokens positions chosen_ptr token_ptr key_ptr last_ptr stops_ptr limit_ptr base_ptr".split(), "*i64")
 half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
 half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")

@@ -45,72 +45,81 @@ def _tail_nearer(own_k, own_v, whole, last, D: tl.constexpr, BLOCK: tl.constexpr
 
 
 @triton.jit
-def _mates(row, led, length, root, root_ptr, root_length_ptr, mate, MATES: tl.constexpr):
+def _mates(row, led, length, root, root_ptr, root_length_ptr, ROWS, mate, MATES: tl.constexpr):
     """Which rows look at a span together [..]: of those that follow `row`, if it leads, the ones that share its root; and which do."""
     rows = row + mate
-    with_it = (mate < tl.where(led, MATES, 1)) & (rows < tl.num_programs(0))
+    with_it = (mate < tl.where(led, MATES, 1)) & (rows < ROWS)
     rows = tl.where(with_it, rows, row)
     with_it = with_it & (tl.load(root_ptr + rows) == root) & (tl.load(root_length_ptr + rows) == length)
     return tl.where(with_it, rows, row), with_it
 
 
 @triton.jit
+def _state(row, count_ptr, root_ptr, root_length_ptr, slot_ptr):
+    """How long a row's root is and where, its last position, and its slot."""
+    length = tl.load(root_length_ptr + row).to(tl.int32)
+    last = length + tl.load(count_ptr + row).to(tl.int32) - 1
+    return length, last, tl.load(root_ptr + row), tl.load(slot_ptr + row)
+
+
+@triton.jit
 def _decode_kernel(
-    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
-    m_ptr, total_ptr, acc_ptr, scale, window, q_row, q_head, own_row, own_head, pool_token,
+    q_ptr, out_ptr, own_k_ptr, own_v_ptr, pool_k_ptr, pool_v_ptr, count_ptr, root_ptr, root_length_ptr, slot_ptr,
+    m_ptr, total_ptr, acc_ptr, scale, window, q_row, q_head, own_row, own_head, pool_token, ROWS,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, NEARER: tl.constexpr,
     SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One row and head of keys, in the trainer's blocks (cast/tiled.py); where there are several spans, one of these.
+    """Some rows and heads of keys, one after the other, in the trainer's blocks (cast/tiled.py); or one span of each.
 
     A span that lies in a row's root is looked at by the first of MATES rows, for all of them that share the root: a tile has
     room for so many rows' queries, and what is found for a query does not depend on where in the tile it is.
     """
-    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    first, here, until = tl.program_id(0), tl.program_id(1) * SPAN, ROWS * (HEADS // G)
     d, i = tl.arange(0, D), tl.arange(0, GP)
     mate, g = i // (GP // MATES), i % (GP // MATES)
-    rows, real = row + mate * 0, g < G
-    length = tl.load(root_length_ptr + row).to(tl.int32)
-    last = length + tl.load(count_ptr + row).to(tl.int32) - 1
-    root = tl.load(root_ptr + row)
-    here = tl.program_id(2) * SPAN
-    if here > last:
-        return
-    if MATES > 1:
-        first = row // MATES * MATES
-        led = (tl.load(root_ptr + first) == root) & (tl.load(root_length_ptr + first) == length)
-        led = led & (here + SPAN <= length)
-        if led & (row != first):
-            return
-        rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, mate, MATES)
-        real = real & with_it
-    slot, root = tl.load(slot_ptr + row) * own_row + head * own_head, root * pool_token + head * D
-    own_k, own_v, pool_k, pool_v = own_k + slot, own_v + slot, pool_k + root, pool_v + root
-    whole = length // BLOCK * BLOCK
-    begin, end = tl.maximum(last + 1 - window, 0) // BLOCK * BLOCK, last + 1
-    if SPANS > 1:
-        begin, end = tl.maximum(begin, here), tl.minimum(end, here + SPAN)
+    length, last, root, slot = _state(first % ROWS, count_ptr, root_ptr, root_length_ptr, slot_ptr)
     if PDL and NEARER:
-        _tail_nearer(own_k, own_v, whole, last, D, BLOCK)
+        place = slot * own_row + first // ROWS * own_head
+        _tail_nearer(own_k_ptr + place, own_v_ptr + place, length // BLOCK * BLOCK, last, D, BLOCK)
     after(PDL)  # nothing before it depends on another kernel of the step
-    q = tl.load(q_ptr + (rows * q_row + (head * G + g) * q_head)[:, None] + d[None, :], mask=real[:, None], other=0.0)
-    m = tl.full([GP], float("-inf"), tl.float32)
-    total = tl.zeros([GP], tl.float32)
-    acc = tl.zeros([GP, D], tl.float32)
-    for start in range(begin, end, BLOCK):
-        t = start + tl.arange(0, BLOCK)
-        there, shown = (t <= last)[:, None], ((t <= last) & (last - t < window))[None, :]
-        keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
-        keys, values = tl.load(keys, mask=there, other=0.0), tl.load(values, mask=there, other=0.0)
-        m, total, acc = look(q, keys, values, shown, m, total, acc, scale, True)
-    heads = rows * HEADS + head * G + g
-    if SPANS > 1:
-        heads = heads * SPANS + tl.program_id(2)
-        tl.store(m_ptr + heads, m, mask=real)
-        tl.store(total_ptr + heads, total, mask=real)
-        tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real[:, None])
-    else:
-        _store(out_ptr, heads, total, acc, real[:, None], D)
+    for c in range(first, until, tl.num_programs(0)):
+        row, head = (c % ROWS).to(tl.int64), c // ROWS
+        rows, real, end = row + mate * 0, g < G, last + 1
+        begin = tl.maximum(end - window, 0) // BLOCK * BLOCK
+        if SPANS > 1:
+            begin, end, real = tl.maximum(begin, here), tl.minimum(end, here + SPAN), g < tl.where(here <= last, G, 0)
+        if MATES > 1:
+            leader = row // MATES * MATES
+            led = (tl.load(root_ptr + leader) == root) & (tl.load(root_length_ptr + leader) == length)
+            led = led & (here + SPAN <= length)
+            rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, ROWS, mate, MATES)
+            looks = (row == tl.where(led, leader, row)) & (here <= last)
+            end, real = tl.where(looks, end, begin), (g < tl.where(looks, G, 0)) & with_it
+        queries = rows * q_row + (head * G + g) * q_head
+        q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real[:, None], other=0.0)
+        own, of_root = slot * own_row + head * own_head, root * pool_token + head * D
+        own_k, own_v, pool_k, pool_v = own_k_ptr + own, own_v_ptr + own, pool_k_ptr + of_root, pool_v_ptr + of_root
+        whole, newest = length // BLOCK * BLOCK, last
+        # the next row's is asked for now, to be there when its turn comes
+        following = tl.minimum(c + tl.num_programs(0), until - 1) % ROWS
+        length, last, root, slot = _state(following, count_ptr, root_ptr, root_length_ptr, slot_ptr)
+        m = tl.full([GP], float("-inf"), tl.float32)
+        total = tl.zeros([GP], tl.float32)
+        acc = tl.zeros([GP, D], tl.float32)
+        for start in range(begin, end, BLOCK):
+            t = start + tl.arange(0, BLOCK)
+            there, shown = (t <= newest)[:, None], ((t <= newest) & (newest - t < window))[None, :]
+            keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
+            keys, values = tl.load(keys, mask=there, other=0.0), tl.load(values, mask=there, other=0.0)
+            m, total, acc = look(q, keys, values, shown, m, total, acc, scale, True)
+        heads = rows * HEADS + head * G + g
+        if SPANS > 1:
+            heads = heads * SPANS + tl.program_id(1)
+            tl.store(m_ptr + heads, m, mask=real)
+            tl.store(total_ptr + heads, total, mask=real)
+            tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real[:, None])
+        else:
+            _store(out_ptr, heads, total, acc, real[:, None], D)
 
 
 @triton.jit
@@ -145,19 +154,23 @@ def _join_kernel(
 
 
 @cache
-def _walk(programs: int, block: int, queries: int, device: torch.device) -> dict[str, int]:
-    """How a program goes through its keys; a block of keys and values has so many bytes, the queries so many.
+def _walk(programs: int, block: int, queries: int, device: torch.device) -> tuple[int, dict[str, int]]:
+    """How many of so many programs are one after the other, and how each goes through its keys.
 
-    One warp, whose sums go as those of a trainer's tile go: a row of it is one warp's, too. As many blocks on their way as
-    leave room for all programs at once: if each took less, many would come to one multiprocessor and none to others.
+    block, queries: bytes of a block of keys and values, and of a tile of queries. One warp, whose sums go as those of a
+    trainer's tile go: a row of it is one warp's, too. All programs have room at once, and an equal share of the rows, if each
+    is to end when the others do. They take all the room there is: of small ones many come to one multiprocessor and none to others.
     """
     processors, room = 132, 228 << 10
     if device.type == "cuda":
         about: Any = torch.cuda.get_device_properties(device)
         processors, room = about.multi_processor_count, about.shared_memory_per_multiprocessor
     fewest, most = STAGES
-    ahead = (room // triton.cdiv(programs, processors) - queries - 1024) // block  # a kilobyte is the system's
-    return {"num_warps": 1, "num_stages": max(fewest, min(most, 1 + ahead))}
+    fixed = queries + 1024  # a kilobyte is the system's
+    at_once = max(1, room // (fixed + (fewest - 1) * block))
+    turns = triton.cdiv(programs, processors * at_once)
+    each = triton.cdiv(programs, processors * turns)
+    return turns, {"num_warps": 1, "num_stages": max(fewest, min(most, 1 + (room // each - fixed) // block))}
 
 
 def attend_one(
@@ -180,11 +193,11 @@ def attend_one(
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
     size = d * q.element_size()
-    walk = _walk(rows * shared * spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
+    turns, walk = _walk(rows * shared * spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
     mates = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
-    _decode_kernel[(rows, shared, spans)](
+    _decode_kernel[(triton.cdiv(rows * shared, turns), spans)](
         q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
-        scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0),
+        scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0), rows,
         **sizes, BLOCK=KEYS, NEARER=rows <= FEW, MATES=mates, **walk, **chained(q),
     )  # fmt: skip
     if spans > 1:
