@@ -270,7 +270,7 @@ def made(kernel, numbers, pointers, known, capability):
 
 half = dict.fromkeys("x y z weight bias norm out both grad d_both table total_ptr more d_x cos sin".split(), "*bf16")
 half |= dict.fromkeys("squares divisors d_norm lse_ptr tops sums factor_ptr logits logp_ptr entropy_ptr grad_ptr grad_entropy_ptr".split(), "*fp32")
-half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v own_k_ptr own_v_ptr pool_k_ptr pool_v_ptr cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
+half |= dict.fromkeys("q_ptr k_ptr v_ptr out_ptr own_k own_v pool_k pool_v cos_ptr sin_ptr q_norm k_norm".split(), "*bf16")
 half |= dict.fromkeys("tokens positions chosen_ptr token_ptr key_ptr last_ptr stops_ptr limit_ptr base_ptr".split(), "*i64")
 half |= dict.fromkeys(["count_ptr", "root_ptr", "root_length_ptr", "slot_ptr"], "*i64")
 half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
@@ -280,7 +280,7 @@ half["fetched"] = "*bf16"
 rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
 halves = "tensordesc<bf16[2,32,64]>"
 block = dict(BM=64, BN=64, BK=64, K=576, P=36)
-decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, NEARER=True, SPAN=512, SPANS=4, MATES=1)
+decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, NEARER=True, TURNS=1, SPAN=512, SPANS=4, MATES=1)
 placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, BLOCK=32, TURN=True, HEAD_NORM=True)
 heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
@@ -293,6 +293,7 @@ for capability, ahead in ((90, True), (80, False)):
         (products._added_kernel, block, dict(y=rows, weight=columns)),
         (kernels._decode_kernel, decode, {}),
         (kernels._decode_kernel, decode | dict(SPANS=1), {}),
+        (kernels._decode_kernel, decode | dict(SPANS=1, TURNS=2), {}),
         (kernels._decode_kernel, decode | dict(MATES=4), {}),
     ):
         code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)

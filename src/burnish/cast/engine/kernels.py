@@ -64,62 +64,82 @@ def _state(row, count_ptr, root_ptr, root_length_ptr, slot_ptr):
 
 @triton.jit
 def _decode_kernel(
-    q_ptr, out_ptr, own_k_ptr, own_v_ptr, pool_k_ptr, pool_v_ptr, count_ptr, root_ptr, root_length_ptr, slot_ptr,
+    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
     m_ptr, total_ptr, acc_ptr, scale, window, q_row, q_head, own_row, own_head, pool_token, ROWS,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, NEARER: tl.constexpr,
-    SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
+    TURNS: tl.constexpr, SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Some rows and heads of keys, one after the other, in the trainer's blocks (cast/tiled.py); or one span of each.
+    """Some rows and heads of keys, TURNS at most, one after the other; or one span of each."""
+    pair, until = tl.program_id(0), ROWS * (HEADS // G)
+    state = _state(pair % ROWS, count_ptr, root_ptr, root_length_ptr, slot_ptr)
+    where = q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, root_ptr, root_length_ptr, m_ptr, total_ptr, acc_ptr
+    steps = q_row, q_head, own_row, own_head, pool_token, ROWS
+    if PDL and NEARER:
+        length, last, _, slot = state
+        place = slot * own_row + pair // ROWS * own_head
+        _tail_nearer(own_k + place, own_v + place, length // BLOCK * BLOCK, last, D, BLOCK)
+    after(PDL)  # nothing before it depends on another kernel of the step
+    if TURNS == 1:
+        _pair(pair, state, where, steps, scale, window, HEADS, G, GP, D, BLOCK, SPAN, SPANS, MATES)
+    else:
+        for now in range(pair, until, tl.num_programs(0)):
+            # the next row's is asked for before, to be there when its turn comes
+            following = tl.minimum(now + tl.num_programs(0), until - 1) % ROWS
+            then = _state(following, count_ptr, root_ptr, root_length_ptr, slot_ptr)
+            _pair(now, state, where, steps, scale, window, HEADS, G, GP, D, BLOCK, SPAN, SPANS, MATES)
+            state = then
+
+
+@triton.jit
+def _pair(
+    pair, state, where, steps, scale, window,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    SPAN: tl.constexpr, SPANS: tl.constexpr, MATES: tl.constexpr,
+):  # fmt: skip
+    """One row and head of keys, or a span of it, in the trainer's blocks (cast/tiled.py).
 
     A span that lies in a row's root is looked at by the first of MATES rows, for all of them that share the root: a tile has
     room for so many rows' queries, and what is found for a query does not depend on where in the tile it is.
     """
-    first, here, until = tl.program_id(0), tl.program_id(1) * SPAN, ROWS * (HEADS // G)
+    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, root_ptr, root_length_ptr, m_ptr, total_ptr, acc_ptr = where
+    q_row, q_head, own_row, own_head, pool_token, ROWS = steps
+    length, last, root, slot = state
+    row, head, here = (pair % ROWS).to(tl.int64), pair // ROWS, tl.program_id(1) * SPAN
     d, i = tl.arange(0, D), tl.arange(0, GP)
     mate, g = i // (GP // MATES), i % (GP // MATES)
-    length, last, root, slot = _state(first % ROWS, count_ptr, root_ptr, root_length_ptr, slot_ptr)
-    if PDL and NEARER:
-        place = slot * own_row + first // ROWS * own_head
-        _tail_nearer(own_k_ptr + place, own_v_ptr + place, length // BLOCK * BLOCK, last, D, BLOCK)
-    after(PDL)  # nothing before it depends on another kernel of the step
-    for c in range(first, until, tl.num_programs(0)):
-        row, head = (c % ROWS).to(tl.int64), c // ROWS
-        rows, real, end = row + mate * 0, g < G, last + 1
-        begin = tl.maximum(end - window, 0) // BLOCK * BLOCK
-        if SPANS > 1:
-            begin, end, real = tl.maximum(begin, here), tl.minimum(end, here + SPAN), g < tl.where(here <= last, G, 0)
-        if MATES > 1:
-            leader = row // MATES * MATES
-            led = (tl.load(root_ptr + leader) == root) & (tl.load(root_length_ptr + leader) == length)
-            led = led & (here + SPAN <= length)
-            rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, ROWS, mate, MATES)
-            looks = (row == tl.where(led, leader, row)) & (here <= last)
-            end, real = tl.where(looks, end, begin), (g < tl.where(looks, G, 0)) & with_it
-        queries = rows * q_row + (head * G + g) * q_head
-        q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real[:, None], other=0.0)
-        own, of_root = slot * own_row + head * own_head, root * pool_token + head * D
-        own_k, own_v, pool_k, pool_v = own_k_ptr + own, own_v_ptr + own, pool_k_ptr + of_root, pool_v_ptr + of_root
-        whole, newest = length // BLOCK * BLOCK, last
-        # the next row's is asked for now, to be there when its turn comes
-        following = tl.minimum(c + tl.num_programs(0), until - 1) % ROWS
-        length, last, root, slot = _state(following, count_ptr, root_ptr, root_length_ptr, slot_ptr)
-        m = tl.full([GP], float("-inf"), tl.float32)
-        total = tl.zeros([GP], tl.float32)
-        acc = tl.zeros([GP, D], tl.float32)
-        for start in range(begin, end, BLOCK):
-            t = start + tl.arange(0, BLOCK)
-            there, shown = (t <= newest)[:, None], ((t <= newest) & (newest - t < window))[None, :]
-            keys, values = _block(start, whole, pool_k, pool_v, pool_token, own_k, own_v, D, BLOCK)
-            keys, values = tl.load(keys, mask=there, other=0.0), tl.load(values, mask=there, other=0.0)
-            m, total, acc = look(q, keys, values, shown, m, total, acc, scale, True)
-        heads = rows * HEADS + head * G + g
-        if SPANS > 1:
-            heads = heads * SPANS + tl.program_id(1)
-            tl.store(m_ptr + heads, m, mask=real)
-            tl.store(total_ptr + heads, total, mask=real)
-            tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real[:, None])
-        else:
-            _store(out_ptr, heads, total, acc, real[:, None], D)
+    rows, real, end = row + mate * 0, g < G, last + 1
+    begin = tl.maximum(end - window, 0) // BLOCK * BLOCK
+    if SPANS > 1:
+        begin, end, real = tl.maximum(begin, here), tl.minimum(end, here + SPAN), g < tl.where(here <= last, G, 0)
+    if MATES > 1:
+        leader = row // MATES * MATES
+        led = (tl.load(root_ptr + leader) == root) & (tl.load(root_length_ptr + leader) == length)
+        led = led & (here + SPAN <= length)
+        rows, with_it = _mates(row, led, length, root, root_ptr, root_length_ptr, ROWS, mate, MATES)
+        looks = (row == tl.where(led, leader, row)) & (here <= last)
+        end, real = tl.where(looks, end, begin), (g < tl.where(looks, G, 0)) & with_it
+    own, of_root, whole = slot * own_row + head * own_head, root * pool_token + head * D, length // BLOCK * BLOCK
+    queries = rows * q_row + (head * G + g) * q_head
+    q = tl.load(q_ptr + queries[:, None] + d[None, :], mask=real[:, None], other=0.0)
+    m = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    acc = tl.zeros([GP, D], tl.float32)
+    for start in range(begin, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there, shown = (t <= last)[:, None], ((t <= last) & (last - t < window))[None, :]
+        keys, values = _block(
+            start, whole, pool_k + of_root, pool_v + of_root, pool_token, own_k + own, own_v + own, D, BLOCK
+        )
+        keys, values = tl.load(keys, mask=there, other=0.0), tl.load(values, mask=there, other=0.0)
+        m, total, acc = look(q, keys, values, shown, m, total, acc, scale, True)
+    heads = rows * HEADS + head * G + g
+    if SPANS > 1:
+        heads = heads * SPANS + tl.program_id(1)
+        tl.store(m_ptr + heads, m, mask=real)
+        tl.store(total_ptr + heads, total, mask=real)
+        tl.store(acc_ptr + heads[:, None] * D + d[None, :], acc, mask=real[:, None])
+    else:
+        _store(out_ptr, heads, total, acc, real[:, None], D)
 
 
 @triton.jit
@@ -198,7 +218,7 @@ def attend_one(
     _decode_kernel[(triton.cdiv(rows * shared, turns), spans)](
         q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
         scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0), rows,
-        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, MATES=mates, **walk, **chained(q),
+        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, TURNS=turns, MATES=mates, **walk, **chained(q),
     )  # fmt: skip
     if spans > 1:
         _join_kernel[(rows, shared)](
