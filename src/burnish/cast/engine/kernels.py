@@ -21,7 +21,7 @@ from burnish.cast.products import LINE, after, chained, nearer
 from burnish.cast.softmax import look, merge
 from burnish.cast.tiled import FAR
 
-STAGES = (3, 8)  # blocks on their way at once: with fewer the memory is idle, with more nothing is gained
+STAGES = (3, 7)  # blocks on their way at once: with fewer the memory is idle, with more nothing is gained
 FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
