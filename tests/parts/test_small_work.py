@@ -49,3 +49,10 @@ def test_what_a_run_keeps_is_searched_again_after_it() -> None:
         assert gc.get_freeze_count() > before
         raise KeyError
     assert gc.get_freeze_count() == 0
+
+
+def test_a_run_that_nobody_ends_is_ended_in_silence_when_python_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = left_alone()
+    run.__enter__()
+    monkeypatch.setattr("burnish.run.garbage.gc", None)  # as it may be then
+    run.__exit__(None, None, None)

@@ -18,7 +18,8 @@ def left_alone() -> Iterator[Callable[[], None]]:
         gc.collect()
         gc.freeze()
 
+    unfreeze = gc.unfreeze  # a run that nobody ends is ended when Python exits, and then `gc` may have gone first
     try:
         yield leave_alone
     finally:
-        gc.unfreeze()
+        unfreeze()
