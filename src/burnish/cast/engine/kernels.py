@@ -174,12 +174,13 @@ def _join_kernel(
 
 
 @cache
-def _walk(programs: int, block: int, queries: int, device: torch.device) -> tuple[int, dict[str, int]]:
-    """How many of so many programs are one after the other, and how each goes through its keys.
+def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device) -> tuple[int, dict[str, int]]:
+    """How many pairs of a row and a head a program goes through, one after the other, and how it goes through their keys.
 
     block, queries: bytes of a block of keys and values, and of a tile of queries. One warp, whose sums go as those of a
-    trainer's tile go: a row of it is one warp's, too. All programs have room at once, and an equal share of the rows, if each
-    is to end when the others do. They take all the room there is: of small ones many come to one multiprocessor and none to others.
+    trainer's tile go: a row of it is one warp's, too. All programs have room at once, and as many pairs each, so that they end
+    together; not where there are spans, which are not alike. They take all the room there is: of small ones many come to one
+    multiprocessor and none to others.
     """
     processors, room = 132, 228 << 10
     if device.type == "cuda":
@@ -188,8 +189,8 @@ def _walk(programs: int, block: int, queries: int, device: torch.device) -> tupl
     fewest, most = STAGES
     fixed = queries + 1024  # a kilobyte is the system's
     at_once = max(1, room // (fixed + (fewest - 1) * block))
-    turns = triton.cdiv(programs, processors * at_once)
-    each = triton.cdiv(programs, processors * turns)
+    turns = triton.cdiv(pairs, processors * at_once) if spans == 1 else 1
+    each = triton.cdiv(pairs * spans, processors * turns)
     return turns, {"num_warps": 1, "num_stages": max(fewest, min(most, 1 + (room // each - fixed) // block))}
 
 
@@ -213,7 +214,7 @@ def attend_one(
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
     size = d * q.element_size()
-    turns, walk = _walk(rows * shared * spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
+    turns, walk = _walk(rows * shared, spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
     mates = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
     _decode_kernel[(triton.cdiv(rows * shared, turns), spans)](
         q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
