@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from burnish.cast.engine.request import Request, limits_of, prompts_of
+from burnish.cast.optimiser import Optimiser
 from burnish.cast.packing import JOINED_ALONE, joined, trues
 from burnish.constant import NAN, constant
 from burnish.run.garbage import left_alone
+from burnish.step import Settings
 
 
 @pytest.mark.parametrize("most", [5, 3000, 2 * JOINED_ALONE])
@@ -56,3 +58,17 @@ def test_a_run_that_nobody_ends_is_ended_in_silence_when_python_exits(monkeypatc
     run.__enter__()
     monkeypatch.setattr("burnish.run.garbage.gc", None)  # as it may be then
     run.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.1, 1.0, 2.0, 2.0000005, 1e9])
+@pytest.mark.parametrize("length", [0.0, 0.5, 2.0, torch.nan, torch.inf])
+def test_a_gradient_is_clipped_to_the_bits_that_torch_clips_it_to(clip: float, length: float) -> None:
+    ours, torchs = (torch.nn.Linear(3, 1) for _ in range(2))
+    for model in (ours, torchs):
+        model.weight.grad, model.bias.grad = torch.full((1, 3), length / 2), torch.full((1,), length / 2)
+    said = Optimiser(ours, Settings(clip=clip)).clip()
+    norm = torch.nn.utils.clip_grad_norm_(torchs.parameters(), clip or torch.inf)
+    assert torch.equal(said, norm) or (said.isnan() and norm.isnan())
+    for mine, other in zip(ours.parameters(), torchs.parameters(), strict=True):
+        assert mine.grad is not None and other.grad is not None
+        assert torch.equal(mine.grad.nan_to_num(7), other.grad.nan_to_num(7))

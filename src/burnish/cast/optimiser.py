@@ -37,9 +37,15 @@ class Optimiser:
                 p.grad = None
 
     def clip(self) -> Tensor:
-        """Clip the gradient, and say how large it was: a number that may still be on its way."""
-        limit = self.settings.clip or float("inf")
-        return torch.nn.utils.clip_grad_norm_(self.named.values(), limit)
+        """Clip the gradient, and say how large it was: a number that may still be on its way.
+
+        On a CPU, where it is there at once, a gradient that is small enough is not multiplied by one.
+        """
+        limit, found = self.settings.clip or float("inf"), [p.grad for p in self.named.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(found)
+        if norm.is_cuda or not float(limit / (norm + 1e-6)) >= 1.0:  # as clip_grads_with_norm_ reckons
+            torch.nn.utils.clip_grads_with_norm_(self.named.values(), limit, norm)
+        return norm
 
     @torch.no_grad()
     def step(self, clock: Clock, spoilt: Tensor | None = None) -> None:
