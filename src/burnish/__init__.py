@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from burnish.repeatable import settle_products
+
 __version__ = "0.1.0"
 __all__ = ["resume", "train"]
 
 if TYPE_CHECKING:
     from burnish.run.train import resume, train
+
+settle_products()
 
 
 def __getattr__(name: str) -> Any:

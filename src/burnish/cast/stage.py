@@ -15,6 +15,7 @@ from burnish.cast.load import context_length, load_chat, load_model, stored_outp
 from burnish.cast.lora import Lora, add_lora
 from burnish.cast.member import Member
 from burnish.cast.models import resolve
+from burnish.cast.native.laid import steady
 from burnish.cast.native.llama import Llama
 from burnish.cast.optimiser import Optimiser
 from burnish.cast.ranks import Ranks
@@ -119,10 +120,13 @@ def _require_exact(member: Member, settings: Settings) -> None:
             "Qwen2), all of whose weights are trained: only there do sampler and trainer share every product; leave it out, and "
             "mismatch/logp says how far they are apart"
         )
-    same = on_gpu or model.model.kernels is not None or torch.backends.mkl.is_available()  # type: ignore[union-attr]
-    if settings.engine != "local" or not settings.packed or not same:
+    if settings.engine != "local" or not settings.packed:
+        raise ValueError("--exact needs --engine local and --packed; leave it out, or change that")
+    if not (on_gpu or model.model.kernels is not None or steady()):  # type: ignore[union-attr]
         raise ValueError(
-            "--exact needs --engine local, --packed and, on a CPU, a C compiler (or a torch with MKL); leave it out, or change that"
+            "--exact needs burnish's own kernels here, because torch's products depend on how many rows there are: a C compiler "
+            "(`burnish check` says whether there is one), and heads whose width is a multiple of 32; leave it out, and "
+            "mismatch/logp says how far sampler and trainer are apart"
         )
 
 

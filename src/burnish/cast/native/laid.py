@@ -10,6 +10,7 @@ as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -82,6 +83,22 @@ class Laid:
         if len(x) == 1:  # a product of one row is another kind of product, which may sum in another order
             return self._times(x.expand(2, -1).contiguous())[:1]
         return torch.ops.mkl._mkl_linear(x, self.ordered, self.like, None, len(x))  # type: ignore[no-any-return]
+
+
+@cache
+def steady() -> bool:
+    """Whether MKL's products give a row the same bits whatever other rows there are: on Intel's processors, and not on all others."""
+    if not torch.backends.mkl.is_available():
+        return False
+    dice = torch.Generator().manual_seed(0)
+    for inputs, outputs in ((64, 64), (96, 48), (256, 704), (704, 256)):
+        x, weight = torch.randn(ROWS, inputs, generator=dice), torch.randn(outputs, inputs, generator=dice)
+        ordered = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
+        whole = torch.ops.mkl._mkl_linear(x, ordered, weight, None, ROWS)
+        for n in (2, 3, 5, 8, 13, 33):
+            if not torch.equal(torch.ops.mkl._mkl_linear(x[:n].clone(), ordered, weight, None, n), whole[:n]):
+                return False
+    return True
 
 
 def _panels(weights: tuple[Tensor, ...], gated: bool, before: Tensor) -> Tensor:
