@@ -193,7 +193,7 @@ def test_weights_do_not_move_before_they_were_read(
     copy = Staging.copy
 
     def slow(self: Staging, *given: Any) -> dict[int, torch.Tensor]:
-        threading.Event().wait(0.3)
+        threading.Event().wait(1.0)  # far longer than a step takes, on a busy machine too
         return copy(self, *given)
 
     monkeypatch.setattr(Staging, "copy", slow)
