@@ -13,6 +13,11 @@ pytest.importorskip("triton", reason="the GPU kernels need triton, which comes w
 DECODE = """
 from burnish.cast.engine import kernels, placing
 from burnish.cast.packing import KEYS
+# of 1024 rows and 3 heads, 12 pairs at a time find room in each of 132 multiprocessors (228 KiB for 19): two turns of 12, three blocks each;
+# of 256 rows 6 (38 KiB: five blocks), of 64 rows 2 (as many as are of use); spans take no turns
+for pairs, spans, turns, stages in ((3072, 1, 2, 3), (1920, 1, 2, 4), (768, 1, 1, 5), (192, 1, 1, 7), (3072, 4, 1, 3)):
+    found = kernels._walk(pairs, spans, 2 * KEYS * 128, 16 * 128, torch.device("cpu"))
+    assert found == (turns, {"num_warps": 1, "num_stages": stages}), (pairs, spans, found)
 rows, shared, group, d, capacity = 7, 2, 3, 16, 40 + KEYS
 count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
 length, slot = torch.where(root == 0, 90, 64), torch.tensor([2, 0, 1, 3, 6, 5, 4])
@@ -298,7 +303,7 @@ for capability, ahead in ((90, True), (80, False)):
     ):
         code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
-    made(placing._bring_kernel, numbers, half, dict(D=64, DP=64, BLOCK=32), capability)
+    made(placing._bring_kernel, numbers, half, dict(D=64, BLOCK=32), capability)
     made(placing._place_kernel, numbers, half, placed | {"PDL": ahead}, capability)
     made(kernels._join_kernel, numbers, half, joined | {"PDL": ahead}, capability)
     for kernel, known in (

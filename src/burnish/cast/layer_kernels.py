@@ -117,6 +117,12 @@ def _gate_backward_kernel(both, divisors, grad, d_both, out, N, DIVIDE: tl.const
 
 
 @triton.jit
+def turned(a, b, c, s):
+    """The two halves of heads, rotated; said in full, so that sampler and trainer get the same bits."""
+    return tl.fma(a, c, -b * s), tl.fma(b, c, a * s)
+
+
+@triton.jit
 def _rotate_kernel(
     x, positions, cos, sin, divisors, bias, N, W, TURNED, HEADS,
     D: tl.constexpr, ROWS: tl.constexpr, BACK: tl.constexpr, DIVIDE: tl.constexpr, BIAS: tl.constexpr,
@@ -143,8 +149,8 @@ def _rotate_kernel(
                 a += tl.load(bias + head * D + half).to(tl.float32)[None, :]
                 b += tl.load(bias + head * D + D // 2 + half).to(tl.float32)[None, :]
             a, b = a.to(kind).to(tl.float32), b.to(kind).to(tl.float32)
-        if head < TURNED:  # said in full, so that the sampler's bits are these
-            a, b = tl.fma(a, c, -b * s), tl.fma(b, c, a * s)
+        if head < TURNED:
+            a, b = turned(a, b, c, s)
         tl.store(place, a.to(kind), mask=real)
         tl.store(place + D // 2, b.to(kind), mask=real)
 

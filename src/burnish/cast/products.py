@@ -17,7 +17,7 @@ and a sum of squares is a tree over all columns, pair by pair.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -26,11 +26,15 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.cast.gpu import LOG2E
-from burnish.cast.layer_kernels import APART, add_norm, gate_of, pairs
+from burnish.cast.layer_kernels import APART, add_norm, gate_of, pairs, turned
 from burnish.cast.packing import KEYS
+
+if TYPE_CHECKING:
+    from burnish.cast.engine.placing import Newest, Turn
 
 LINE = tl.constexpr(64)  # numbers of two bytes in a line of the cache
 LINES = tl.constexpr(256)  # lines that a program asks for at once
+SYSTEMS = 1024  # bytes of a multiprocessor's memory that the system takes for each program
 PART = tl.constexpr(16)  # columns of x that share a sum of squares
 
 
@@ -171,8 +175,9 @@ def _heads_kernel(
     a, b = _rounded(a, kind, PDL), _rounded(b, kind, PDL)
     c, s, turns = c.to(tl.float32), s.to(tl.float32), head < QUERIES + SHARED
     place = to + place[:, None] + n[None, :]
-    tl.store(place, tl.where(turns, tl.fma(a, c, -b * s), a).to(kind), mask=there[:, None])
-    tl.store(place + HALF, tl.where(turns, tl.fma(b, c, a * s), b).to(kind), mask=there[:, None])
+    first_half, second_half = turned(a, b, c, s)
+    tl.store(place, tl.where(turns, first_half, a).to(kind), mask=there[:, None])
+    tl.store(place + HALF, tl.where(turns, second_half, b).to(kind), mask=there[:, None])
 
 
 @triton.jit
@@ -264,7 +269,7 @@ class Stream:
         return out
 
     def heads(
-        self, weight: Tensor, bias: Tensor | None, own_k: Tensor, own_v: Tensor, newest: Any, turn: Any
+        self, weight: Tensor, bias: Tensor | None, own_k: Tensor, own_v: Tensor, newest: Newest, turn: Turn
     ) -> Tensor:
         """Rotated queries [M, heads, 1, D] of norm(x); its keys and values go into slots, as `placing.place` would do it."""
         (m, width), n, (_, shared, _, d) = self.z.shape, len(weight), own_k.shape
@@ -331,16 +336,23 @@ def _how(
 
 
 @cache
+def multiprocessors(device: torch.device) -> tuple[int, int]:
+    """How many the device has, and how many bytes of its own memory each; without a device, those of an H200."""
+    if device.type != "cuda":
+        return 132, 228 << 10
+    about: Any = torch.cuda.get_device_properties(device)
+    return about.multi_processor_count, about.shared_memory_per_multiprocessor
+
+
+@cache
 def _blocks(rows: int, columns: int, parts: int, size: int, device: torch.device) -> dict[str, int]:
     """The smallest blocks of which the device can give each a multiprocessor of its own, for numbers of so many bytes.
 
     They take more than half of its memory: with less, layers took 1 to 3 us longer. It seems that two then come to one
     multiprocessor while others have none, since the kernel before is still there when they are placed.
     """
-    processors, room = 132, 227 << 10
-    if device.type == "cuda":
-        about: Any = torch.cuda.get_device_properties(device)
-        processors, room = about.multi_processor_count, about.shared_memory_per_block_optin
+    processors, room = multiprocessors(device)
+    room -= SYSTEMS
     fit = (b for b in _BLOCKS[parts] if triton.cdiv(rows, b[0]) * triton.cdiv(columns, b[1]) <= processors)
     found = next(fit, None)
     m, n, k, warps = found or _MANY

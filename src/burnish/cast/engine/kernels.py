@@ -17,11 +17,12 @@ from torch import Tensor
 from burnish.cast.engine.placing import Newest, place
 from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
 from burnish.cast.packing import KEYS, SPAN
-from burnish.cast.products import LINE, after, chained, nearer
+from burnish.cast.products import LINE, SYSTEMS, after, chained, multiprocessors, nearer
 from burnish.cast.softmax import look, merge
 from burnish.cast.tiled import FAR
 
-STAGES = (3, 7)  # blocks on their way at once: with fewer the memory is idle, with more nothing is gained
+# blocks on their way at once: with fewer the memory is idle; with eight the compiler no longer loads between products
+STAGES = (3, 7)
 FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
@@ -182,12 +183,9 @@ def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device
     together; not where there are spans, which are not alike. They take all the room there is: of small ones many come to one
     multiprocessor and none to others.
     """
-    processors, room = 132, 228 << 10
-    if device.type == "cuda":
-        about: Any = torch.cuda.get_device_properties(device)
-        processors, room = about.multi_processor_count, about.shared_memory_per_multiprocessor
+    processors, room = multiprocessors(device)
     fewest, most = STAGES
-    fixed = queries + 1024  # a kilobyte is the system's
+    fixed = queries + SYSTEMS
     at_once = max(1, room // (fixed + (fewest - 1) * block))
     turns = triton.cdiv(pairs, processors * at_once) if spans == 1 else 1
     each = triton.cdiv(pairs * spans, processors * turns)

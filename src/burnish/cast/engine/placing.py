@@ -110,14 +110,14 @@ def place(
 @triton.jit
 def _bring_kernel(
     own_k, own_v, pool_k, pool_v, root_ptr, root_length_ptr, slot_ptr, own_row, own_head, pool_token,
-    D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One row and head."""
     row, head = tl.program_id(0), tl.program_id(1)
-    t, d = tl.arange(0, BLOCK), tl.arange(0, DP)
+    t, d = tl.arange(0, BLOCK), tl.arange(0, D)
     length = tl.load(root_length_ptr + row)
     rest = length % BLOCK
-    there = (t < rest)[:, None] & (d < D)[None, :]
+    there = (t < rest)[:, None]
     root = (tl.load(root_ptr + row) + length - rest + t)[:, None] * pool_token + head * D + d[None, :]
     own = tl.load(slot_ptr + row) * own_row + head * own_head + t[:, None] * D + d[None, :]
     tl.store(own_k + own, tl.load(pool_k + root, mask=there), mask=there)
@@ -131,5 +131,5 @@ def bring(
     _, shared, _, d = own_k.shape
     _bring_kernel[(len(root), shared)](
         own_k, own_v, pool_k, pool_v, root, root_length, slot, own_k.stride(0), own_k.stride(1), pool_k.stride(0),
-        D=d, DP=triton.next_power_of_2(d), BLOCK=KEYS, num_warps=4,
+        D=d, BLOCK=KEYS, num_warps=4,
     )  # fmt: skip
