@@ -211,6 +211,7 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(x1, x2, made, seen, lse, both, divisors, norm, heads, out, second, gate_and_up, down)
         ctx.how, ctx.bias = how, bias is not None
         ctx.mark_non_differentiable(made)
+        ctx.set_materialize_grads(False)  # nobody wants zeros for it
         return x2, how.product(kernels.gate(both, divisors), down), made
 
     @staticmethod

@@ -14,7 +14,10 @@ from burnish.cast.library import product
 
 # for kernels whose bits another kernel must find again: a product and the sum behind it never become one operation unseen
 APART = {"enable_fp_fusion": False}
-PROGRAMS = 1056  # that share the rows of a backward norm: eight for each multiprocessor of an H200
+PROGRAMS = 1584  # that share the rows of a backward norm: twelve for each multiprocessor of an H200
+# numbers that a program has, and its warps, as measured on an H200
+GATE = 512, 2
+GATE_BACK = 2048, 8
 
 
 @triton.jit
@@ -43,30 +46,38 @@ def _add_norm_kernel(x, y, norm, out, total_ptr, eps, K: tl.constexpr, BK: tl.co
 
 @triton.jit
 def _norm_backward_kernel(
-    x, norm, grad, more, d_x, out, d_norm, eps, M, PER, K: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr
+    x, norm, grad, more, d_x, out, d_norm, eps, M, PER, K: tl.constexpr, BK: tl.constexpr
 ):  # fmt: skip
-    """Rows of one program: d x + more, the normalised rows again, and the sum of what is d norm."""
+    """Rows of one program: d x + more, the normalised rows again, and the sum of what is d norm.
+
+    The next row is asked for before this one is worked on.
+    """
     k = tl.arange(0, BK)
-    inside = (k < K)[None, :]
-    weight = tl.load(norm + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
+    inside = k < K
+    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
     kind = x.dtype.element_ty
     total = tl.zeros([BK], tl.float32)
-    first = tl.program_id(0) * PER
-    for start in range(0, PER, ROWS):
-        rows = start + tl.arange(0, ROWS)
-        seen = inside & ((rows < PER) & (first + rows < M))[:, None]
-        place = (first + rows).to(tl.int64)[:, None] * K + k[None, :]
-        value = tl.load(x + place, mask=seen, other=0.0).to(tl.float32)
-        g = tl.load(grad + place, mask=seen, other=0.0).to(tl.float32)
-        scale = (1.0 / tl.sqrt(tl.sum(value * value, 1) / K + eps))[:, None]
+    row = tl.program_id(0) * PER
+    end = tl.minimum(row + PER, M)
+    place, stop = row.to(tl.int64) * K + k, end.to(tl.int64) * K
+    seen = inside & (place < stop)
+    next_x, next_grad = tl.load(x + place, mask=seen, other=0.0), tl.load(grad + place, mask=seen, other=0.0)
+    next_more = tl.load(more + place, mask=seen, other=0.0)
+    for _ in range(row, end):
+        value, g, plus = next_x.to(tl.float32), next_grad.to(tl.float32), next_more.to(tl.float32)
+        then = place + K
+        seen = inside & (then < stop)
+        next_x, next_grad = tl.load(x + then, mask=seen, other=0.0), tl.load(grad + then, mask=seen, other=0.0)
+        next_more = tl.load(more + then, mask=seen, other=0.0)
+        scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / K + eps)
         unit = value * scale
-        total += tl.sum(g * unit, 0)
+        total += g * unit
         slope = g * weight
-        d = (slope - unit * (tl.sum(slope * unit, 1) / K)[:, None]) * scale
-        d += tl.load(more + place, mask=seen, other=0.0).to(tl.float32)
-        tl.store(d_x + place, d.to(kind), mask=seen)
-        tl.store(out + place, (unit * weight).to(kind), mask=seen)
-    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=k < K)
+        d = (slope - unit * (tl.sum(slope * unit, 0) / K)) * scale + plus
+        tl.store(d_x + place, d.to(kind), mask=inside)
+        tl.store(out + place, (unit * weight).to(kind), mask=inside)
+        place = then
+    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=inside)
 
 
 @triton.jit
@@ -124,35 +135,32 @@ def turned(a, b, c, s):
 
 @triton.jit
 def _rotate_kernel(
-    x, positions, cos, sin, divisors, bias, N, W, TURNED, HEADS,
-    D: tl.constexpr, ROWS: tl.constexpr, BACK: tl.constexpr, DIVIDE: tl.constexpr, BIAS: tl.constexpr,
+    x, positions, cos, sin, divisors, bias, W, TURNED, HEADS,
+    D: tl.constexpr, HP: tl.constexpr, BACK: tl.constexpr, DIVIDE: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """The heads of some tokens in place: the first ones rotated, or rotated back; all divided before, and a bias added, if asked."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    real = (rows < N)[:, None]
-    half = tl.arange(0, D // 2)
-    turn = tl.load(positions + rows, mask=rows < N, other=0)[:, None] * (D // 2) + half[None, :]
-    c = tl.load(cos + turn, mask=real, other=0.0).to(tl.float32)
-    s = tl.load(sin + turn, mask=real, other=0.0).to(tl.float32)
+    """The heads of one token in place: the first ones rotated, or rotated back; all divided before, and a bias added, if asked."""
+    row = tl.program_id(0).to(tl.int64)
+    half, head = tl.arange(0, D // 2), tl.arange(0, HP)[:, None]
+    real = head < HEADS
+    turn = tl.load(positions + row) * (D // 2) + half
+    c, s = tl.load(cos + turn).to(tl.float32)[None, :], tl.load(sin + turn).to(tl.float32)[None, :]
     kind = x.dtype.element_ty
     if BACK:
         s = -s
+    place = head * D + half[None, :]
+    at = x + row * W + place
+    a = tl.load(at, mask=real, other=0.0).to(tl.float32)
+    b = tl.load(at + D // 2, mask=real, other=0.0).to(tl.float32)
     if DIVIDE:
-        divisor = tl.load(divisors + rows, mask=rows < N, other=0.0)[:, None]
-    for head in range(HEADS):
-        place = x + rows.to(tl.int64)[:, None] * W + head * D + half[None, :]
-        a = tl.load(place, mask=real, other=0.0).to(tl.float32)
-        b = tl.load(place + D // 2, mask=real, other=0.0).to(tl.float32)
-        if DIVIDE:
-            a, b = a * divisor, b * divisor
-            if BIAS:
-                a += tl.load(bias + head * D + half).to(tl.float32)[None, :]
-                b += tl.load(bias + head * D + D // 2 + half).to(tl.float32)[None, :]
-            a, b = a.to(kind).to(tl.float32), b.to(kind).to(tl.float32)
-        if head < TURNED:
-            a, b = turned(a, b, c, s)
-        tl.store(place, a.to(kind), mask=real)
-        tl.store(place + D // 2, b.to(kind), mask=real)
+        divisor = tl.load(divisors + row)
+        a, b = a * divisor, b * divisor
+        if BIAS:
+            a += tl.load(bias + place, mask=real, other=0.0).to(tl.float32)
+            b += tl.load(bias + place + D // 2, mask=real, other=0.0).to(tl.float32)
+        a, b = a.to(kind).to(tl.float32), b.to(kind).to(tl.float32)
+    first, second = turned(a, b, c, s)
+    tl.store(at, tl.where(head < TURNED, first, a).to(kind), mask=real)
+    tl.store(at + D // 2, tl.where(head < TURNED, second, b).to(kind), mask=real)
 
 
 def _warps(block: int) -> int:
@@ -180,7 +188,7 @@ def norm_backward(x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tenso
     d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
     _norm_backward_kernel[(programs,)](
         x, norm, grad, more, d_x, out, d_norm, eps, m, triton.cdiv(m, programs),
-        K=width, BK=block, ROWS=2 if block <= 1024 else 1, num_warps=1 if block <= 1024 else _warps(block),
+        K=width, BK=block, num_warps=1 if block <= 1024 else _warps(block),
     )  # fmt: skip
     return d_x, d_norm.sum(0).to(norm.dtype), out
 
@@ -189,9 +197,9 @@ def gate(both: Tensor, divisors: Tensor | None = None) -> Tensor:
     """[M, N]: silu(gate) * up, from gate and up side by side [M, 2 N], still to be divided by numbers [M], if given."""
     m, n = len(both), both.shape[1] // 2
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
-    block = min(1024, triton.next_power_of_2(n))
+    block, warps = GATE
     _gate_kernel[(m, triton.cdiv(n, block))](
-        both, divisors, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=4, **APART
+        both, divisors, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=warps, **APART
     )
     return out
 
@@ -200,9 +208,9 @@ def gate_backward(both: Tensor, divisors: Tensor | None, grad: Tensor) -> tuple[
     """Of `gate`: d of gate and up once they are divided, and its output again."""
     m, n = grad.shape
     d_both, out = torch.empty_like(both), torch.empty_like(grad)
-    block = min(1024, triton.next_power_of_2(n))
+    block, warps = GATE_BACK
     _gate_backward_kernel[(m, triton.cdiv(n, block))](
-        both, divisors, grad, d_both, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=4
+        both, divisors, grad, d_both, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=warps
     )
     return d_both, out
 
@@ -216,9 +224,12 @@ def rotate(
     divisors, bias: all heads are first divided by numbers [N], and then a bias [W] is added.
     """
     n, width = x.shape
-    _rotate_kernel[(triton.cdiv(n, 16),)](
-        x, positions, cos, sin, divisors, bias, n, width, heads, heads if divisors is None else width // d,
-        D=d, ROWS=16, BACK=back, DIVIDE=divisors is not None, BIAS=bias is not None, num_warps=4, **APART,
+    moved = heads if divisors is None else width // d
+    padded = triton.next_power_of_2(moved)
+    _rotate_kernel[(n,)](
+        x, positions, cos, sin, divisors, bias, width, heads, moved,
+        D=d, HP=padded, BACK=back, DIVIDE=divisors is not None, BIAS=bias is not None,
+        num_warps=max(1, min(8, padded * d // 512)), **APART,
     )  # fmt: skip
 
 
