@@ -205,6 +205,7 @@ def step(on: Machine) -> list[Part]:
                 Side(OURS, "sides.burnish_side:step", {"settings": budget}, warmup=4),
                 Side("exact", "sides.burnish_side:step", {"settings": {**budget, "exact": True}}, warmup=4),
                 Side("trl", "sides.trl_side:step", micro, warmup=1),
+                Side("trl-whole", "sides.trl_side:step", {"micro": rows}, warmup=1),  # all rows in one backward
                 Side(
                     "trl-batching",
                     "sides.trl_side:step",
@@ -213,7 +214,12 @@ def step(on: Machine) -> list[Part]:
                 ),
             ),
             work,
-            goals=(Goal("seconds", 0.5), Goal("seconds", 17, "trl"), Goal("peak_bytes", 4, "trl")),
+            goals=(
+                Goal("seconds", 0.5),
+                Goal("seconds", 17, "trl"),
+                Goal("peak_bytes", 4, "trl"),
+                Goal("peak_bytes", 4, "trl-whole"),
+            ),
             facts={"rows": rows, "group": group, "prompt": prompt, "new": new, "shape": "smollm2-135m"},
             same={"samples": 0.0, "prompt_tokens": 0.0, "sampled_tokens": 0.05, "trained_tokens": 0.05},
         )

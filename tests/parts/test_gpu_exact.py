@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import trainers_logp
 
-from burnish.cast import attention
+from burnish.cast import attention, fused
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.cast.working import Working
 
@@ -24,6 +24,10 @@ KINDS = {
         {"hidden_size": 896, "intermediate_size": 2432, "num_attention_heads": 14, "num_key_value_heads": 2},
     ),
     "wide with biases": (
+        "Qwen2Config",
+        {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2},
+    ),
+    "wide, the library's products": (
         "Qwen2Config",
         {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2},
     ),
@@ -52,9 +56,12 @@ def working(request: pytest.FixtureRequest) -> Iterator[Working]:
     config = getattr(transformers, kind)(**COMMON, **shape)
     config._attn_implementation = attention.register()
     torch.manual_seed(0)
-    made = Working(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
-    assert getattr(made.copy, "fused", None) is not None
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        if "library" in request.param:
+            patch.setattr(fused, "OURS", 0)
+        made = Working(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
+        assert getattr(made.copy, "fused", None) is not None
+        yield made
 
 
 def asked() -> list[Request]:

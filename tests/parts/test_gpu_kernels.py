@@ -155,7 +155,7 @@ for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 5
 
 LAYERS = """
 import transformers
-from burnish.cast import attention, fused, packing, tiled
+from burnish.cast import attention, fused, packing, products, tiled
 from burnish.cast.engine import store
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
@@ -203,9 +203,8 @@ for kind, more in (kinds | {"Mistral": dict(sliding_window=7)}).items():
         p.data.add_(torch.randn_like(p) * 0.2)
     joined = [leaf for joint in join_projections(model) for leaf, _ in joint.leaves()]
     leaves = joined + [model.model.norm.weight, model.model.layers[0].mlp.down_proj.weight, model.lm_head.weight]
-    for narrow in (1024, 0):  # with our products; with a library's
-        fused.NARROW = narrow
-        packing.SPAN = tiled.SPAN = 512 if narrow else 32  # rows of more than one span
+    for fused.OURS, products.OWN_GATE in ((1024, 1024), (1024, 0), (0, 0)):  # our products, all or some of them; a library's
+        packing.SPAN = tiled.SPAN = 512 if fused.OURS else 32  # rows of more than one span
         if kind != "Qwen3":  # whose heads are normalised one by one: it learns through its own modules
             for a, b in zip(learn(model, leaves, True), learn(model, leaves, False)):
                 assert (a - b).norm() <= 1e-4 * b.norm(), kind
@@ -313,6 +312,7 @@ for capability, ahead in ((90, True), (80, False)):
         (layers._norm_backward_kernel, dict(K=576, BK=1024)),
         (layers._gate_kernel, dict(DIVIDE=True, BLOCK=1024)),
         (layers._gate_kernel, dict(DIVIDE=False, BLOCK=1024, divisors=None)),
+        (layers._gate_rows_kernel, dict(K=1536, P=96, PP=128, LEVELS=7, BLOCK=512)),
         (layers._gate_backward_kernel, dict(DIVIDE=True, BLOCK=1024)),
         (layers._gate_backward_kernel, dict(DIVIDE=False, BLOCK=1024, divisors=None)),
         (layers._rotate_kernel, dict(D=64, HP=16, BACK=False, DIVIDE=True, BIAS=True)),

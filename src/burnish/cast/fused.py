@@ -23,7 +23,7 @@ from burnish.cast.library import product
 
 LIKE_LLAMA = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 STILL = ("default", "linear", "llama3", "yarn")  # rotations that depend on nothing but the position
-NARROW = 1024  # hidden size up to which our own matrix products beat a library's and the kernels around them
+OURS = 2048  # hidden size up to which our own matrix products beat a library's and the kernels around them
 FAR = 1 << 30  # the window of a layer that has none
 
 
@@ -120,8 +120,8 @@ class Fused:
         newest, n, d = Newest(count, length, slot), len(count), self.of_heads[2]
         norms = [*(layer.norm for layer in self.layers), self.norm]
         stream: Stream | WideStream
-        if self.embedding.shape[1] <= NARROW:
-            stream = Stream(rows.last[at], self.embedding, norms[0], self.eps)
+        if self.embedding.shape[1] <= OURS:
+            stream = Stream(rows.last[at], self.embedding, norms[0], self.eps, self.exact)
         else:
             stream = WideStream(rows.last[at], self.embedding, norms[0], self.eps, self.exact)
         for layer, following in zip(self.layers, norms[1:], strict=True):
@@ -135,9 +135,9 @@ class Fused:
                 q = place(q, k, v, *own, newest, turn)
             seen = attend_one(
                 q, *own, kv.pool_k, kv.pool_v, count, root, length, slot,
-                self.scaling, layer.window, rows.spans, rows.together,
+                self.scaling, layer.window, rows.spans, rows.together, stream.room(layer.out.shape[1]),
             )  # fmt: skip
-            stream.add(seen.view(n, -1), layer.out, layer.second_norm)
+            stream.add(seen.flatten(1), layer.out, layer.second_norm)
             stream.add(stream.gated(layer.gate_and_up), layer.down, following)
         return stream.end()
 
@@ -183,11 +183,11 @@ def _into(
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """What a product reads for norm(x + y), and what its rows are still to be divided by; x + y is kept in `total`.
 
-    As the sampler has it (`Fused.step`): a narrow decoder's product is divided after it, a wide one's norm comes before.
+    As the sampler has it (`Fused.step`): where its products are ours they are divided after it, else the norm comes before.
     """
     from burnish.cast import layer_kernels
 
-    if x.shape[1] <= NARROW:
+    if x.shape[1] <= OURS:
         return layer_kernels.add_weighted(x, y, norm, eps, total)
     return layer_kernels.add_norm(x, y, norm, eps, total), None
 

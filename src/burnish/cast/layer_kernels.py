@@ -17,7 +17,7 @@ APART = {"enable_fp_fusion": False}
 PROGRAMS = 1584  # that share the rows of a backward norm: twelve for each multiprocessor of an H200
 # numbers that a program has, and its warps, as measured on an H200
 GATE = 512, 2
-GATE_BACK = 2048, 8
+GATE_WIDE = 2048, 8  # where there is more to do than to gate
 
 
 @triton.jit
@@ -26,6 +26,12 @@ def pairs(x, ROWS: tl.constexpr, N: tl.constexpr, LEVELS: tl.constexpr):
     for level in tl.static_range(LEVELS):
         x = tl.sum(tl.reshape(x, [ROWS, N >> (level + 1), 2]), 2)
     return x
+
+
+@triton.jit
+def divisor(parts, eps, K: tl.constexpr, ROWS: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr):
+    """[ROWS, 1]: one over the root mean square of each row, from sums of squares [ROWS, PP] of its parts."""
+    return 1.0 / tl.sqrt(pairs(parts, ROWS, PP, LEVELS) / K + eps)
 
 
 @triton.jit
@@ -106,6 +112,21 @@ def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, BLOCK: tl.constex
     gate = _divided(both + row * 2 * N + n, inside, divisor, DIVIDE)
     up = _divided(both + row * 2 * N + N + n, inside, divisor, DIVIDE)
     tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gate_rows_kernel(
+    both, squares, out, N, eps,
+    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The same, of rows still to be divided by the root mean squares of x [M, K], of which `squares` are sums."""
+    row, p = tl.program_id(0).to(tl.int64), tl.arange(0, PP)[None, :]
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    parts = tl.load(squares + row * P + p, mask=p < P, other=0.0)
+    over = tl.reshape(divisor(parts, eps, K, 1, PP, LEVELS), [1])
+    gate = _divided(both + row * 2 * N + n, n < N, over, True)
+    up = _divided(both + row * 2 * N + N + n, n < N, over, True)
+    tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=n < N)
 
 
 @triton.jit
@@ -204,11 +225,23 @@ def gate(both: Tensor, divisors: Tensor | None = None) -> Tensor:
     return out
 
 
+def gate_rows(
+    both: Tensor, squares: Tensor, parts: dict[str, int], width: int, eps: float, out: Tensor
+) -> Tensor:  # fmt: skip
+    """As `gate`, for a decoding step (cast/products.py): divided by what `squares`, the sums of so many parts, say."""
+    m, n = len(both), both.shape[1] // 2
+    block, warps = GATE_WIDE
+    _gate_rows_kernel[(m, triton.cdiv(n, block))](
+        both, squares, out, n, eps, K=width, **parts, BLOCK=block, num_warps=warps, **APART
+    )
+    return out
+
+
 def gate_backward(both: Tensor, divisors: Tensor | None, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Of `gate`: d of gate and up once they are divided, and its output again."""
     m, n = grad.shape
     d_both, out = torch.empty_like(both), torch.empty_like(grad)
-    block, warps = GATE_BACK
+    block, warps = GATE_WIDE
     _gate_backward_kernel[(m, triton.cdiv(n, block))](
         both, divisors, grad, d_both, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=warps
     )
@@ -274,6 +307,10 @@ class WideStream:
         self.x = nn.functional.embedding(tokens, table)
         self.y: Tensor | None = None
         self.norm, self.eps, self.exact = norm, eps, exact
+
+    def room(self, width: int) -> Tensor:
+        """Where rows are written for a product to read."""
+        return torch.empty(len(self.x), width, dtype=self.x.dtype, device=self.x.device)
 
     def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias."""

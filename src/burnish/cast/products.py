@@ -26,7 +26,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.cast.gpu import LOG2E
-from burnish.cast.layer_kernels import APART, add_norm, gate_of, pairs, turned
+from burnish.cast.layer_kernels import APART, add_norm, divisor, gate_of, gate_rows, pairs, turned
+from burnish.cast.library import product
 from burnish.cast.packing import KEYS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ LINE = tl.constexpr(64)  # numbers of two bytes in a line of the cache
 LINES = tl.constexpr(256)  # lines that a program asks for at once
 SYSTEMS = 1024  # bytes of a multiprocessor's memory that the system takes for each program
 PART = tl.constexpr(16)  # columns of x that share a sum of squares
+WHOLE = 128  # rows: of so many, or half as many, a product's blocks are
 
 
 @triton.jit
@@ -88,12 +90,6 @@ def _parts(squares, rows, M, P: tl.constexpr, PP: tl.constexpr):
 
 
 @triton.jit
-def _divisor(parts, eps, K: tl.constexpr, BM: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr):
-    """[BM, 1]: one over the root mean square of each row, from `_parts`."""
-    return 1.0 / tl.sqrt(pairs(parts, BM, PP, LEVELS) / K + eps)
-
-
-@triton.jit
 def _rounded(x, kind: tl.constexpr, PDL: tl.constexpr):
     """x in fp32, rounded to what `kind` holds; in pairs where the device can, which the compiler does not see by itself."""
     if PDL and kind == tl.bfloat16:
@@ -133,7 +129,7 @@ def _normed_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 0, column, K, BM, BN, BK, 1)
     kind = out.dtype.element_ty
-    total = total.to(kind).to(tl.float32) * _divisor(parts, eps, K, BM, PP, LEVELS)
+    total = total.to(kind).to(tl.float32) * divisor(parts, eps, K, BM, PP, LEVELS)
     if BIAS:
         total += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
@@ -167,7 +163,7 @@ def _heads_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 2 * head, first, K, BM, BN, BK, 2)
     kind = q_ptr.dtype.element_ty
-    total = _rounded(total, kind, PDL) * _divisor(parts, eps, K, BM, PP, LEVELS)
+    total = _rounded(total, kind, PDL) * divisor(parts, eps, K, BM, PP, LEVELS)
     a, b = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
     if BIAS:
         a += tl.load(bias + head * (2 * HALF) + n).to(tl.float32)[None, :]
@@ -193,7 +189,7 @@ def _gated_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 0, column, K, BM, BN, BK, 2)
     kind = out.dtype.element_ty
-    total = _rounded(_rounded(total, kind, PDL) * _divisor(parts, eps, K, BM, PP, LEVELS), kind, PDL)
+    total = _rounded(_rounded(total, kind, PDL) * divisor(parts, eps, K, BM, PP, LEVELS), kind, PDL)
     gate, up = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
     tl.store(place, _gate_of(gate, up, PDL).to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
@@ -242,26 +238,34 @@ def _begin_kernel(tokens, table, norm, x, z, squares, K, P, BK: tl.constexpr):
 
 
 class Stream:
-    """What flows through the layers of a narrow decoder while rows add a token each: x, and z, squares for the next norm."""
+    """What flows through the layers of a decoder while rows add a token each: x, and z, squares for the next norm.
 
-    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float) -> None:
-        m, width = len(tokens), table.shape[1]
-        self.x, self.z = (torch.empty(m, width, dtype=table.dtype, device=table.device) for _ in range(2))
+    exact: the library adds up in order, too, however few its rows.
+    """
+
+    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float, exact: bool = False) -> None:
+        self.rows, width = len(tokens), table.shape[1]
+        self.x = torch.empty(self.rows, width, dtype=table.dtype, device=table.device)
+        self.z = self.room(width)
         parts = triton.cdiv(width, PART.value)
-        self.squares = torch.empty(m, parts, dtype=torch.float32, device=table.device)
-        self.norm, self.eps = norm, eps
+        self.squares = torch.empty(self.rows, parts, dtype=torch.float32, device=table.device)
+        self.norm, self.eps, self.exact = norm, eps, exact
         padded = triton.next_power_of_2(parts)
         self.parts = {"P": parts, "PP": padded, "LEVELS": padded.bit_length() - 1}
-        _begin_kernel[(m,)](
+        _begin_kernel[(self.rows,)](
             tokens, table, norm, self.x, self.z, self.squares, width, parts,
             BK=triton.next_power_of_2(width), num_warps=2, **APART,
         )  # fmt: skip
 
+    def room(self, width: int) -> Tensor:
+        """Where rows are written for a product to read: whole blocks of them, since copies that reach beyond an end are slow."""
+        return torch.empty(triton.cdiv(self.rows, WHOLE) * WHOLE, width, dtype=self.x.dtype, device=self.x.device)
+
     def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias."""
-        (m, width), n = self.z.shape, len(weight)
+        (m, width), n = self.x.shape, len(weight)
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
-        grid, (rows, columns), how = _how(self.z, weight, 1)
+        grid, (rows, columns), how = _how(self.z, m, weight, 1, width > OWN_GATE)
         _normed_kernel[grid](
             rows, self.squares, columns, weight, weight if bias is None else bias, out, m, n, self.eps,
             K=width, BIAS=bias is not None, **self.parts, **how,
@@ -272,10 +276,10 @@ class Stream:
         self, weight: Tensor, bias: Tensor | None, own_k: Tensor, own_v: Tensor, newest: Newest, turn: Turn
     ) -> Tensor:
         """Rotated queries [M, heads, 1, D] of norm(x); its keys and values go into slots, as `placing.place` would do it."""
-        (m, width), n, (_, shared, _, d) = self.z.shape, len(weight), own_k.shape
+        (m, width), n, (_, shared, _, d) = self.x.shape, len(weight), own_k.shape
         queries = n // d - 2 * shared
         out = torch.empty(m, queries, 1, d, dtype=weight.dtype, device=weight.device)
-        grid, (rows, columns), how = _how(self.z, weight, 1, d // 2)
+        grid, (rows, columns), how = _how(self.z, m, weight, 1, width > OWN_GATE, d // 2)
         _heads_kernel[grid](
             rows, self.squares, columns, weight, weight if bias is None else bias, out,
             own_k, own_v, newest.count, newest.root_length, newest.slot, turn.cos, turn.sin,
@@ -285,17 +289,20 @@ class Stream:
         return out
 
     def gated(self, weight: Tensor) -> Tensor:
-        """[M, N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
-        (m, width), n = self.z.shape, len(weight) // 2
-        out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
-        grid, (rows, columns), how = _how(self.z, weight, 2)
+        """[.., N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
+        (m, width), n = self.x.shape, len(weight) // 2
+        out = self.room(n)
+        if width > OWN_GATE:
+            both = product(self.z[:m], weight, None, self.exact)
+            return gate_rows(both, self.squares, self.parts, width, self.eps, out)
+        grid, (rows, columns), how = _how(self.z, m, weight, 2, False)
         _gated_kernel[grid](rows, self.squares, columns, weight, out, m, n, self.eps, K=width, **self.parts, **how)
         return out
 
     def add(self, y: Tensor, weight: Tensor, norm: Tensor) -> None:
-        """x += y weight^T; the norm is the one that follows."""
+        """x += y weight^T for y in a `room`; the norm is the one that follows."""
         (m, n), width = self.x.shape, y.shape[1]
-        grid, (rows, columns), how = _how(y, weight, 1)
+        grid, (rows, columns), how = _how(y, m, weight, 1, n > OWN_GATE)
         _added_kernel[grid](
             rows, columns, weight, self.x, norm, self.z, self.squares, m, n, K=width, P=self.parts["P"], **how
         )
@@ -312,24 +319,25 @@ _BLOCKS = {
     2: ((64, 16, 128, 4), (64, 32, 128, 4), (64, 64, 64, 4), (128, 64, 64, 8)),
 }
 _MANY = (64, 64, 64, 4)  # where not even the largest is large enough: three to a multiprocessor
-_STAGES = 5  # of the others, at least, where there is room
+_STAGES = 5, 6  # of the others, at least, where there is room; the second of wide decoders
+OWN_GATE = 1024  # hidden size up to which a decoder is narrow: gate and up are our own product
 
 
 def _how(
-    x: Tensor, weight: Tensor, parts: int, half: int = 0
+    x: Tensor, m: int, weight: Tensor, parts: int, wide: bool, half: int = 0
 ) -> tuple[tuple[int, int], list[TensorDescriptor], dict[str, Any]]:
-    """How to launch a product of x [M, K] and a weight [parts * N, K]: how many programs, what they read, in what blocks.
+    """How to launch a product of x [M, K], in a `room`, and a weight [parts * N, K]: how many programs, what they read, in what blocks.
 
     half: the size of half a head, where a block is to hold numbers of one head and their partners
     """
-    (m, k), n = x.shape, len(weight) // parts
-    how = dict(_blocks(m, n, parts, x.element_size(), x.device))
+    k, n = x.shape[1], len(weight) // parts
+    how = dict(_blocks(m, n, parts, x.element_size(), wide, x.device))
     at_once, of = parts, n
     if half:
         how["BN"] = min(how["BN"] // 2, half)
         at_once, of, n = 2, half, n // 2
     read = [
-        TensorDescriptor(x, [m, k], [k, 1], [how["BM"], how["BK"]]),
+        TensorDescriptor(x, list(x.shape), [k, 1], [how["BM"], how["BK"]]),
         TensorDescriptor(weight, [len(weight) // of, of, k], [of * k, k, 1], [at_once, how["BN"], how["BK"]]),
     ]
     return (triton.cdiv(m, how["BM"]), triton.cdiv(n, how["BN"])), read, {**how, **chained(x), **APART}
@@ -345,7 +353,7 @@ def multiprocessors(device: torch.device) -> tuple[int, int]:
 
 
 @cache
-def _blocks(rows: int, columns: int, parts: int, size: int, device: torch.device) -> dict[str, int]:
+def _blocks(rows: int, columns: int, parts: int, size: int, wide: bool, device: torch.device) -> dict[str, int]:
     """The smallest blocks of which the device can give each a multiprocessor of its own, for numbers of so many bytes.
 
     They take more than half of its memory: with less, layers took 1 to 3 us longer. It seems that two then come to one
@@ -357,7 +365,7 @@ def _blocks(rows: int, columns: int, parts: int, size: int, device: torch.device
     found = next(fit, None)
     m, n, k, warps = found or _MANY
     stage = size * k * (m + n * parts)
-    stages = min(max(_STAGES, room // 2 // stage + 1), (room - 4096) // stage) if found else room // 3 // stage
+    stages = min(max(_STAGES[wide], room // 2 // stage + 1), (room - 4096) // stage) if found else room // 3 // stage
     return {"BM": m, "BN": n, "BK": k, "num_warps": warps, "num_stages": max(1, stages)}
 
 

@@ -11,7 +11,7 @@ from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
 from burnish.cast.engine.store import Plan
 
-SIZES = (*range(16, 64, 8), *range(64, 256, 32), *range(256, 512, 64), *range(512, 1025, 128))
+SIZES = (*range(16, 64, 8), *range(64, 256, 32), *range(256, 1025, 64))
 
 
 class Kept:

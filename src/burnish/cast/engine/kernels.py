@@ -195,16 +195,18 @@ def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device
 def attend_one(
     q: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    spans: int = 1, together: bool = False,
+    spans: int = 1, together: bool = False, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, once the new keys and values are where they belong (cast/engine/placing.py).
+
+    out: where it is written [rows or more, heads x D].
 
     spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
     together: rows that follow each other and share a root look together at the spans that lie in it: it is read once for several.
     """
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
-    out = torch.empty(rows, 1, heads, d, dtype=q.dtype, device=q.device)
+    out = torch.empty(rows, heads * d, dtype=q.dtype, device=q.device) if out is None else out
     group = heads // shared
     begun = [q] * 3
     if spans > 1:
@@ -223,7 +225,7 @@ def attend_one(
         _join_kernel[(rows, shared)](
             *begun, out, count, root_length, scale * LOG2E.value, window, **sizes, num_warps=1, **chained(q)
         )
-    return out
+    return out.view(-1, 1, heads, d)
 
 
 def _decode(

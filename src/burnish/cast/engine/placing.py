@@ -1,6 +1,6 @@
 """The newest token's keys and values go where attention will find them, rotated; queries are rotated, too (Triton).
 
-A narrow decoder does it at the end of the product that makes them (cast/products.py); this is for all others.
+A decoder whose products are ours does it at the end of the one that makes them (cast/products.py); this is for all others.
 """
 
 from __future__ import annotations
