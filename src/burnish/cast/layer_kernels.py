@@ -17,7 +17,7 @@ APART = {"enable_fp_fusion": False}
 PROGRAMS = 1584  # that share the rows of a backward norm: twelve for each multiprocessor of an H200
 # numbers that a program has, and its warps, as measured on an H200
 GATE = 512, 2
-GATE_WIDE = 2048, 8  # where there is more to do than to gate
+GATE_BACK = 2048, 8
 
 
 @triton.jit
@@ -230,7 +230,7 @@ def gate_rows(
 ) -> Tensor:  # fmt: skip
     """As `gate`, for a decoding step (cast/products.py): divided by what `squares`, the sums of so many parts, say."""
     m, n = len(both), both.shape[1] // 2
-    block, warps = GATE_WIDE
+    block, warps = GATE
     _gate_rows_kernel[(m, triton.cdiv(n, block))](
         both, squares, out, n, eps, K=width, **parts, BLOCK=block, num_warps=warps, **APART
     )
@@ -241,7 +241,7 @@ def gate_backward(both: Tensor, divisors: Tensor | None, grad: Tensor) -> tuple[
     """Of `gate`: d of gate and up once they are divided, and its output again."""
     m, n = grad.shape
     d_both, out = torch.empty_like(both), torch.empty_like(grad)
-    block, warps = GATE_WIDE
+    block, warps = GATE_BACK
     _gate_backward_kernel[(m, triton.cdiv(n, block))](
         both, divisors, grad, d_both, out, n, DIVIDE=divisors is not None, BLOCK=block, num_warps=warps
     )
