@@ -38,10 +38,11 @@ def _steps(
     task: str,
     sizes: tuple[int, int, int],
     goal: float,
+    steps: int = 1,
     small: bool = False,
     **more: Any,
 ) -> Part:
-    """Whole GRPO steps beside TRL: the same problems, the same reward function, the same batch.
+    """Whole GRPO steps beside TRL, so many a turn: the same problems, the same reward function, the same batch.
 
     small: a third side finds room in the machine's memory.
     """
@@ -53,6 +54,7 @@ def _steps(
         "prompts_a_step": number,
         "group": group,
         "max_new": new,
+        "steps_a_turn": steps,
     }
     return Part(
         name,
@@ -76,7 +78,8 @@ def tiny(quick: bool) -> list[Part]:
 
     sizes = (4, 4, 8) if quick else (16, 8, 32)
     title = "GRPO on `tiny`, task add: {} prompts x {} samples x <= {} tokens".format(*sizes)
-    return [_steps("tiny", title, TINY, "add", sizes, 8, small=True)]
+    # a step is so short that the first one after a pause would be another measurement
+    return [_steps("tiny", f"{title}, 8 steps a turn", TINY, "add", sizes, 8, steps=8, small=True)]
 
 
 def step(quick: bool) -> list[Part]:

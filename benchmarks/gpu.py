@@ -194,7 +194,7 @@ def training(on: Machine) -> list[Part]:
 def step(on: Machine) -> list[Part]:
     """A whole GRPO step, TRL beside burnish."""
     rows, group, prompt, new = (16, 4, 8, 12) if on.quick else (256, 8, 128, 256)
-    work = _work(on, "smollm2-135m", rows, group, prompt, [new] * rows) | {"task": "words"}
+    work = _work(on, "smollm2-135m", rows, group, prompt, [new] * rows) | {"task": "words", "steps_a_turn": 1}
     budget, micro = {"token_budget": on.micro * (prompt + new)}, {"micro": on.micro}
     return [
         Part(

@@ -97,18 +97,19 @@ def step(work: dict[str, Any], turns: Turns) -> None:
     settings = settings_of(work)
     reports = loop(grpo(source_of(work), work["group"]), cast_of(work, settings), settings, steps=1 << 20)
     while turns.begin():
-        report = next(reports)
+        some = [next(reports) for _ in range(work["steps_a_turn"])]
         seconds = turns.lap()
-        traces = [trace for groups in report.groups.values() for group in groups for trace in group.traces]
+        traces = [t for report in some for groups in report.groups.values() for group in groups for t in group.traces]
+        rooms = {name: round(sum(report.seconds[name] for report in some), 6) for name in some[0].seconds}
         turns.end(
             seconds,
-            mismatch=report.metrics[MISMATCH],
+            mismatch=max(report.metrics[MISMATCH] for report in some),
             samples=len(traces),
             prompt_tokens=sum(len(trace.turns[0]) for trace in traces),
             sampled_tokens=sum(len(trace.turns[-1]) for trace in traces),
             trained_tokens=sum(int(trace.streams["member:pg"].sum()) for trace in traces),
             rewarded=sum(trace.scores["reward"] for trace in traces) / len(traces),
-            rooms={name: round(seconds, 6) for name, seconds in report.seconds.items()},
+            rooms=rooms,
         )
 
 

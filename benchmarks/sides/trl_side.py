@@ -16,15 +16,17 @@ from sides.problems import Few, source_of
 
 
 class TakeTurns(TrainerCallback):
-    """One turn is one optimiser step with everything that the trainer does around it."""
+    """One turn is so many optimiser steps with everything that the trainer does around them."""
 
-    def __init__(self, turns: Turns, counted: dict[str, Any]) -> None:
-        self.turns, self.counted = turns, counted
+    def __init__(self, turns: Turns, counted: dict[str, Any], steps: int) -> None:
+        self.turns, self.counted, self.steps = turns, counted, steps
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         control.should_training_stop = not self.turns.begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step % self.steps:
+            return
         counts = {name: int(value) if torch.is_tensor(value) else value for name, value in self.counted.items()}
         self.turns.end(**counts)
         self.counted.clear()
@@ -57,7 +59,7 @@ def step(work: dict[str, Any], turns: Turns) -> None:
     """Whole GRPO steps: generate, reward, advantages, loss, optimiser."""
     counted: dict[str, Any] = {}
     trainer = trainer_of(work, lambda found: None, counted)
-    trainer.add_callback(TakeTurns(turns, counted))
+    trainer.add_callback(TakeTurns(turns, counted, work["steps_a_turn"]))
     trainer.train()
 
 
@@ -71,9 +73,9 @@ def trainer_of(work: dict[str, Any], rewarded: Callable[[dict[str, Any]], None],
     def reward(completions: list[Any], completion_ids: list[list[int]], number: list[int], **_: Any) -> list[float]:
         texts = [said if isinstance(said, str) else said[0]["content"] for said in completions]
         scores = [source.verify(source.tasks[n], said).score for n, said in zip(number, texts, strict=True)]
-        counted["samples"] = len(scores)
-        counted["prompt_tokens"] = sum(lengths[n] for n in number)
-        counted["sampled_tokens"] = sum(map(len, completion_ids))
+        counts = {"samples": len(scores), "prompt_tokens": sum(lengths[n] for n in number)}
+        for name, more in {**counts, "sampled_tokens": sum(map(len, completion_ids))}.items():
+            counted[name] = counted.get(name, 0) + more
         counted["rewarded"] = sum(scores) / len(scores)
         rewarded(counted)
         return scores
