@@ -29,7 +29,7 @@ def pairs(x, ROWS: tl.constexpr, N: tl.constexpr, LEVELS: tl.constexpr):
 
 
 @triton.jit
-def divisor(parts, eps, K: tl.constexpr, ROWS: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr):
+def divisor_of(parts, eps, K: tl.constexpr, ROWS: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr):
     """[ROWS, 1]: one over the root mean square of each row, from sums of squares [ROWS, PP] of its parts."""
     return 1.0 / tl.sqrt(pairs(parts, ROWS, PP, LEVELS) / K + eps)
 
@@ -123,7 +123,7 @@ def _gate_rows_kernel(
     row, p = tl.program_id(0).to(tl.int64), tl.arange(0, PP)[None, :]
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     parts = tl.load(squares + row * P + p, mask=p < P, other=0.0)
-    over = tl.reshape(divisor(parts, eps, K, 1, PP, LEVELS), [1])
+    over = tl.reshape(divisor_of(parts, eps, K, 1, PP, LEVELS), [1])
     gate = _divided(both + row * 2 * N + n, n < N, over, True)
     up = _divided(both + row * 2 * N + N + n, n < N, over, True)
     tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=n < N)

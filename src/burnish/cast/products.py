@@ -26,7 +26,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.cast.gpu import LOG2E
-from burnish.cast.layer_kernels import APART, add_norm, divisor, gate_of, gate_rows, pairs, turned
+from burnish.cast.layer_kernels import APART, add_norm, divisor_of, gate_of, gate_rows, pairs, turned
 from burnish.cast.library import product
 from burnish.cast.packing import KEYS
 
@@ -129,7 +129,7 @@ def _normed_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 0, column, K, BM, BN, BK, 1)
     kind = out.dtype.element_ty
-    total = total.to(kind).to(tl.float32) * divisor(parts, eps, K, BM, PP, LEVELS)
+    total = total.to(kind).to(tl.float32) * divisor_of(parts, eps, K, BM, PP, LEVELS)
     if BIAS:
         total += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
@@ -163,7 +163,7 @@ def _heads_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 2 * head, first, K, BM, BN, BK, 2)
     kind = q_ptr.dtype.element_ty
-    total = _rounded(total, kind, PDL) * divisor(parts, eps, K, BM, PP, LEVELS)
+    total = _rounded(total, kind, PDL) * divisor_of(parts, eps, K, BM, PP, LEVELS)
     a, b = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
     if BIAS:
         a += tl.load(bias + head * (2 * HALF) + n).to(tl.float32)[None, :]
@@ -189,7 +189,7 @@ def _gated_kernel(
     parts = _parts(squares, rows, M, P, PP)
     total = _product(z, weight, row, 0, column, K, BM, BN, BK, 2)
     kind = out.dtype.element_ty
-    total = _rounded(_rounded(total, kind, PDL) * divisor(parts, eps, K, BM, PP, LEVELS), kind, PDL)
+    total = _rounded(_rounded(total, kind, PDL) * divisor_of(parts, eps, K, BM, PP, LEVELS), kind, PDL)
     gate, up = tl.split(tl.permute(tl.reshape(total, [BM, 2, BN]), (0, 2, 1)))
     place = out + rows.to(tl.int64)[:, None] * N + n[None, :]
     tl.store(place, _gate_of(gate, up, PDL).to(kind), mask=(rows < M)[:, None] & (n < N)[None, :])
