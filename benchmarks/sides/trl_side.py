@@ -73,10 +73,12 @@ def trainer_of(work: dict[str, Any], rewarded: Callable[[dict[str, Any]], None],
     def reward(completions: list[Any], completion_ids: list[list[int]], number: list[int], **_: Any) -> list[float]:
         texts = [said if isinstance(said, str) else said[0]["content"] for said in completions]
         scores = [source.verify(source.tasks[n], said).score for n, said in zip(number, texts, strict=True)]
-        counts = {"samples": len(scores), "prompt_tokens": sum(lengths[n] for n in number)}
-        for name, more in {**counts, "sampled_tokens": sum(map(len, completion_ids))}.items():
-            counted[name] = counted.get(name, 0) + more
-        counted["rewarded"] = sum(scores) / len(scores)
+        earlier = counted.get("samples", 0) * counted.get("rewarded", 0.0)
+        more = {"samples": len(scores), "prompt_tokens": sum(lengths[n] for n in number)}
+        more["sampled_tokens"] = sum(map(len, completion_ids))
+        for name, number_of in more.items():
+            counted[name] = counted.get(name, 0) + number_of
+        counted["rewarded"] = (earlier + sum(scores)) / counted["samples"]
         rewarded(counted)
         return scores
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 COMMON = {"vocab_size": 5000, "num_hidden_layers": 3, "max_position_embeddings": 2048, "tie_word_embeddings": True}
 HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3}
+WIDE = {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2}
 KINDS = {
     "narrow Llama": ("LlamaConfig", {"hidden_size": 576, "intermediate_size": 1536, "head_dim": 64, **HEADS}),
     "heads of 32": ("LlamaConfig", {"hidden_size": 288, "intermediate_size": 512, "head_dim": 32, **HEADS}),
@@ -23,14 +24,8 @@ KINDS = {
         "Qwen2Config",
         {"hidden_size": 896, "intermediate_size": 2432, "num_attention_heads": 14, "num_key_value_heads": 2},
     ),
-    "wide with biases": (
-        "Qwen2Config",
-        {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2},
-    ),
-    "wide, the library's products": (
-        "Qwen2Config",
-        {"hidden_size": 1536, "intermediate_size": 8960, "num_attention_heads": 12, "num_key_value_heads": 2},
-    ),
+    "wide with biases": ("Qwen2Config", WIDE),
+    "wide, the library's products": ("Qwen2Config", WIDE),
     "windows": (
         "MistralConfig",
         {"hidden_size": 512, "intermediate_size": 1024, "head_dim": 64, "num_attention_heads": 8, "num_key_value_heads": 2}

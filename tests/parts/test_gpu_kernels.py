@@ -155,7 +155,7 @@ for shared, window, size, apart in ((asked, None, None, 512), (None, 20, None, 5
 
 LAYERS = """
 import transformers
-from burnish.cast import attention, fused, packing, products, tiled
+from burnish.cast import attention, fused, layer_kernels, packing, products, tiled
 from burnish.cast.engine import store
 from burnish.cast.engine.reader import Reader
 from burnish.cast.engine.rows import Rows
@@ -163,6 +163,7 @@ from burnish.cast.engine.store import Plan
 from burnish.cast.forward import decoder, outputs
 from burnish.cast.fused import Fused
 from burnish.cast.joint import join_projections
+layer_kernels.PROGRAMS = 7  # of a backward norm: several rows each, and fewer for the last
 sizes = dict(vocab_size=99, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2)
 sizes |= dict(num_key_value_heads=1, head_dim=32, max_position_embeddings=128)
 starts = [torch.randint(0, 99, (n,)) for n in (40, 5)]

@@ -103,15 +103,21 @@ def _divided(ptr, inside, divisor, DIVIDE: tl.constexpr):
 
 
 @triton.jit
-def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """out [M, N] = silu(gate) * up, from [M, 2 N]."""
-    row = tl.program_id(0).to(tl.int64)
+def _gate_row(both, out, row, divisor, N, DIVIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """A block of one row: out [M, N] = silu(gate) * up, from [M, 2 N]."""
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = n < N
-    divisor = tl.load(divisors + row) if DIVIDE else 1.0
     gate = _divided(both + row * 2 * N + n, inside, divisor, DIVIDE)
     up = _divided(both + row * 2 * N + N + n, inside, divisor, DIVIDE)
     tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """The gate of rows, which are divided by numbers that lie ready, or not at all."""
+    row = tl.program_id(0).to(tl.int64)
+    divisor = tl.load(divisors + row) if DIVIDE else 1.0
+    _gate_row(both, out, row, divisor, N, DIVIDE, BLOCK)
 
 
 @triton.jit
@@ -119,14 +125,11 @@ def _gate_rows_kernel(
     both, squares, out, N, eps,
     K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The same, of rows still to be divided by the root mean squares of x [M, K], of which `squares` are sums."""
+    """The gate of rows, which are divided by the root mean squares of x [M, K]: `squares` are sums of parts of its rows."""
     row, p = tl.program_id(0).to(tl.int64), tl.arange(0, PP)[None, :]
-    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     parts = tl.load(squares + row * P + p, mask=p < P, other=0.0)
-    over = tl.reshape(divisor_of(parts, eps, K, 1, PP, LEVELS), [1])
-    gate = _divided(both + row * 2 * N + n, n < N, over, True)
-    up = _divided(both + row * 2 * N + N + n, n < N, over, True)
-    tl.store(out + row * N + n, gate_of(gate, up).to(out.dtype.element_ty), mask=n < N)
+    divisor = tl.reshape(divisor_of(parts, eps, K, 1, PP, LEVELS), [1])
+    _gate_row(both, out, row, divisor, N, True, BLOCK)
 
 
 @triton.jit

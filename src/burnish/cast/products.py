@@ -244,28 +244,29 @@ class Stream:
     """
 
     def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float, exact: bool = False) -> None:
-        self.rows, width = len(tokens), table.shape[1]
-        self.x = torch.empty(self.rows, width, dtype=table.dtype, device=table.device)
+        m, width = len(tokens), table.shape[1]
+        self.x = torch.empty(m, width, dtype=table.dtype, device=table.device)
         self.z = self.room(width)
         parts = triton.cdiv(width, PART.value)
-        self.squares = torch.empty(self.rows, parts, dtype=torch.float32, device=table.device)
-        self.norm, self.eps, self.exact = norm, eps, exact
+        self.squares = torch.empty(m, parts, dtype=torch.float32, device=table.device)
+        self.norm, self.eps, self.exact, self.wide = norm, eps, exact, width > OWN_GATE
         padded = triton.next_power_of_2(parts)
         self.parts = {"P": parts, "PP": padded, "LEVELS": padded.bit_length() - 1}
-        _begin_kernel[(self.rows,)](
+        _begin_kernel[(m,)](
             tokens, table, norm, self.x, self.z, self.squares, width, parts,
             BK=triton.next_power_of_2(width), num_warps=2, **APART,
         )  # fmt: skip
 
     def room(self, width: int) -> Tensor:
         """Where rows are written for a product to read: whole blocks of them, since copies that reach beyond an end are slow."""
-        return torch.empty(triton.cdiv(self.rows, WHOLE) * WHOLE, width, dtype=self.x.dtype, device=self.x.device)
+        rows = triton.cdiv(len(self.x), WHOLE) * WHOLE
+        return torch.empty(rows, width, dtype=self.x.dtype, device=self.x.device)
 
     def normed(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias."""
         (m, width), n = self.x.shape, len(weight)
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
-        grid, (rows, columns), how = _how(self.z, m, weight, 1, width > OWN_GATE)
+        grid, (rows, columns), how = _how(self.z, m, weight, 1, self.wide)
         _normed_kernel[grid](
             rows, self.squares, columns, weight, weight if bias is None else bias, out, m, n, self.eps,
             K=width, BIAS=bias is not None, **self.parts, **how,
@@ -279,7 +280,7 @@ class Stream:
         (m, width), n, (_, shared, _, d) = self.x.shape, len(weight), own_k.shape
         queries = n // d - 2 * shared
         out = torch.empty(m, queries, 1, d, dtype=weight.dtype, device=weight.device)
-        grid, (rows, columns), how = _how(self.z, m, weight, 1, width > OWN_GATE, d // 2)
+        grid, (rows, columns), how = _how(self.z, m, weight, 1, self.wide, d // 2)
         _heads_kernel[grid](
             rows, self.squares, columns, weight, weight if bias is None else bias, out,
             own_k, own_v, newest.count, newest.root_length, newest.slot, turn.cos, turn.sin,
@@ -292,17 +293,17 @@ class Stream:
         """[.., N]: silu(gate) * up of norm(x), for a weight [2 N, K]."""
         (m, width), n = self.x.shape, len(weight) // 2
         out = self.room(n)
-        if width > OWN_GATE:
+        if self.wide:
             both = product(self.z[:m], weight, None, self.exact)
             return gate_rows(both, self.squares, self.parts, width, self.eps, out)
-        grid, (rows, columns), how = _how(self.z, m, weight, 2, False)
+        grid, (rows, columns), how = _how(self.z, m, weight, 2, self.wide)
         _gated_kernel[grid](rows, self.squares, columns, weight, out, m, n, self.eps, K=width, **self.parts, **how)
         return out
 
     def add(self, y: Tensor, weight: Tensor, norm: Tensor) -> None:
         """x += y weight^T for y in a `room`; the norm is the one that follows."""
         (m, n), width = self.x.shape, y.shape[1]
-        grid, (rows, columns), how = _how(y, m, weight, 1, n > OWN_GATE)
+        grid, (rows, columns), how = _how(y, m, weight, 1, self.wide)
         _added_kernel[grid](
             rows, columns, weight, self.x, norm, self.z, self.squares, m, n, K=width, P=self.parts["P"], **how
         )

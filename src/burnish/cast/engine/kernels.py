@@ -199,10 +199,9 @@ def attend_one(
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, once the new keys and values are where they belong (cast/engine/placing.py).
 
-    out: where it is written [rows or more, heads x D].
-
     spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
     together: rows that follow each other and share a root look together at the spans that lie in it: it is read once for several.
+    out: where it is written [rows or more, heads x D].
     """
     rows, heads, _, d = q.shape
     shared = own_k.shape[1]
