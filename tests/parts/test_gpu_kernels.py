@@ -18,6 +18,11 @@ from burnish.cast.packing import KEYS
 for pairs, spans, turns, stages in ((3072, 1, 2, 3), (1920, 1, 2, 4), (768, 1, 1, 5), (192, 1, 1, 7), (3072, 4, 1, 3)):
     found = kernels._walk(pairs, spans, 2 * KEYS * 128, 16 * 128, torch.device("cpu"))
     assert found == (turns, {"num_warps": 1, "num_stages": stages}), (pairs, spans, found)
+# four rows of 1024 to a program leave 768 programs for 132 multiprocessors, two of 640 leave 960; more than 16 queries do not fit a tile
+for pairs, group, d, mates, takes in (
+    (3072, 3, 64, 4, 4), (3072, 3, 64, 2, 2), (3072, 3, 64, 1, 1), (1920, 3, 64, 4, 2), (960, 3, 64, 4, 1), (3072, 6, 64, 4, 2), (3072, 12, 64, 4, 1), (3072, 3, 128, 4, 1)
+):
+    assert kernels._takes(pairs, group, d, mates, torch.device("cpu")) == takes, (pairs, group, d, mates)
 rows, shared, group, d, capacity = 7, 2, 3, 16, 40 + KEYS
 count, root = torch.tensor([1, 7, 33, 2, 39, 1, 20]), torch.tensor([0, 100, 100, 0, 0, 100, 0])
 length, slot = torch.where(root == 0, 90, 64), torch.tensor([2, 0, 1, 3, 6, 5, 4])
@@ -68,6 +73,13 @@ for window in (1 << 30, 20, 60):
             for turns in (1, 3):  # all pairs of a row and a head at once; some after others
                 kernels._walk = lambda *a: (turns, {"num_warps": 1})
                 check(kernels.attend_one(turned, *held, *where, spans, together), turned, rotated(k, at), v, *held[:2])
+    for takes in (2, 4) if window > 100 else ():  # several rows a program: neighbours with one root, or not
+        for order in (torch.arange(rows), root.argsort(stable=True), root.argsort(stable=True, descending=True)):
+            state = [x[order] for x in (count, root, length, slot)]
+            kernels._takes, kept = (lambda *a: takes), kernels._takes
+            out = kernels.attend_one(turned[order], *held, *state, 0.25, window)
+            kernels._takes = kept
+            check(out[order.argsort()], turned, rotated(k, at), v, *held[:2])
 """
 
 PLACE = """
@@ -91,7 +103,7 @@ for products._BLOCKS[1] in (((64, 16, 32, 4),), ((64, 32, 32, 4),), ((64, 64, 32
 """
 
 SAMPLE = """
-from burnish.cast.engine import kernels
+from burnish.cast.engine import choice
 from burnish.cast.engine.rows import Rows
 ours, plain = (Rows(4, 10, (5, 9), torch.device("cpu")) for _ in range(2))
 state = {"limit": [10, 10, 2, 10], "key": [1, -2, 3, 4], "root_length": [3, 0, 5, 6], "base": [0, 4, 0, 0]}
@@ -100,7 +112,7 @@ for rows in (ours, plain):
     rows.put(slice(0, 4), state)
 for size in (9000, 300, 9000, 12):
     logits = torch.randn(4, size) * 2
-    kernels.sample(ours, slice(0, 4), logits)
+    choice.sample(ours, slice(0, 4), logits)
     plain.sample(logits, slice(0, 4), False)
 for name in ("tokens", "count", "last", "done", "ended"):
     assert torch.equal(getattr(ours, name), getattr(plain, name)), name
@@ -220,11 +232,12 @@ sys.path.insert(0, "tests")
 from conftest import SMALL, make_model
 from burnish.cast import load, local, packing
 from burnish.cast.engine import graphs, kernels, schedule, store
+from burnish.cast.joint import join_projections
 from burnish.cast.local import Request
 from burnish.cast.roles import stage
 from burnish.cast.stage import build
 load.shape_of = lambda path: None  # on a GPU every model is transformers' own
-policy = build(stage(), make_model(Path(tempfile.mkdtemp()), hidden_size=64), SMALL, device="cpu")["policy"]
+policy = build(stage(), make_model(Path(tempfile.mkdtemp()), hidden_size=64, num_attention_heads=2, num_key_value_heads=1), SMALL, device="cpu")["policy"]
 prompts = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 70, 9)]
 asked = [Request(prompts[k % 3], k, 20 if k == 1 else 3) for k in range(7)] + [Request(prompts[0], 99, 12)]  # enters alone
 alone = [policy.generate([request])[0] for request in asked]
@@ -242,6 +255,18 @@ policy.generate([Request(prompts[1], 5, 25)])  # longer than before: new slots, 
 both = policy.engine.kept
 policy.generate(asked)
 assert policy.engine.kept is both
+kernels.SPAN = schedule.SPAN = packing.SPAN = 512
+for parameter in policy.engine.model.parameters():  # a working copy, whose layers run in our kernels
+    parameter.data = parameter.data.clone()
+join_projections(policy.engine.model)
+policy.engine.kept = None
+took = set()  # rows of one program: four of a group, until some of them have ended
+kernels._takes = lambda pairs, group, d, mates, device: took.add(mates) or mates
+asked = [Request(prompts[k // 4 % 2], k, 9 - k) for k in range(8)]
+alone = [policy.generate([request])[0] for request in asked]
+for mine, other in zip(policy.generate(asked), alone, strict=True):
+    assert torch.equal(mine.tokens, other.tokens) and torch.allclose(mine.logp, other.logp, atol=1e-4)
+assert took == {1, 4}, took
 """
 
 
@@ -264,7 +289,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from burnish.cast import gpu, products, tiled
 from burnish.cast import layer_kernels as layers
-from burnish.cast.engine import kernels, placing
+from burnish.cast.engine import choice, kernels, placing
 
 def made(kernel, numbers, pointers, known, capability):
     kinds = {name: numbers.get(name, pointers.get(name, "i32")) for name in kernel.arg_names}
@@ -286,6 +311,7 @@ rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in (
 halves = "tensordesc<bf16[2,32,64]>"
 block = dict(BM=64, BN=64, BK=64, K=576, P=36)
 decode = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32, NEARER=True, TURNS=1, SPAN=512, SPANS=4, MATES=1)
+neighbours = dict(HEADS=9, G=3, GP=16, D=64, BLOCK=32)
 placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, BLOCK=32, TURN=True, HEAD_NORM=True)
 heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
@@ -300,6 +326,8 @@ for capability, ahead in ((90, True), (80, False)):
         (kernels._decode_kernel, decode | dict(SPANS=1), {}),
         (kernels._decode_kernel, decode | dict(SPANS=1, TURNS=2), {}),
         (kernels._decode_kernel, decode | dict(MATES=4), {}),
+        (kernels._neighbours_kernel, neighbours | dict(TAKES=4), {}),
+        (kernels._neighbours_kernel, neighbours | dict(TAKES=2), {}),
     ):
         code = made(kernel, numbers, half | read, known | {"PDL": ahead}, capability)
         assert ("griddepcontrol.wait" in code) == ahead and "mma" in code
@@ -318,8 +346,8 @@ for capability, ahead in ((90, True), (80, False)):
         (layers._gate_backward_kernel, dict(DIVIDE=False, BLOCK=1024, divisors=None)),
         (layers._rotate_kernel, dict(D=64, HP=16, BACK=False, DIVIDE=True, BIAS=True)),
         (layers._rotate_kernel, dict(D=64, HP=16, BACK=True, DIVIDE=False, BIAS=True, divisors=None)),
-        (kernels._sums_kernel, dict(BLOCK=4096)),
-        (kernels._choose_kernel, summed | dict(STOPS=1)),
+        (choice._sums_kernel, dict(BLOCK=4096)),
+        (choice._choose_kernel, summed | dict(STOPS=1)),
         (gpu._forward_kernel, summed | dict(ENTROPY=True)),
         (gpu._backward_kernel, dict(ENTROPY=True, BLOCK=4096)),
     ):

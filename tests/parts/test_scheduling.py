@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import SMALL
 
+from burnish.cast.engine.rows import mates_among
 from burnish.cast.engine.store import Plan, Pool, plan
 from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.cast.roles import stage
@@ -76,6 +77,15 @@ def test_a_plan_by_hand() -> None:
     assert few.slots == 4
     longer = plan(most=2, reply=200, prompts=[100], per_token=10, budget=10_000)
     assert few.joined(longer, 900) == Plan(4, 200, 100) and few.joined(longer, 899) == few  # 4 x 200 + 100 tokens
+
+
+def test_rows_that_share_a_root_by_fours_or_by_twos() -> None:
+    assert mates_among([0] * 8 + [128] * 8) == 4
+    assert mates_among([0] * 6 + [128] * 6) == 2  # the second four has rows of both
+    assert mates_among([0, 0, 0, 128, 128, 128]) == 1
+    assert mates_among([0] * 28 + [0, 0, 0, 9]) == 4  # one four of eight may differ, and two may not
+    assert mates_among([0] * 12 + [0, 1, 2, 9]) == 1
+    assert mates_among([7]) == 1
 
 
 def test_the_pool_joins_what_is_given_back() -> None:

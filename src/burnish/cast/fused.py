@@ -135,7 +135,7 @@ class Fused:
                 q = place(q, k, v, *own, newest, turn)
             seen = attend_one(
                 q, *own, kv.pool_k, kv.pool_v, count, root, length, slot,
-                self.scaling, layer.window, rows.spans, rows.together, stream.room(layer.out.shape[1]),
+                self.scaling, layer.window, rows.spans, rows.together, rows.mates, stream.room(layer.out.shape[1]),
             )  # fmt: skip
             stream.add(seen.flatten(1), layer.out, layer.second_norm)
             stream.add(stream.gated(layer.gate_and_up), layer.down, following)

@@ -22,8 +22,8 @@ class Kept:
         self.readers = [Reader(model, plan) for model in models]
         self.rows = Rows(plan.slots, plan.capacity, stops, device)
         self.device = device
-        # by rows, spans, and whether rows look at spans together
-        self.graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        # by rows, spans, whether rows look at spans together, and how many share a root
+        self.graphs: dict[tuple[int, int, bool, int], torch.cuda.CUDAGraph] = {}
         self.memory = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def serves(self, models: Sequence[nn.Module], plan: Plan, stops: tuple[int, ...]) -> bool:
@@ -41,7 +41,7 @@ class Kept:
         if self.device.type != "cuda":  # the same step, computed instead of replayed
             self._step(size)
             return
-        key = size, self.rows.spans, self.rows.together
+        key = size, self.rows.spans, self.rows.together, self.rows.mates
         if key not in self.graphs:
             self.graphs[key] = self._record(size)
         self.graphs[key].replay()

@@ -1,4 +1,4 @@
-"""The engine's GPU kernels (Triton): attention of one new token per row, and sampling.
+"""The engine's GPU kernels for attention of one new token per row (Triton).
 
 Each row is worked on by programs of its own, in an order that depends on nothing but the row: what a row gets does not
 depend on its neighbours.
@@ -7,7 +7,6 @@ depend on its neighbours.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import torch
 import triton
@@ -15,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.cast.engine.placing import Newest, place
-from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
+from burnish.cast.gpu import LOG2E
 from burnish.cast.packing import KEYS, SPAN
 from burnish.cast.products import LINE, SYSTEMS, after, chained, multiprocessors, nearer
 from burnish.cast.softmax import look, merge
@@ -23,6 +22,7 @@ from burnish.cast.tiled import FAR
 
 # blocks on their way at once: with fewer the memory is idle; with eight the compiler no longer loads between products
 STAGES = (3, 7)
+TOGETHER = (3, 5)  # the same where a program takes several rows
 FEW = 256  # rows up to which it pays to ask early for what is needed late
 
 
@@ -144,6 +144,89 @@ def _pair(
 
 
 @triton.jit
+def _of(row, those, TAKES: tl.constexpr):
+    """Which of TAKES numbers is the row's."""
+    a, b, c, d = those
+    if TAKES == 4:
+        return tl.where(row < 2, tl.where(row == 0, a, b), tl.where(row == 2, c, d))
+    return tl.where(row == 0, a, b)
+
+
+@triton.jit
+def _neighbours_kernel(
+    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, count_ptr, root_ptr, root_length_ptr, slot_ptr,
+    scale, window, q_row, q_head, own_row, own_head, pool_token, ROWS,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, TAKES: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """TAKES rows that follow each other and a head of keys: together if all share a root, else one after the other."""
+    parts, end = tl.cdiv(ROWS, TAKES), ROWS - 1
+    first, head = tl.program_id(0) % parts * TAKES, tl.program_id(0) // parts
+    l0, e0, r0, s0 = _state(first, count_ptr, root_ptr, root_length_ptr, slot_ptr)
+    l1, e1, r1, s1 = _state(tl.minimum(first + 1, end), count_ptr, root_ptr, root_length_ptr, slot_ptr)
+    l2, e2, r2, s2 = l0, e0, r0, s0
+    l3, e3, r3, s3 = l1, e1, r1, s1
+    if TAKES == 4:
+        l2, e2, r2, s2 = _state(tl.minimum(first + 2, end), count_ptr, root_ptr, root_length_ptr, slot_ptr)
+        l3, e3, r3, s3 = _state(tl.minimum(first + 3, end), count_ptr, root_ptr, root_length_ptr, slot_ptr)
+    alike = (r0 == r1) & (l0 == l1) & (r0 == r2) & (l0 == l2) & (r0 == r3) & (l0 == l3)
+    where = q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, root_ptr, root_length_ptr, q_ptr, q_ptr, q_ptr
+    steps = q_row, q_head, own_row, own_head, pool_token, ROWS
+    after(PDL)
+    if alike:
+        whole = l0 // BLOCK
+        at = head * own_head - whole * BLOCK * D  # where a row's first token would be, had it a root of its own
+        owns = s0 * own_row + at, s1 * own_row + at, s2 * own_row + at, s3 * own_row + at
+        lasts, root = (e0, e1, e2, e3), r0 * pool_token + head * D
+        _together(first, head, whole, root, owns, lasts, where, steps, scale, HEADS, G, GP, D, BLOCK, TAKES)
+    else:
+        for row in range(first, tl.minimum(first + TAKES, ROWS)):
+            state = _state(row, count_ptr, root_ptr, root_length_ptr, slot_ptr)
+            _pair(head * ROWS + row, state, where, steps, scale, window, HEADS, G, GP, D, BLOCK, 1, 1, 1)
+
+
+@triton.jit
+def _together(
+    first, head, whole, root, owns, lasts, where, steps, scale,
+    HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, TAKES: tl.constexpr,
+):  # fmt: skip
+    """The whole blocks of a root for all rows that share it, then each row's own, in one walk.
+
+    A row's queries meet its keys in the order in which they would alone; keys of another weigh nothing, which changes no bit.
+    """
+    q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, _, _, _, _, _ = where
+    q_row, q_head, _, _, pool_token, ROWS = steps
+    e0, e1, e2, e3 = lasts
+    # the step of the walk with which each row's blocks end, and which would have been its first, had it gone alone
+    c0 = e0 // BLOCK + 1
+    c1 = c0 + tl.where(first + 1 < ROWS, e1 // BLOCK + 1 - whole, 0)
+    c2 = c1 + tl.where(first + 2 < ROWS, e2 // BLOCK + 1 - whole, 0)
+    c3 = c2 + tl.where(first + 3 < ROWS, e3 // BLOCK + 1 - whole, 0)
+    begins = 0, c0 - whole, c1 - whole, c2 - whole
+    d, i = tl.arange(0, D), tl.arange(0, GP)
+    mate, g = i // (GP // TAKES), i % (GP // TAKES)
+    rows = first.to(tl.int64) + mate
+    real = (g < G) & (rows < ROWS)
+    q = tl.load(q_ptr + (rows * q_row + (head * G + g) * q_head)[:, None] + d[None, :], mask=real[:, None], other=0.0)
+    m = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    acc = tl.zeros([GP, D], tl.float32)
+    for step in range(c3 if TAKES == 4 else c1):
+        row = (step >= c0).to(tl.int32) + (step >= c1).to(tl.int32)
+        if TAKES == 4:
+            row += (step >= c2).to(tl.int32)
+        in_root, own = step < whole, _of(row, owns, TAKES)
+        t = (step - _of(row, begins, TAKES)) * BLOCK + tl.arange(0, BLOCK)
+        there = t <= _of(row, lasts, TAKES)
+        place = t[:, None] * tl.where(in_root, pool_token, D) + d[None, :]
+        keys = tl.load(tl.where(in_root, pool_k + root, own_k + own) + place, mask=there[:, None], other=0.0)
+        values = tl.load(tl.where(in_root, pool_v + root, own_v + own) + place, mask=there[:, None], other=0.0)
+        seen = there[None, :] & (in_root | (mate == row))[:, None]
+        m, total, acc = look(q, keys, values, seen, m, total, acc, scale, True)
+    _store(out_ptr, rows * HEADS + head * G + g, total, acc, real[:, None], D)
+
+
+@triton.jit
 def _store(out_ptr, heads, total, acc, real, D: tl.constexpr):
     place = out_ptr + heads[:, None] * D + tl.arange(0, D)[None, :]
     tl.store(place, (acc / total[:, None]).to(out_ptr.dtype.element_ty), mask=real)
@@ -175,7 +258,9 @@ def _join_kernel(
 
 
 @cache
-def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device) -> tuple[int, dict[str, int]]:
+def _walk(
+    pairs: int, spans: int, block: int, queries: int, device: torch.device, stages: tuple[int, int] = STAGES
+) -> tuple[int, dict[str, int]]:
     """How many pairs of a row and a head a program goes through, one after the other, and how it goes through their keys.
 
     block, queries: bytes of a block of keys and values, and of a tile of queries. One warp, whose sums go as those of a
@@ -184,7 +269,7 @@ def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device
     multiprocessor and none to others.
     """
     processors, room = multiprocessors(device)
-    fewest, most = STAGES
+    fewest, most = stages
     fixed = queries + SYSTEMS
     at_once = max(1, room // (fixed + (fewest - 1) * block))
     turns = triton.cdiv(pairs, processors * at_once) if spans == 1 else 1
@@ -192,15 +277,26 @@ def _walk(pairs: int, spans: int, block: int, queries: int, device: torch.device
     return turns, {"num_warps": 1, "num_stages": max(fewest, min(most, 1 + (room // each - fixed) // block))}
 
 
+def _takes(pairs: int, group: int, d: int, mates: int, device: torch.device) -> int:
+    """How many rows a program takes together: as many as leave one program for each of a multiprocessor's four schedulers.
+
+    They share a tile of 16 queries; wider heads need registers that are not there.
+    """
+    fit = min(mates, 16 // triton.next_power_of_2(group)) if d <= 64 else 1
+    fewest = 4 * multiprocessors(device)[0]
+    return next((takes for takes in (4, 2) if takes <= fit and pairs // takes >= fewest), 1)
+
+
 def attend_one(
     q: Tensor, own_k: Tensor, own_v: Tensor, pool_k: Tensor, pool_v: Tensor,
     count: Tensor, root: Tensor, root_length: Tensor, slot: Tensor, scale: float, window: int,
-    spans: int = 1, together: bool = False, out: Tensor | None = None,
+    spans: int = 1, together: bool = False, mates: int = 1, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """What the operator `decode` does, once the new keys and values are where they belong (cast/engine/placing.py).
 
     spans: how many of SPAN keys are looked at side by side; no row has more. 1: a row is looked at from its first key to its last.
     together: rows that follow each other and share a root look together at the spans that lie in it: it is read once for several.
+    mates: how many rows that follow each other nearly always share a root (1, 2 or 4): it may be read once for so many.
     out: where it is written [rows or more, heads x D].
     """
     rows, heads, _, d = q.shape
@@ -213,12 +309,22 @@ def attend_one(
     sizes: dict[str, int] = {"HEADS": heads, "G": group, "GP": max(16, triton.next_power_of_2(group)), "D": d}
     sizes |= {"SPAN": SPAN, "SPANS": spans}
     size = d * q.element_size()
+    where = q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot
+    steps = q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0), rows
+    takes = _takes(rows * shared, group, d, mates, q.device) if spans == 1 and window >= FAR else 1
+    if takes > 1:
+        programs = triton.cdiv(rows, takes) * shared
+        _, walk = _walk(programs, 1, 2 * KEYS * size, 16 * size, q.device, TOGETHER)
+        _neighbours_kernel[(programs,)](
+            *where, scale * LOG2E.value, window, *steps,
+            HEADS=heads, G=group, GP=16, D=d, BLOCK=KEYS, TAKES=takes, **walk, **chained(q),
+        )  # fmt: skip
+        return out.view(-1, 1, heads, d)
     turns, walk = _walk(rows * shared, spans, 2 * KEYS * size, sizes["GP"] * size, q.device)
-    mates = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
+    at_once = sizes["GP"] // triton.next_power_of_2(group) if together and spans > 1 and window >= FAR else 1
     _decode_kernel[(triton.cdiv(rows * shared, turns), spans)](
-        q, out, own_k, own_v, pool_k, pool_v, count, root, root_length, slot, *begun,
-        scale * LOG2E.value, window, q.stride(0), q.stride(1), own_k.stride(0), own_k.stride(1), pool_k.stride(0), rows,
-        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, TURNS=turns, MATES=mates, **walk, **chained(q),
+        *where, *begun, scale * LOG2E.value, window, *steps,
+        **sizes, BLOCK=KEYS, NEARER=rows <= FEW, TURNS=turns, MATES=at_once, **walk, **chained(q),
     )  # fmt: skip
     if spans > 1:
         _join_kernel[(rows, shared)](
@@ -255,83 +361,3 @@ window  how many tokens a token sees, itself included
 def _(q: Tensor, *args: object) -> Tensor:
     rows, heads, _, d = q.shape
     return q.new_empty(rows, 1, heads, d)
-
-
-@triton.jit
-def _sums_kernel(logits, factor_ptr, tops, sums, V, blocks, BLOCK: tl.constexpr):
-    """The largest logit of each block of the vocabulary, and the sum of e^(logit - largest)."""
-    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    v = block * BLOCK + tl.arange(0, BLOCK)
-    z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * tl.load(factor_ptr + row)
-    top, total, _ = block_sum(z)
-    tl.store(tops + row * blocks + block, top)
-    tl.store(sums + row * blocks + block, total)
-
-
-@triton.jit
-def _uniform(key, position):
-    """In [0, 1): the first 24 bits of splitmix64(key + position * golden ratio), as burnish.randomness has it."""
-    x = (key + position * -7046029254386353131).to(tl.uint64)
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    x = x ^ (x >> 31)
-    return (x >> 40).to(tl.float32) * (1.0 / 16777216.0)
-
-
-@triton.jit
-def _choose_kernel(
-    logits, tops, sums, token_ptr, logp_ptr, V, blocks, columns,
-    factor_ptr, key_ptr, greedy_ptr, base_ptr, root_length_ptr, limit_ptr, slot_ptr, stops_ptr,
-    last_ptr, count_ptr, done_ptr, ended_ptr,
-    STOPS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-):  # fmt: skip
-    """The token at which the cumulative probability passes the row's noise (block first, then within it), noted down."""
-    row = tl.program_id(0).to(tl.int64)
-    count, done = tl.load(count_ptr + row), tl.load(done_ptr + row) != 0
-    position = tl.load(base_ptr + row) + tl.load(root_length_ptr + row) + count
-    factor, greedy = tl.load(factor_ptr + row), tl.load(greedy_ptr + row) != 0
-    b = tl.arange(0, BLOCKS)
-    top = tl.load(tops + row * blocks + b, mask=b < blocks, other=float("-inf"))
-    highest, weight = together(top, tl.load(sums + row * blocks + b, mask=b < blocks, other=0.0))
-    total = tl.sum(weight, 0)
-    wanted = _uniform(tl.load(key_ptr + row), position) * total
-    passed = tl.min(tl.where((tl.cumsum(weight, 0) > wanted) & (weight > 0), b, BLOCKS), 0)
-    passed = tl.minimum(passed, tl.max(tl.where(weight > 0, b, 0), 0))
-    likeliest = tl.min(tl.where(top == highest, b, BLOCKS), 0)
-    block = tl.where(greedy, likeliest, passed)
-    before = tl.sum(tl.where(b < block, weight, 0.0), 0)
-    v = block * BLOCK + tl.arange(0, BLOCK)
-    z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * factor
-    p = tl.exp2((z - highest) * LOG2E)
-    inside = tl.min(tl.where((before + tl.cumsum(p, 0) > wanted) & (p > 0), v, V), 0)
-    inside = tl.minimum(inside, tl.max(tl.where(p > 0, v, 0), 0))
-    best = tl.min(tl.where(z == highest, v, V), 0)
-    token = tl.where(greedy, best, inside)
-    chosen = tl.sum(tl.where(v == token, z, 0.0), 0)
-    place = tl.load(slot_ptr + row) * columns + count
-    tl.store(token_ptr + place, token.to(tl.int64))
-    tl.store(logp_ptr + place, logp_of(chosen, highest, total))
-    stopped = False
-    for i in tl.static_range(STOPS):
-        stopped = stopped | (tl.load(stops_ptr + i) == token)
-    stopped = stopped & (done == 0)
-    count = tl.where(done, count, count + 1)
-    tl.store(last_ptr + row, token.to(tl.int64))
-    tl.store(count_ptr + row, count)
-    tl.store(ended_ptr + row, (tl.load(ended_ptr + row) != 0) | stopped)
-    tl.store(done_ptr + row, done | stopped | (count >= tl.load(limit_ptr + row)))
-
-
-def sample(rows: Any, at: slice, logits: Tensor) -> None:
-    """One more token for the rows of a slice, from their logits [n, V]: what Rows.sample does, in two kernels."""
-    n, vocabulary = logits.shape
-    size, blocks = cut(vocabulary)
-    tops, sums = (torch.empty(n, blocks, dtype=torch.float32, device=logits.device) for _ in range(2))
-    _sums_kernel[(n, blocks)](logits, rows.factor[at], tops, sums, vocabulary, blocks, BLOCK=size, **SUMMING)
-    _choose_kernel[(n,)](
-        logits, tops, sums, rows.tokens, rows.logp, vocabulary, blocks, rows.tokens.stride(0),
-        rows.factor[at], rows.key[at], rows.greedy[at], rows.base[at], rows.root_length[at], rows.limit[at],
-        rows.slot[at], rows.stops,
-        rows.last[at], rows.count[at], rows.done[at], rows.ended[at],
-        STOPS=len(rows.stops), BLOCK=size, BLOCKS=triton.next_power_of_2(blocks), **SUMMING,
-    )  # fmt: skip

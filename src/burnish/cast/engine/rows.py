@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +28,7 @@ class Rows:
     slot          where its keys and values lie, and what it has sampled: tokens, logp [slots + 1, capacity + 1]
     spans         on a GPU: in how many spans the longest row is looked at, side by side
     together      on a GPU: whether rows share roots of whole spans, which they then look at together
+    mates         on a GPU: how many rows that follow each other nearly always share their root: 1, 2 or 4
     """
 
     last: Tensor
@@ -52,7 +54,7 @@ class Rows:
             for name, column in zip(names, table, strict=True):
                 setattr(self, name, column)
             self.tables.append(table)
-        self.spans, self.together = 1, False
+        self.spans, self.together, self.mates = 1, False, 1
         self.spare = slots  # one slot more than rows, for what is computed of places where no row is
         self.tokens = torch.zeros(slots + 1, capacity + 1, dtype=torch.long, device=device)
         self.logp = torch.zeros(slots + 1, capacity + 1, device=device)
@@ -86,9 +88,9 @@ class Rows:
     def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
         """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
         if logits.is_cuda and not filtered:
-            from burnish.cast.engine import kernels
+            from burnish.cast.engine import choice
 
-            kernels.sample(self, at, logits.contiguous())
+            choice.sample(self, at, logits.contiguous())
             return
         factor, count = self.factor[at], self.count[at]
         whole = logits
@@ -112,3 +114,13 @@ class Rows:
         its.last[at] = token
         its.ended[at] |= ended
         its.done[at] |= ended | (count >= its.limit[at])
+
+
+def mates_among(roots: Sequence[int]) -> int:
+    """4 or 2, if of the rows so many at a time share their root, but for an eighth of them at most; else 1."""
+    its = np.asarray(roots)
+    for mates in (4, 2):
+        several = its[: len(its) // mates * mates].reshape(-1, mates)
+        if len(several) and (several == several[:, :1]).all(1).mean() >= 7 / 8:
+            return mates
+    return 1

@@ -17,7 +17,7 @@ from burnish.cast.engine.complete import Brought, Complete
 from burnish.cast.engine.decoding import Roots
 from burnish.cast.engine.reader import Reader, panel_of
 from burnish.cast.engine.request import Enough, Heard, Prompt, Request, Sample, end_of, limits_of, prompts_of
-from burnish.cast.engine.rows import Rows
+from burnish.cast.engine.rows import Rows, mates_among
 from burnish.cast.engine.store import Pool, in_steps
 from burnish.cast.packing import KEYS, SPAN, send, spans_for
 
@@ -380,6 +380,7 @@ class Schedule:
             alive = list(zip(self.owner, self.began, strict=True))
             self.ahead = max(self.of[i].length + 1 - began for i, began in alive)
             self.ends = max(self.limits[i] - 1 + began for i, began in alive)
+            self.rows.mates = mates_among([self.of[i].start for i in self.owner])
         if not self.shared or self.gpu or not self.owner:
             return
         by_prompt: dict[Prompt, list[int]] = {}
