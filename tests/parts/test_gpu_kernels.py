@@ -259,6 +259,7 @@ kernels.SPAN = schedule.SPAN = packing.SPAN = 512
 for parameter in policy.engine.model.parameters():  # a working copy, whose layers run in our kernels
     parameter.data = parameter.data.clone()
 join_projections(policy.engine.model)
+policy.engine.kept.release()
 policy.engine.kept = None
 took = set()  # rows of one program: four of a group, until some of them have ended
 kernels._takes = lambda pairs, group, d, mates, device: took.add(mates) or mates

@@ -83,7 +83,8 @@ def test_rows_that_share_a_root_by_fours_or_by_twos() -> None:
     assert mates_among([0] * 8 + [128] * 8) == 4
     assert mates_among([0] * 6 + [128] * 6) == 2  # the second four has rows of both
     assert mates_among([0, 0, 0, 128, 128, 128]) == 1
-    assert mates_among([0] * 28 + [0, 0, 0, 9]) == 4  # one four of eight may differ, and two may not
+    assert mates_among([0] * 124 + [0, 0, 0, 9]) == 4  # one four of 32 may differ, and one of 31 may not
+    assert mates_among([0] * 120 + [0, 0, 0, 9]) == 2
     assert mates_among([0] * 12 + [0, 1, 2, 9]) == 1
     assert mates_among([7]) == 1
 

@@ -117,10 +117,13 @@ class Rows:
 
 
 def mates_among(roots: Sequence[int]) -> int:
-    """4 or 2, if of the rows so many at a time share their root, but for an eighth of them at most; else 1."""
+    """4 or 2, if of the rows so many at a time share their root; else 1.
+
+    One in 32 may be otherwise: such rows go one after the other, and a step waits for them.
+    """
     its = np.asarray(roots)
     for mates in (4, 2):
         several = its[: len(its) // mates * mates].reshape(-1, mates)
-        if len(several) and (several == several[:, :1]).all(1).mean() >= 7 / 8:
+        if len(several) and (several == several[:, :1]).all(1).mean() >= 31 / 32:
             return mates
     return 1
