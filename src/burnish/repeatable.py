@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from pathlib import Path
 
 
@@ -13,14 +14,16 @@ def settle_products() -> None:
     On Intel's processors it does so by itself; on others, unless it is told to, the order depends on where numbers lie.
     Whoever has set MKL_CBWR knows better.
     """
-    if "MKL_CBWR" not in os.environ and "GenuineIntel" not in _maker():
+    if "MKL_CBWR" not in os.environ and not made_by_intel():
         os.environ["MKL_CBWR"] = "AUTO"
 
 
-def _maker() -> str:
-    """Who made the processor, as it says itself."""
+@cache
+def made_by_intel() -> bool:
+    """Whether the processor says so itself."""
     try:
         with Path("/proc/cpuinfo").open() as lines:
-            return next((line for line in lines if line.startswith("vendor_id")), "")
+            maker = next((line for line in lines if line.startswith("vendor_id")), "")
     except OSError:
-        return platform.processor()
+        maker = platform.processor()
+    return "GenuineIntel" in maker

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from burnish.cast.local import LocalEngine
 
 READ_AT_ONCE = 16384  # prompt tokens in one forward
-AHEAD = 4  # steps queued on a GPU before rows change
+AHEAD = 2  # steps queued on a GPU before rows change
 WATCH = 8  # tokens between looks for stop strings
 SHARE_FROM = 64  # on the CPU a shorter prompt is copied into each row's slot: one attention call beats two
 
@@ -259,13 +259,15 @@ class Schedule:
             return 1 if self.queue or self.heard is not None or self.watched else n
         if not self.gpu:
             return max(1, n // 8)
-        if self.queue or self.heard is not None:
+        if self.queue:
+            return max(1, n // 8)
+        if self.heard is not None:
             return max(1, n // 32)
         return max(16, n // 16)  # a step of a few rows less takes as long; this thread needs longer
 
     def _work_ahead(self) -> None:
         """On a GPU: a few steps are queued, so that it has work while this thread is busy with rows and prompts."""
-        for _ in range(AHEAD if self.queue else 2):
+        for _ in range(AHEAD):
             self._decode()
 
     def _done(self, n: int) -> list[bool]:

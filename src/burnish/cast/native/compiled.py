@@ -141,9 +141,10 @@ def _load(path: Path) -> ctypes.CDLL:
     for name, kinds in {
         "lay_out": [floats] * 2 + [number] * 4,
         "times": [floats] * 3 + [number] * 3 + [floats],
+        "multiply": [floats, number, floats, floats] + [number] * 3,
         "norm": [floats] * 3 + [number] * 2 + [flat],
         "norm_back": [floats] * 6 + [number] * 2 + [flat],
-        "gate_back": [floats] * 4 + [number] * 2,
+        "gate_back": [floats] * 5 + [number] * 2,
         "layer": [floats] * 14,
         "head_norms_back": [floats] * 6 + [number],
         "attention_back": [floats] * 8,

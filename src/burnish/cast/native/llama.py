@@ -24,7 +24,7 @@ from burnish.cast.native import compiled
 from burnish.cast.native.blocks import get_ready_, inner_layer, norm, plus_product, queries_keys_values, scale_of
 from burnish.cast.native.config import Shape, read_json
 from burnish.cast.native.laid import Laid
-from burnish.cast.native.remembered import Remembered
+from burnish.cast.native.remembered import Recalled, Remembered
 from burnish.cast.native.whole import Norm, Parts, over_pack, panel_width, sizes
 from burnish.cast.packing import Packed
 from burnish.cast.tree import Tree
@@ -126,7 +126,7 @@ class Layer(nn.Module):
         self,
         shape: compiled.Shape,
         into: Parts | None,
-        known: Parts | None,
+        known: Recalled | None,
         x: Tensor,
         rows: int,
         angles: tuple[Tensor, Tensor],
@@ -211,7 +211,7 @@ class Decoder(nn.Module):
         """How many keys the kernels read at once; 0 without them."""
         return 0 if self.kernels is None else panel_width()
 
-    def _known(self, tokens: Tensor | None, layout: Layout | None) -> list[Parts] | None:
+    def _known(self, tokens: Tensor | None, layout: Layout | None) -> list[Recalled] | None:
         """What the layers make of a pack, if the sampler has left what it computed of all its tokens, and gradients are wanted."""
         if tokens is None or not isinstance(layout, Packed) or layout.tree is None or not torch.is_grad_enabled():
             return None
@@ -224,7 +224,7 @@ class Decoder(nn.Module):
         angles: tuple[Tensor, Tensor],
         layout: Layout | None,
         one: bool,
-        known: list[Parts] | None,
+        known: list[Recalled] | None,
     ) -> Tensor:
         sizes, memory, first = self.kernels, self.remembered, getattr(layout, "first", None)
         for number, layer in enumerate(cast("list[Layer]", list(self.layers))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from threading import Lock
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -42,6 +43,15 @@ class Held:
         return tuple(part[first : first + number] for part in self.all())
 
 
+@dataclass(frozen=True, eq=False)
+class Recalled:
+    """What a layer has made of a pack's tokens: what is held under these numbers. y: what came out of it, if it is the last layer."""
+
+    held: Held
+    numbers: Tensor
+    y: Tensor | None
+
+
 class Remembered:
     """Of one decoder."""
 
@@ -54,6 +64,7 @@ class Remembered:
         self.notes: list[Note] = []  # tokens that are not yet in `number`
         self.number: dict[tuple[int, int], int] = {}
         self.same: dict[int, int] = {}  # of tokens that were computed again: the number under which they are known
+        self.lent: WeakSet[Recalled] = WeakSet()  # what a backward may still ask for
         self.lock = Lock()  # a sampler may begin anew in another thread while the trainer recalls
 
     def __reduce__(self) -> tuple[type[Remembered], tuple[()]]:
@@ -70,8 +81,9 @@ class Remembered:
         if 4 * tokens * (layers * sum(widths) + hidden) > memory:
             return False
         with self.lock:
-            if tokens > self.room:  # more, for a next call like this one: pages that are never written cost nothing
-                self.room = tokens + tokens // 4
+            if tokens > self.room or len(self.lent):
+                # more, for a next call like this one: pages that are never written cost nothing
+                self.room = max(self.room, tokens + tokens // 4)
                 self.layers = [Held(*(torch.empty(self.room, width) for width in widths)) for _ in range(layers)]
                 self.last = torch.empty(self.room, hidden)
                 at = [compiled.KeptAt(*(part.data_ptr() for part in held.all())) for held in self.layers]
@@ -110,8 +122,8 @@ class Remembered:
                 if known != i:
                     self.same[i] = known
 
-    def recall(self, decoder: nn.Module, tokens: Tensor, tree: Tree) -> list[tuple[Tensor, ...]] | None:
-        """What each layer's forward has made of a pack's tokens: found, seen, middle, both, and y. None where some are not here."""
+    def recall(self, decoder: nn.Module, tokens: Tensor, tree: Tree) -> list[Recalled] | None:
+        """What each layer's forward has made of a pack's tokens. None where some are not here."""
         with self.lock:
             if self.stamp != stamp_of(decoder):
                 return None
@@ -120,11 +132,10 @@ class Remembered:
             self.asked += numbers is not None
             if numbers is None or self.asked % CHECKED == 1:
                 return None
-            ys = [*(held.x for held in self.layers[1:]), self.last]
-            return [
-                tuple(part.index_select(0, numbers) for part in (*held.all()[1:], y))  # x is the y of the layer before
-                for held, y in zip(self.layers, ys, strict=True)
-            ]
+            ys = [*[None] * (len(self.layers) - 1), self.last.index_select(0, numbers)]
+            recalled = [Recalled(held, numbers, y) for held, y in zip(self.layers, ys, strict=True)]
+            self.lent.update(recalled)
+            return recalled
 
     def _find(self, tokens: Tensor, tree: Tree) -> Tensor | None:
         """[N]: the numbers of a pack's tokens."""

@@ -4,7 +4,8 @@
     m = x + attention(q, k, v) Wo^T                                     `seen` is what attention made, `middle` is m
     y = m + (silu(g) * u) Wd^T,  g, u = norm(m) Wg^T, norm(m) Wu^T      `both`: g and u
 
-The backward's products are torch's; what lies between them is ours, and so is attention. Norms and gates are made again there.
+The backward's products are ours, or torch's where those are faster (`product`); what lies between them is ours, and so is attention.
+Norms and gates are made again there.
 Rows without gradient (those of a group whose replies all got the same reward, say) take no part in it.
 """
 
@@ -21,7 +22,9 @@ from burnish.cast.native import compiled
 from burnish.cast.native.config import Shape
 from burnish.cast.native.laid import Laid
 from burnish.cast.native.packs import told, with_gradient
+from burnish.cast.native.remembered import Recalled
 from burnish.cast.tree import Tree
+from burnish.repeatable import made_by_intel
 
 Parts = tuple[Tensor, ...]
 
@@ -53,11 +56,11 @@ def over_pack(
     angles: tuple[Tensor, Tensor],
     tree: Tree,
     into: Parts | None = None,
-    known: Parts | None = None,
+    known: Recalled | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A layer's y from x [N, H], and what it found: keys and values lie in it.
 
-    into: where what its backward would need is to be kept; known: all that but x, and y, which then need not be computed (cast/native/remembered.py)
+    into: where what its backward would need is to be kept; known: where all that is, since the sampler has computed it (cast/native/remembered.py)
     """
     a, m = layer.self_attn, layer.mlp
     weights = (
@@ -72,16 +75,16 @@ def over_pack(
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, into: Parts | None, known: Parts | None,
-        cos: Tensor, sin: Tensor, *weights: Tensor | None,
+        ctx: Any, x: Tensor, laid: tuple[Laid, ...], shape: compiled.Shape, tree: Tree, into: Parts | None,
+        known: Recalled | None, cos: Tensor, sin: Tensor, *weights: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         x, both = x.contiguous(), cast("Tensor | None", None)
+        ctx.how = shape, tree, known
         if known is not None:
-            found, seen, middle, both, y = known
+            found = x.new_empty(0)
             ctx.mark_non_differentiable(found)
-            ctx.save_for_backward(x, cos, sin, found, seen, middle, both, None, *weights)
-            ctx.how = shape, tree
-            return y, found
+            ctx.save_for_backward(None, cos, sin, *[None] * 5, *weights)
+            return torch.empty_like(x) if known.y is None else known.y, found  # between layers nobody reads it
         n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
         y, normed, opened = torch.empty_like(x), torch.empty_like(x), x.new_empty(n, shape.inner)
         if into is not None:
@@ -104,24 +107,34 @@ class _Layer(torch.autograd.Function):
         ctx.mark_non_differentiable(found)
         if learns:
             ctx.save_for_backward(x, cos, sin, found, seen, middle, both, raw, *weights)
-            ctx.how = shape, tree
         return y, found
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        shape, tree, known = ctx.how
         saved = ctx.saved_tensors
         held, weights = saved[:8], saved[8:]
-        shape, tree = ctx.how
         some = with_gradient(tree, dy)
-        if some is None:
-            dx, *others = _back(shape, tree, dy, held, weights, ctx.needs_input_grad[8:])
-        else:
-            part = [None if x is None else x.index_select(0, some[1]) for x in held]
-            mine = dy.index_select(0, some[1])
-            found, *others = _back(shape, some[0], mine, part, weights, ctx.needs_input_grad[8:])
-            assert found is not None
-            dx = torch.zeros_like(dy).index_copy_(0, some[1], found)
+        rows = None if some is None else some[1]
+        if some is not None:
+            tree, dy = some[0], dy.index_select(0, some[1])
+        dx, *others = _back(shape, tree, dy, *_of_rows(rows, held, known), weights, ctx.needs_input_grad[8:])
+        if rows is not None and dx is not None:
+            dx = dx.new_zeros(len(held[1]), dx.shape[1]).index_copy_(0, rows, dx)
         return dx, *[None] * 7, *others
+
+
+def _of_rows(rows: Tensor | None, held: Sequence[Any], known: Recalled | None) -> tuple[list[Any], Tensor | None]:
+    """What the backward needs of these rows of a pack, or of all; of `both`, which is large, all there is, and where they are in it."""
+    x, cos, sin, found, seen, middle, both, raw = held
+    at = rows
+    if known is not None:
+        at = known.numbers if rows is None else known.numbers[rows]
+        x, found, seen, middle, both = known.held.all()
+    ours = [part if at is None or part is None else part.index_select(0, at) for part in (x, found, seen, middle, raw)]
+    x, found, seen, middle, raw = ours
+    cos, sin = (part if rows is None else part.index_select(0, rows) for part in (cos, sin))
+    return [x, cos, sin, found, seen, middle, both, raw], at
 
 
 def _back(
@@ -129,35 +142,44 @@ def _back(
     tree: Tree,
     dy: Tensor,
     held: Sequence[Any],
+    at: Tensor | None,
     weights: Sequence[Any],
     asked: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of a layer's x and of those of its weights that are asked for."""
+    """The gradients of a layer's x and of those of its weights that are asked for. at: where in `both` the rows are, if not one by one."""
     x, cos, sin, found, seen, middle, both, raw = held
     norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *_, q_norm, k_norm = weights
     run = compiled.there()
     dy = dy.contiguous()
-    d = dy @ wd
-    opened, d_both = torch.empty_like(d), torch.empty_like(both)
-    run.gate_back(*where(d, both, opened, d_both), len(x), shape.inner)
-    d_wd = dy.t() @ opened if asked[8] else None
-    d_open = d_both.t() @ normed(middle, inner_norm, shape.eps) if any(asked[6:8]) else None
-    dn = (d_both[:, : shape.inner] @ wg).addmm_(d_both[:, shape.inner :], wu)
-    d_middle, d_inner_norm = _norm_back(dn, middle, inner_norm, shape.eps, dy)
-    d_wo, d_seen = d_middle.t() @ seen if asked[4] else None, d_middle @ wo
+    d = product(dy, wd)
+    opened, d_both = torch.empty_like(d), d.new_empty(len(d), 2 * shape.inner)
+    run.gate_back(*where(d, both, at, opened, d_both), len(x), shape.inner)
+    d_wd = product(dy.t(), opened) if asked[8] else None
+    d_open = product(d_both.t(), normed(middle, inner_norm, shape.eps)) if any(asked[6:8]) else None
+    d_middle, d_inner_norm = _norm_back(product(d_both, torch.cat([wg, wu])), middle, inner_norm, shape.eps, dy)
+    d_wo, d_seen = product(d_middle.t(), seen) if asked[4] else None, product(d_middle, wo)
     d_found = torch.zeros_like(found)
     run.attention_back(byref(shape), byref(told(tree, len(x))), *where(cos, sin, found, seen, d_seen, d_found))
     of_heads: Sequence[Tensor | None] = (None, None)
     if q_norm is not None:
         of_heads = x.new_empty(2, shape.width).unbind()
         run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
-    d_read = d_found.t() @ normed(x, norm, shape.eps) if any(asked[1:4]) else None
-    dq, dk, dv = d_found.split([len(wq), len(wk), len(wv)], 1)
-    dx, d_norm = _norm_back((dq @ wq).addmm_(dk, wk).addmm_(dv, wv), x, norm, shape.eps, d_middle)
+    d_read = product(d_found.t(), normed(x, norm, shape.eps)) if any(asked[1:4]) else None
+    dx, d_norm = _norm_back(product(d_found, torch.cat([wq, wk, wv])), x, norm, shape.eps, d_middle)
     of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
     of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
     of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:12]) else [None] * 3
     return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases, *of_heads
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a b in fp32, of a matrix or one that was turned around: by us where MKL, which is made for Intel's processors, is slower."""
+    if made_by_intel():
+        return a @ b
+    turned = not a.is_contiguous()
+    lines, b, c = a.t().contiguous() if turned else a, b.contiguous(), a.new_empty(len(a), b.shape[1])
+    compiled.there().multiply(lines.data_ptr(), turned, b.data_ptr(), c.data_ptr(), *a.shape, b.shape[1])
+    return c
 
 
 def where(*tensors: Tensor | None) -> list[int | None]:

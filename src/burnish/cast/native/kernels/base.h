@@ -74,7 +74,7 @@ void tile(int m, long terms, const float *a, long rs, long cs, const float *b, l
 void tile_of_packed(int m, long terms, const float *a, const float *b, float *c, long ldc, const float *next, long seldom);
 
 /* Memory of this thread alone, that its next call finds again. which: one of several pieces. */
-enum { TILES, QUERIES, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V, STEP, NUMBERS, PIECES };
+enum { TILES, PANELS, QUERIES, POINTS, PATH, PATH_K, PATH_V, OWN_K, OWN_V, STEP, NUMBERS, PIECES };
 float *scratch(int which, long floats);
 
 /* What becomes of a product's sums: stored, added to `plus` or to each column's bias, or the gate of one half opened for the other (both

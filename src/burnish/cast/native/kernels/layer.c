@@ -85,11 +85,11 @@ void norm_back(const float *d, const float *x, const float *weight, const float 
         for (long j = 0; j < n; j++) dw[j] += parts[p * n + j];
 }
 
-/* From the gradient of silu(gate) up [rows][n] and from both [rows][2 n]: the product itself, and the gradients of both. */
-void gate_back(const float *d, const float *both, float *made, float *d_both, long rows, long n) {
+/* From the gradient of silu(gate) up [rows][n] and from both [rows][2 n], or [at[row]][2 n]: the product itself, and the gradients of both. */
+void gate_back(const float *d, const float *both, const int64_t *at, float *made, float *d_both, long rows, long n) {
 #pragma omp parallel for schedule(static)
     for (long i = 0; i < rows; i++) {
-        const float *gates = both + 2 * i * n, *ups = gates + n;
+        const float *gates = both + 2 * (at ? at[i] : i) * n, *ups = gates + n;
         for (long j = 0; j < n; j += LANES) {
             const Vec gate = load(gates + j), up = load(ups + j), its = load(d + i * n + j);
             const Vec part = all(1.0f) / (all(1.0f) + exponential(-gate)), open = gate * part;

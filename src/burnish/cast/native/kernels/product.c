@@ -106,15 +106,15 @@ typedef int32_t FourInts __attribute__((vector_size(16)));
 #define PICK(x, y, a, b, c, d) __builtin_shuffle(x, y, (FourInts){a, b, c, d})
 #endif
 
-/* x [rows][inputs] is turned around, four by four: [inputs][rows], a line every `stride` numbers. */
-static void turn_around(const float *x, long rows, long inputs, float *to, long stride) {
+/* x [rows][inputs], a row every `line` numbers, is turned around, four by four: [inputs][rows], a line every `stride` numbers. */
+static void turn_around(const float *x, long line, long rows, long inputs, float *to, long stride) {
     long i = 0;
     for (; i + 4 <= rows; i += 4) {
-        const float *from = x + i * inputs;
+        const float *from = x + i * line;
         long k = 0;
         for (; k + 4 <= inputs; k += 4) {
-            const Four a = *(const Four *)(from + k), b = *(const Four *)(from + inputs + k);
-            const Four c = *(const Four *)(from + 2 * inputs + k), d = *(const Four *)(from + 3 * inputs + k);
+            const Four a = *(const Four *)(from + k), b = *(const Four *)(from + line + k);
+            const Four c = *(const Four *)(from + 2 * line + k), d = *(const Four *)(from + 3 * line + k);
             const Four ab = PICK(a, b, 0, 4, 1, 5), cd = PICK(c, d, 0, 4, 1, 5), ef = PICK(a, b, 2, 6, 3, 7), gh = PICK(c, d, 2, 6, 3, 7);
             float *at = to + k * stride + i;
             *(Four *)at = PICK(ab, cd, 0, 1, 4, 5);
@@ -123,10 +123,10 @@ static void turn_around(const float *x, long rows, long inputs, float *to, long 
             *(Four *)(at + 3 * stride) = PICK(ef, gh, 2, 3, 6, 7);
         }
         for (; k < inputs; k++)
-            for (long j = 0; j < 4; j++) to[k * stride + i + j] = from[j * inputs + k];
+            for (long j = 0; j < 4; j++) to[k * stride + i + j] = from[j * line + k];
     }
     for (; i < rows; i++)
-        for (long k = 0; k < inputs; k++) to[k * stride + i] = x[i * inputs + k];
+        for (long k = 0; k < inputs; k++) to[k * stride + i] = x[i * line + k];
 }
 
 /* weight [outputs][inputs] in panels: each takes the next `taken` outputs as its columns from `at` on. */
@@ -135,27 +135,60 @@ void lay_out(const float *weight, float *panels, long outputs, long inputs, long
     for (long p = 0; p < (outputs + taken - 1) / taken; p++) {
         const long real = least(taken, outputs - p * taken);
         float *to = panels + p * inputs * WIDE + at;
-        turn_around(weight + p * taken * inputs, real, inputs, to, WIDE);
+        turn_around(weight + p * taken * inputs, inputs, real, inputs, to, WIDE);
         for (long j = real; j < taken; j++)
             for (long k = 0; k < inputs; k++) to[k * WIDE + j] = 0;
     }
 }
 
-/* x [rows][inputs] becomes [tiles][inputs][ROWS]. */
-static void put_side_by_side(const float *x, long rows, long inputs, float *to) {
-    for (long first = 0; first < rows; first += ROWS)
-        turn_around(x + first * inputs, least(ROWS, rows - first), inputs, to + first * inputs, ROWS);
+/* b [inputs][columns] in panels; inside a parallel region, with a barrier behind it. */
+static void put_in_panels(const float *b, float *panels, long inputs, long columns) {
+#pragma omp for
+    for (long k = 0; k < inputs; k++)
+        for (long first = 0; first < columns; first += WIDE) {
+            const float *from = b + k * columns + first;
+            float *to = panels + first * inputs + k * WIDE;
+            if (first + WIDE <= columns)
+                for (int j = 0; j < WIDE; j += LANES) store(to + j, load(from + j));
+            else
+                for (long j = 0; j < WIDE; j++) to[j] = first + j < columns ? from[j] : 0;
+        }
+}
+
+/* Rows [rows][inputs], a row every `line` numbers; turned: [inputs][rows], every `line` numbers what all rows have at one place. */
+typedef struct {
+    const float *at;
+    long line, turned;
+} Lines;
+
+/* Some rows of x become [tiles][inputs][ROWS]. */
+static void put_side_by_side(const Lines *x, long first, long rows, long inputs, float *to) {
+    const long whole = up_to(ROWS, LANES);
+    if (!x->turned) {
+        for (long i = 0; i < rows; i += ROWS)
+            turn_around(x->at + (first + i) * x->line, x->line, least(ROWS, rows - i), inputs, to + i * inputs, ROWS);
+        return;
+    }
+    for (long k = 0; k < inputs; k++)
+        for (long i = 0; i < rows; i += ROWS) {
+            const float *from = x->at + k * x->line + first + i;
+            float *at = to + i * inputs + k * ROWS;
+            if (k + 1 < inputs && first + i + whole <= x->line) /* what is written too much is written again by the next k */
+                for (long j = 0; j < whole; j += LANES) store(at + j, load(from + j));
+            else
+                for (long j = 0; j < least(ROWS, rows - i); j++) at[j] = from[j];
+        }
 }
 
 #define FEW (8 * ROWS) /* rows a thread from which on each works on rows of its own */
 #define HELD (160 * 1024) /* numbers of x that a thread works on at once: they should stay in its cache */
 
 /* Rows first .. end_row of x with panels from .. to, of `number`; while a panel is multiplied with, the next one is fetched. */
-static void rows_times_panels(const float *x, long first, long end_row, const float *panels, long from, long to, long number, long inputs,
+static void rows_times_panels(const Lines *x, long first, long end_row, const float *panels, long from, long to, long number, long inputs,
                               float *held, const End *end) {
     const long tiles = (end_row - first + ROWS - 1) / ROWS, seldom = tiles >= 8 ? 3 : tiles >= 4 ? 1 : 0;
     float made[ROWS * WIDE] __attribute__((aligned(64)));
-    put_side_by_side(x + first * inputs, end_row - first, inputs, held);
+    put_side_by_side(x, first, end_row - first, inputs, held);
     for (long p = from; p < to; p++)
         for (long row = first; row < end_row; row += ROWS) {
             const int m = least(ROWS, end_row - row);
@@ -168,20 +201,43 @@ static void rows_times_panels(const float *x, long first, long end_row, const fl
         }
 }
 
-void product(const float *x, const float *panels, long rows, long inputs, const End *end) {
-    const long t = omp_get_thread_num(), threads = omp_get_num_threads();
+/* How much longer the longest of `threads` shares of n is than all would be, were they alike. */
+static float waste(long n, long threads) { return (float)((n + threads - 1) / threads * threads) / n; }
+
+/* This thread's share of x b. */
+static void share(const Lines *x, const float *panels, long rows, long inputs, const End *end) {
+    const long t = omp_get_thread_num(), threads = omp_get_num_threads(), tiles = (rows + ROWS - 1) / ROWS;
     const long number = (end->columns + (end->gated ? LANES : WIDE) - 1) / (end->gated ? LANES : WIDE);
-    if (rows < FEW * threads) { /* each thread reads weights of its own */
-        float *held = scratch(TILES, up_to(rows, ROWS) * inputs);
-        rows_times_panels(x, 0, rows, panels, number * t / threads, number * (t + 1) / threads, number, inputs, held, end);
-        return;
-    }
-    const long tiles = (rows + ROWS - 1) / ROWS, first_tile = tiles * t / threads, last_tile = tiles * (t + 1) / threads;
-    const long at_most = most(1, least(16, HELD / (inputs * ROWS))), blocks = (last_tile - first_tile + at_most - 1) / at_most;
+    const int few = rows < FEW * threads, by_panels = few || waste(tiles, threads) > waste(number, threads) + 0.03f;
+    const long from = by_panels ? number * t / threads : 0, to = by_panels ? number * (t + 1) / threads : number;
+    const long first = by_panels ? 0 : tiles * t / threads, last = by_panels ? tiles : tiles * (t + 1) / threads;
+    /* few rows at once: each thread reads weights of its own; of more, as many as stay in the cache: each block of rows reads all weights */
+    const long at_most = few ? most(1, tiles) : most(1, least(16, HELD / (inputs * ROWS))), blocks = (last - first + at_most - 1) / at_most;
     float *held = scratch(TILES, at_most * ROWS * inputs);
-    for (long i = 0; i < blocks; i++) { /* of about one size: each reads all weights */
-        const long first = first_tile + (last_tile - first_tile) * i / blocks, last = first_tile + (last_tile - first_tile) * (i + 1) / blocks;
-        rows_times_panels(x, first * ROWS, least(last * ROWS, rows), panels, 0, number, number, inputs, held, end);
+    for (long i = 0; i < blocks; i++) /* of about one size */
+        rows_times_panels(x, (first + (last - first) * i / blocks) * ROWS, least((first + (last - first) * (i + 1) / blocks) * ROWS, rows),
+                          panels, from, to, number, inputs, held, end);
+}
+
+void product(const float *x, const float *panels, long rows, long inputs, const End *end) {
+    const Lines lines = {x, inputs, 0};
+    share(&lines, panels, rows, inputs, end);
+}
+
+#define TERMS 1024 /* that are added up before the next ones are laid out */
+
+/* c = a b: a [rows][terms], or turned [terms][rows], and b [terms][columns], none of which was laid out before. */
+void multiply(const float *a, long turned, const float *b, float *c, long rows, long terms, long columns) {
+    const long blocks = (terms + TERMS - 1) / TERMS, number = (columns + WIDE - 1) / WIDE;
+    float *panels = scratch(PANELS, number * WIDE * ((terms + blocks - 1) / blocks));
+#pragma omp parallel
+    for (long i = 0; i < blocks; i++) {
+        const long first = terms * i / blocks, some = terms * (i + 1) / blocks - first;
+        const Lines x = {a + first * (turned ? rows : 1), turned ? rows : terms, turned};
+        const End end = {.to = c, .plus = i ? c : 0, .columns = columns};
+        put_in_panels(b + first * columns, panels, some, columns);
+        share(&x, panels, rows, some, &end);
+#pragma omp barrier
     }
 }
 
