@@ -84,7 +84,7 @@ def _branches(rows: Sequence[Numbers], family: list[int]) -> list[Branch]:
         return [(family[0], 0, len(rows[family[0]]), -1, family)]
     # in this order, rows with more in common are closer to each other
     order = sorted(family, key=lambda i: rows[i].astype(">i8").tobytes())
-    common = [_common(rows[a], rows[b]) for a, b in zip(order[:-1], order[1:], strict=True)]
+    common = _common([rows[i] for i in order])
     found: list[Branch] = []
     todo = [
         (0, len(order), 0, -1)
@@ -102,8 +102,11 @@ def _branches(rows: Sequence[Numbers], family: list[int]) -> list[Branch]:
     return found
 
 
-def _common(one: Numbers, other: Numbers) -> int:
-    """How many tokens both begin with."""
-    most = min(len(one), len(other))
-    apart = np.flatnonzero(one[:most] != other[:most])
-    return int(apart[0]) if len(apart) else most
+def _common(rows: list[Numbers]) -> list[int]:
+    """How many tokens each begins with as the one after it does."""
+    lengths = np.array([len(row) for row in rows])
+    table = np.full((len(rows), lengths.max() + 1), -1)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    apart = table[1:] != table[:-1]
+    apart[:, -1] = True
+    return np.minimum(apart.argmax(1), np.minimum(lengths[1:], lengths[:-1])).tolist()  # type: ignore[no-any-return]

@@ -54,6 +54,12 @@ class Pack(ctypes.Structure):
     ]
 
 
+class Below(ctypes.Structure):
+    """Matrices, one below the other (kernels/product.c)."""
+
+    _fields_ = [("at", ctypes.c_void_p * 3), ("rows", ctypes.c_long * 3)]
+
+
 class LayerAt(ctypes.Structure):
     """Where the weights of a layer lie, and its keys and values."""
 

@@ -12,7 +12,7 @@ Rows without gradient (those of a group whose replies all got the same reward, s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import byref
+from ctypes import byref, c_long, c_void_p
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -156,7 +156,7 @@ def _back(
     run.gate_back(*where(d, both, at, opened, d_both), len(x), shape.inner)
     d_wd = product(dy.t(), opened) if asked[8] else None
     d_open = product(d_both.t(), normed(middle, inner_norm, shape.eps)) if any(asked[6:8]) else None
-    d_middle, d_inner_norm = _norm_back(product(d_both, torch.cat([wg, wu])), middle, inner_norm, shape.eps, dy)
+    d_middle, d_inner_norm = _norm_back(product(d_both, wg, wu), middle, inner_norm, shape.eps, dy)
     d_wo, d_seen = product(d_middle.t(), seen) if asked[4] else None, product(d_middle, wo)
     d_found = torch.zeros_like(found)
     run.attention_back(byref(shape), byref(told(tree, len(x))), *where(cos, sin, found, seen, d_seen, d_found))
@@ -165,20 +165,25 @@ def _back(
         of_heads = x.new_empty(2, shape.width).unbind()
         run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
     d_read = product(d_found.t(), normed(x, norm, shape.eps)) if any(asked[1:4]) else None
-    dx, d_norm = _norm_back(product(d_found, torch.cat([wq, wk, wv])), x, norm, shape.eps, d_middle)
+    dx, d_norm = _norm_back(product(d_found, wq, wk, wv), x, norm, shape.eps, d_middle)
     of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
     of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
     of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:12]) else [None] * 3
     return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases, *of_heads
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in fp32, of a matrix or one that was turned around: by us where MKL, which is made for Intel's processors, is slower."""
+def product(a: Tensor, *b: Tensor) -> Tensor:
+    """a times b, in fp32: by us where MKL, which is made for Intel's processors, is slower.
+
+    a may be a matrix turned around, and b up to three of them, one below the other.
+    """
     if made_by_intel():
-        return a @ b
+        return a @ (torch.cat(b) if len(b) > 1 else b[0])
     turned = not a.is_contiguous()
-    lines, b, c = a.t().contiguous() if turned else a, b.contiguous(), a.new_empty(len(a), b.shape[1])
-    compiled.there().multiply(lines.data_ptr(), turned, b.data_ptr(), c.data_ptr(), *a.shape, b.shape[1])
+    lines, b = a.t().contiguous() if turned else a, tuple(part.contiguous() for part in b)
+    below = compiled.Below((c_void_p * 3)(*where(*b)), (c_long * 3)(*map(len, b)))
+    c = a.new_empty(len(a), b[0].shape[1])
+    compiled.there().multiply(lines.data_ptr(), turned, byref(below), c.data_ptr(), *a.shape, c.shape[1])
     return c
 
 

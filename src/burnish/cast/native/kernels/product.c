@@ -141,18 +141,32 @@ void lay_out(const float *weight, float *panels, long outputs, long inputs, long
     }
 }
 
-/* b [inputs][columns] in panels; inside a parallel region, with a barrier behind it. */
-static void put_in_panels(const float *b, float *panels, long inputs, long columns) {
+/* A matrix in parts, one below the other: rows[i] of part i, those of the last one are what is left. */
+typedef struct {
+    const float *at[3];
+    long rows[3];
+} Below;
+
+static const float *row_of(const Below *b, long row, long columns) {
+    int i = 0;
+    for (; i < 2 && row >= b->rows[i]; i++) row -= b->rows[i];
+    return b->at[i] + row * columns;
+}
+
+/* Rows begin .. begin + inputs of b [..][columns] in panels; inside a parallel region, with a barrier behind it. */
+static void put_in_panels(const Below *b, long begin, float *panels, long inputs, long columns) {
 #pragma omp for
-    for (long k = 0; k < inputs; k++)
+    for (long k = 0; k < inputs; k++) {
+        const float *row = row_of(b, begin + k, columns);
         for (long first = 0; first < columns; first += WIDE) {
-            const float *from = b + k * columns + first;
+            const float *from = row + first;
             float *to = panels + first * inputs + k * WIDE;
             if (first + WIDE <= columns)
                 for (int j = 0; j < WIDE; j += LANES) store(to + j, load(from + j));
             else
                 for (long j = 0; j < WIDE; j++) to[j] = first + j < columns ? from[j] : 0;
         }
+    }
 }
 
 /* Rows [rows][inputs], a row every `line` numbers; turned: [inputs][rows], every `line` numbers what all rows have at one place. */
@@ -227,7 +241,7 @@ void product(const float *x, const float *panels, long rows, long inputs, const 
 #define TERMS 1024 /* that are added up before the next ones are laid out */
 
 /* c = a b: a [rows][terms], or turned [terms][rows], and b [terms][columns], none of which was laid out before. */
-void multiply(const float *a, long turned, const float *b, float *c, long rows, long terms, long columns) {
+void multiply(const float *a, long turned, const Below *b, float *c, long rows, long terms, long columns) {
     const long blocks = (terms + TERMS - 1) / TERMS, number = (columns + WIDE - 1) / WIDE;
     float *panels = scratch(PANELS, number * WIDE * ((terms + blocks - 1) / blocks));
 #pragma omp parallel
@@ -235,7 +249,7 @@ void multiply(const float *a, long turned, const float *b, float *c, long rows, 
         const long first = terms * i / blocks, some = terms * (i + 1) / blocks - first;
         const Lines x = {a + first * (turned ? rows : 1), turned ? rows : terms, turned};
         const End end = {.to = c, .plus = i ? c : 0, .columns = columns};
-        put_in_panels(b + first * columns, panels, some, columns);
+        put_in_panels(b, first, panels, some, columns);
         share(&x, panels, rows, some, &end);
 #pragma omp barrier
     }
