@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from burnish.cast.load import load_chat, load_model
 from burnish.cast.local import LocalEngine, Request
 from burnish.cast.models import TINY
-from burnish.cast.native import blocks
+from burnish.cast.native import blocks, whole
+from burnish.cast.native.compiled import kernels
 from burnish.cast.native.config import shape_of
 from burnish.cast.native.laid import Laid
 from burnish.cast.native.llama import Llama
@@ -141,6 +142,36 @@ def test_laid_weights_give_the_product_for_any_number_of_rows_and_follow_the_wei
             x = torch.randn(rows, 24, dtype=dtype)
             assert torch.allclose(laid.of(one, two).times(x), x @ whole.t(), atol=1e-4)
         one.mul_(2)
+
+
+@pytest.mark.skipif(kernels() is None, reason="no C compiler")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns"),
+    [(1, 1, 1), (13, 31, 33), (15, 1, 64), (257, 1025, 31), (500, 2500, 100), (228, 40, 96), (40, 3000, 70)],
+)
+def test_our_product_is_that_of_torch(
+    rows: int, terms: int, columns: int, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = torch.Generator().manual_seed(rows)
+    a = torch.randn(terms, rows, generator=dice).t() if turned else torch.randn(rows, terms, generator=dice)
+    b = torch.randn(terms, columns, generator=dice)
+    wanted = a.double() @ b.double()
+    for intel in (True, False):
+        monkeypatch.setattr(whole, "made_by_intel", lambda intel=intel: intel)
+        for parts in ([b], [b[: terms // 2], b[terms // 2 :]], [b[: terms // 3], b[terms // 3 : -1], b[-1:]]):
+            assert (whole.product(a, *parts) - wanted).abs().max() < 1e-6 * terms
+
+
+@pytest.mark.skipif(kernels() is None, reason="no C compiler")
+def test_who_multiplies_changes_no_gradient(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, found = load_model(directory, 0, CPU), []
+    for intel in (True, False):
+        monkeypatch.setattr(whole, "made_by_intel", lambda intel=intel: intel)
+        model.zero_grad()
+        model(rows()).logits.log_softmax(-1)[..., 5].sum().backward()
+        found.append([p.grad for p in model.parameters() if p.grad is not None])
+    assert all(torch.allclose(one, other, atol=1e-5, rtol=1e-4) for one, other in zip(*found, strict=True))
 
 
 def test_sampling_follows_every_move_of_the_weights(directory: Path) -> None:

@@ -132,3 +132,27 @@ def test_it_takes_no_more_than_its_share_and_no_copy_carries_it(
     rows, masks = sampled(policy, (5,))
     learnt(policy, rows, masks)
     assert found == [False] and not memory.count
+
+
+def test_what_a_backward_may_still_ask_for_is_not_written_over(policy: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, masks = sampled(policy, (9, 4))
+    plain = learnt(policy, rows, masks)
+    found = recalls(monkeypatch)
+    memory, policy_model = memory_of(policy), policy.model
+    policy_model.zero_grad()
+    logp = policy.outputs(rows, masks, {"logp"})["logp"]
+    memory.forget()
+    sampled(policy, (7, 7))  # the sampler goes on
+    (logp * torch.linspace(-1, 1, len(logp))).sum().backward()
+    mine = [p.grad for p in policy_model.parameters() if p.grad is not None]
+    assert found == [True] and all(map(torch.equal, mine, plain[1:]))
+
+
+def test_memory_is_used_again_once_a_backward_is_done(policy: Member) -> None:
+    memory, places = memory_of(policy), []
+    for _ in range(3):
+        learnt(policy, *sampled(policy, (9, 4)))
+        places.append(memory.layers[0].both.data_ptr())
+        assert not len(memory.lent)
+        memory.forget()
+    assert places[1] == places[2]

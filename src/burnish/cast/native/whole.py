@@ -84,7 +84,8 @@ class _Layer(torch.autograd.Function):
             found = x.new_empty(0)
             ctx.mark_non_differentiable(found)
             ctx.save_for_backward(None, cos, sin, *[None] * 5, *weights)
-            return torch.empty_like(x) if known.y is None else known.y, found  # between layers nobody reads it
+            # between layers nobody reads it; and one of its own, or it would keep alive what keeps it alive
+            return torch.empty_like(x) if known.y is None else known.y.detach(), found
         n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
         y, normed, opened = torch.empty_like(x), torch.empty_like(x), x.new_empty(n, shape.inner)
         if into is not None:
