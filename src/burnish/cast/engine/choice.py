@@ -15,7 +15,8 @@ from burnish.cast.gpu import LOG2E, SUMMING, block_sum, cut, logp_of, together
 @triton.jit
 def _sums_kernel(logits, factor_ptr, tops, sums, V, blocks, BLOCK: tl.constexpr):
     """The largest logit of each block of the vocabulary, and the sum of e^(logit - largest)."""
-    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    # from the last to the first: what was written last is still in the cache
+    row, block = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64), tl.num_programs(1) - 1 - tl.program_id(1)
     v = block * BLOCK + tl.arange(0, BLOCK)
     z = tl.load(logits + row * V + v, mask=v < V, other=float("-inf")) * tl.load(factor_ptr + row)
     top, total, _ = block_sum(z)
