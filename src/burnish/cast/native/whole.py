@@ -178,7 +178,7 @@ def product(a: Tensor, *b: Tensor) -> Tensor:
 
     a may be a matrix turned around, and b up to three of them, one below the other.
     """
-    if made_by_intel():
+    if made_by_intel() or not a.numel():
         return a @ (torch.cat(b) if len(b) > 1 else b[0])
     turned = not a.is_contiguous()
     lines, b = a.t().contiguous() if turned else a, tuple(part.contiguous() for part in b)
