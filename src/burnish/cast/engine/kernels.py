@@ -175,7 +175,7 @@ def _neighbours_kernel(
     after(PDL)
     if alike:
         whole = l0 // BLOCK
-        at = head * own_head - whole * BLOCK * D  # where a row's first token would be, had it a root of its own
+        at = head * own_head - whole * BLOCK * D  # where a slot would begin, did it hold the whole root, too
         owns = s0 * own_row + at, s1 * own_row + at, s2 * own_row + at, s3 * own_row + at
         lasts, root = (e0, e1, e2, e3), r0 * pool_token + head * D
         _together(first, head, whole, root, owns, lasts, where, steps, scale, HEADS, G, GP, D, BLOCK, TAKES)

@@ -126,14 +126,13 @@ class _Layer(torch.autograd.Function):
 
 
 def _of_rows(rows: Tensor | None, held: Sequence[Any], known: Recalled | None) -> tuple[list[Any], Tensor | None]:
-    """What the backward needs of these rows of a pack, or of all; of `both`, which is large, all there is, and where they are in it."""
+    """What the backward needs of these rows of a pack, or of all; of x, middle and both, all there is, and where they are in it."""
     x, cos, sin, found, seen, middle, both, raw = held
     at = rows
     if known is not None:
         at = known.numbers if rows is None else known.numbers[rows]
         x, found, seen, middle, both = known.held.all()
-    ours = [part if at is None or part is None else part.index_select(0, at) for part in (x, found, seen, middle, raw)]
-    x, found, seen, middle, raw = ours
+    found, seen, raw = (part if part is None or at is None else part.index_select(0, at) for part in (found, seen, raw))
     cos, sin = (part if rows is None else part.index_select(0, rows) for part in (cos, sin))
     return [x, cos, sin, found, seen, middle, both, raw], at
 
@@ -147,26 +146,29 @@ def _back(
     weights: Sequence[Any],
     asked: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of a layer's x and of those of its weights that are asked for. at: where in `both` the rows are, if not one by one."""
+    """The gradients of a layer's x and of those of its weights that are asked for.
+
+    at: where in x, middle and both the rows are, if not one by one.
+    """
     x, cos, sin, found, seen, middle, both, raw = held
     norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *_, q_norm, k_norm = weights
     run = compiled.there()
     dy = dy.contiguous()
     d = product(dy, wd)
     opened, d_both = torch.empty_like(d), d.new_empty(len(d), 2 * shape.inner)
-    run.gate_back(*where(d, both, at, opened, d_both), len(x), shape.inner)
+    run.gate_back(*where(d, both, at, opened, d_both), len(d), shape.inner)
     d_wd = product(dy.t(), opened) if asked[8] else None
-    d_open = product(d_both.t(), normed(middle, inner_norm, shape.eps)) if any(asked[6:8]) else None
-    d_middle, d_inner_norm = _norm_back(product(d_both, wg, wu), middle, inner_norm, shape.eps, dy)
+    d_open = product(d_both.t(), normed(middle, inner_norm, shape.eps, at)) if any(asked[6:8]) else None
+    d_middle, d_inner_norm = _norm_back(product(d_both, wg, wu), middle, inner_norm, shape.eps, dy, at)
     d_wo, d_seen = product(d_middle.t(), seen) if asked[4] else None, product(d_middle, wo)
     d_found = torch.zeros_like(found)
-    run.attention_back(byref(shape), byref(told(tree, len(x))), *where(cos, sin, found, seen, d_seen, d_found))
+    run.attention_back(byref(shape), byref(told(tree, len(dy))), *where(cos, sin, found, seen, d_seen, d_found))
     of_heads: Sequence[Tensor | None] = (None, None)
     if q_norm is not None:
         of_heads = x.new_empty(2, shape.width).unbind()
-        run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(x))
-    d_read = product(d_found.t(), normed(x, norm, shape.eps)) if any(asked[1:4]) else None
-    dx, d_norm = _norm_back(product(d_found, wq, wk, wv), x, norm, shape.eps, d_middle)
+        run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(dy))
+    d_read = product(d_found.t(), normed(x, norm, shape.eps, at)) if any(asked[1:4]) else None
+    dx, d_norm = _norm_back(product(d_found, wq, wk, wv), x, norm, shape.eps, d_middle, at)
     of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
     of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
     of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:12]) else [None] * 3
@@ -201,10 +203,10 @@ def weights_at(
     return where(norm, read, out, inner_norm, opening, down, laid[0].bias, *head_norms)
 
 
-def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """norm(x) of [N, H], without gradient."""
-    y, run = torch.empty_like(x), compiled.there()
-    run.norm(*where(x, weight, y), *x.shape, eps)
+def normed(x: Tensor, weight: Tensor, eps: float, at: Tensor | None = None) -> Tensor:
+    """norm(x) of [N, H], or of its rows `at`, without gradient."""
+    y, run = x.new_empty(len(x if at is None else at), x.shape[1]), compiled.there()
+    run.norm(*where(x, at, weight, y), *y.shape, eps)
     return y
 
 
@@ -223,10 +225,10 @@ class Norm(torch.autograd.Function):
         return *_norm_back(d.contiguous(), x, weight, ctx.eps, None), None
 
 
-def _norm_back(d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The gradient of x, for that of norm(x), and `plus`; the gradient of the norm's weight."""
-    dx, dw = torch.empty_like(x), torch.empty_like(weight)
-    run = compiled.there()
-    more = None if plus is None else plus.data_ptr()
-    run.norm_back(*where(d, x, weight), more, *where(dx, dw), *x.shape, eps)
+def _norm_back(
+    d: Tensor, x: Tensor, weight: Tensor, eps: float, plus: Tensor | None, at: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The gradient of x, or of its rows `at`, for that of norm(x), and `plus`; the gradient of the norm's weight."""
+    dx, dw = torch.empty_like(d), torch.empty_like(weight)
+    compiled.there().norm_back(*where(d, x, at, weight, plus, dx, dw), *d.shape, eps)
     return dx, dw

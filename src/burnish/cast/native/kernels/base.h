@@ -167,6 +167,6 @@ void attend_pack_back(const Shape *s, const Pack *pack, const View *given, const
 void attend_living(const Shape *s, const Layer *l, const Living *living, float *found, float *to);
 /* A token of each row through all layers, norms of rows, products with weights, the choice of a token: see there. */
 void decode(const Shape *s, const Layer *layers, long number, const Living *living, float *x, float *between, const Kept *kept, long first);
-void norm(const float *x, const float *weight, float *to, long rows, long n, float eps);
+void norm(const float *x, const int64_t *at, const float *weight, float *to, long rows, long n, float eps);
 void times(const float *x, const float *panels, float *y, long rows, long inputs, long outputs, const float *plus);
 long next_token(const float *z, long n, float factor, int64_t key, int64_t position, int greedy, float *logp);

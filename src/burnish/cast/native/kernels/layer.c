@@ -37,22 +37,22 @@ void ready(const Shape *s, float *x, const float *norm, const float *cos, const 
     rotate(x, s->width, cos, sin, 1);
 }
 
-/* This thread's share of the rows. */
-static void norm_rows(const float *x, const float *weight, float *to, long rows, long n, float eps) {
+/* This thread's share of the rows: row i of x, or row at[i]. */
+static void norm_rows(const float *x, const int64_t *at, const float *weight, float *to, long rows, long n, float eps) {
 #pragma omp for schedule(static)
-    for (long i = 0; i < rows; i++) norm_row(x + i * n, weight, to + i * n, n, eps);
+    for (long i = 0; i < rows; i++) norm_row(x + (at ? at[i] : i) * n, weight, to + i * n, n, eps);
 }
 
-void norm(const float *x, const float *weight, float *to, long rows, long n, float eps) {
+void norm(const float *x, const int64_t *at, const float *weight, float *to, long rows, long n, float eps) {
 #pragma omp parallel if (rows > 16)
-    norm_rows(x, weight, to, rows, n, eps);
+    norm_rows(x, at, weight, to, rows, n, eps);
 }
 
 #define TOGETHER 128 /* rows whose shares of a norm's gradient are summed before they meet others: their number must not depend on threads */
 
-/* dx = r (d w - x r mean(d w x r)) + plus (or nothing);  dw = sum of d x r over rows. */
-void norm_back(const float *d, const float *x, const float *weight, const float *plus, float *dx, float *dw, long rows, long n,
-               float eps) {
+/* dx = r (d w - x r mean(d w x r)) + plus (or nothing);  dw = sum of d x r over rows: row i of x, or row at[i]. */
+void norm_back(const float *d, const float *x, const int64_t *at, const float *weight, const float *plus, float *dx, float *dw, long rows,
+               long n, float eps) {
     const long number = (rows + TOGETHER - 1) / TOGETHER;
     float *parts = scratch(TILES, number * n);
 #pragma omp parallel for schedule(static)
@@ -60,7 +60,7 @@ void norm_back(const float *d, const float *x, const float *weight, const float 
         float *part = parts + p * n;
         memset(part, 0, n * sizeof(float));
         for (long i = p * TOGETHER; i < least((p + 1) * TOGETHER, rows); i++) {
-            const float *mine = x + i * n, *its = d + i * n;
+            const float *mine = x + (at ? at[i] : i) * n, *its = d + i * n;
             const float r = scale_of(mine, n, eps);
             Vec along = (Vec){0};
             long j = 0;
@@ -146,7 +146,7 @@ void head_norms_back(const Shape *s, const float *q_norm, const float *k_norm, c
 static void inner(const Shape *s, const Layer *l, const float *x, float *y, float *normed, float *opened, float *both, long rows) {
     const End gated = {.to = opened, .both = both, .columns = s->inner, .gated = 1};
     const End added = {.to = y, .plus = x, .columns = s->hidden};
-    norm_rows(x, l->inner_norm, normed, rows, s->hidden, s->eps);
+    norm_rows(x, 0, l->inner_norm, normed, rows, s->hidden, s->eps);
     product(normed, l->open, rows, s->hidden, &gated);
 #pragma omp barrier
     product(opened, l->down, rows, s->inner, &added);
@@ -161,7 +161,7 @@ void layer(const Shape *s, const Layer *l, const Pack *pack, const float *cos, c
     const End read = {.to = found, .bias = l->read_bias, .columns = (s->heads + 2 * s->kv_heads) * w}, added = {.to = middle, .plus = x, .columns = s->hidden};
 #pragma omp parallel
     {
-        norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
+        norm_rows(x, 0, l->norm, normed, n, s->hidden, s->eps);
         product(normed, l->read, n, s->hidden, &read);
 #pragma omp barrier
         ready_rows(s, l, found, raw, n, cos, sin);
@@ -213,7 +213,7 @@ void decode(const Shape *s, const Layer *layers, long number, const Living *livi
         const Layer *l = layers + i;
         const Kept at = kept ? from_row(s, kept[i], first) : (Kept){.found = found, .seen = seen};
         const End read = {.to = at.found, .bias = l->read_bias, .columns = total};
-        norm_rows(x, l->norm, normed, n, s->hidden, s->eps);
+        norm_rows(x, 0, l->norm, normed, n, s->hidden, s->eps);
         copy_rows(at.x, x, n, s->hidden);
         product(normed, l->read, n, s->hidden, &read);
 #pragma omp barrier

@@ -56,7 +56,7 @@ void next_logits(const Shape *s, const Model *m, const Rows *r, long n, const Ke
     const Living living = {n, families, m->capacity, r->family ? r->longest : 0, slot, own, order, begins, lengths, cos, sin};
     decode(s, m->layers, m->number, &living, x, between, kept, first);
     if (kept) memcpy(last + first * s->hidden, x, n * s->hidden * sizeof(float));
-    norm(x, m->norm, between, n, s->hidden, s->eps);
+    norm(x, 0, m->norm, between, n, s->hidden, s->eps);
     times(between, m->head, z, n, s->hidden, m->vocabulary, 0);
 }
 
