@@ -95,6 +95,8 @@ def test_the_trainer_learns_the_same_from_what_the_sampler_left(
 
 
 def test_what_was_not_sampled_or_is_no_longer_true_is_computed(policy: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled(policy, (60, 60))  # room for all that follows
+    memory_of(policy).forget()
     found = recalls(monkeypatch)
     rows, masks = sampled(policy, (3, 8))
     learnt(policy, rows, masks)
@@ -122,6 +124,7 @@ def test_it_takes_no_more_than_its_share_and_no_copy_carries_it(
     policy: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, masks = sampled(policy, (4,))
+    learnt(policy, rows, masks)
     memory = memory_of(policy)
     assert memory.count and memory.number
     for other in (copy.deepcopy(memory), pickle.loads(pickle.dumps(memory))):
