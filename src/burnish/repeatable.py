@@ -18,12 +18,16 @@ def settle_products() -> None:
         os.environ["MKL_CBWR"] = "AUTO"
 
 
-@cache
 def made_by_intel() -> bool:
     """Whether the processor says so itself."""
+    return "GenuineIntel" in _maker()
+
+
+@cache
+def _maker() -> str:
+    """Who made the processor, as it says itself."""
     try:
         with Path("/proc/cpuinfo").open() as lines:
-            maker = next((line for line in lines if line.startswith("vendor_id")), "")
+            return next((line for line in lines if line.startswith("vendor_id")), "")
     except OSError:
-        maker = platform.processor()
-    return "GenuineIntel" in maker
+        return platform.processor()

@@ -141,13 +141,13 @@ def test_what_a_backward_may_still_ask_for_is_not_written_over(policy: Member, m
     rows, masks = sampled(policy, (9, 4))
     plain = learnt(policy, rows, masks)
     found = recalls(monkeypatch)
-    memory, policy_model = memory_of(policy), policy.model
-    policy_model.zero_grad()
+    memory, model = memory_of(policy), policy.model
+    model.zero_grad()
     logp = policy.outputs(rows, masks, {"logp"})["logp"]
     memory.forget()
     sampled(policy, (7, 7))  # the sampler goes on
     (logp * torch.linspace(-1, 1, len(logp))).sum().backward()
-    mine = [p.grad for p in policy_model.parameters() if p.grad is not None]
+    mine = [p.grad for p in model.parameters() if p.grad is not None]
     assert found == [True] and all(map(torch.equal, mine, plain[1:]))
 
 

@@ -34,15 +34,15 @@ def test_a_product_does_not_depend_on_where_its_numbers_lie(rows: int, inputs: i
 @pytest.mark.parametrize(
     ("maker", "before", "after"),
     [
-        ("AMD", None, "AUTO"),
-        ("Intel", None, None),
-        ("AMD", "COMPATIBLE", "COMPATIBLE"),
+        ("vendor_id : AuthenticAMD", None, "AUTO"),
+        ("vendor_id : GenuineIntel", None, None),
+        ("vendor_id : AuthenticAMD", "COMPATIBLE", "COMPATIBLE"),
     ],
 )
 def test_products_are_settled_where_they_need_it(
     maker: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeatable, "made_by_intel", lambda: maker == "Intel")
+    monkeypatch.setattr(repeatable, "_maker", lambda: maker)
     monkeypatch.delenv("MKL_CBWR", raising=False)
     if before is not None:
         monkeypatch.setenv("MKL_CBWR", before)

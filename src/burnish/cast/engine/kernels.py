@@ -1,7 +1,7 @@
 """The engine's GPU kernels for attention of one new token per row (Triton).
 
-Each row is worked on by programs of its own, in an order that depends on nothing but the row: what a row gets does not
-depend on its neighbours.
+Each row's sums go in an order that depends on nothing but the row, whether it has programs of its own or shares one with rows
+of its group: what a row gets does not depend on its neighbours.
 """
 
 from __future__ import annotations
