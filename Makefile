@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-alone mutants lint bench clean
 
-demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about three quarters of a minute)
+demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
 	$(BIN)/burnish train
 
 test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
@@ -14,7 +14,13 @@ test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
 test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 	$(BIN)/pytest -m slow
 
-bench: $(VENV)/.ready  ## speed on this CPU beside TRL, transformers and vLLM (about half an hour, resumable); docs/performance.md from it
+test-alone: $(VENV)/.ready  ## each fast test in a process of its own, and each file in a random order (an hour or two)
+	$(BIN)/python scripts/each_alone.py
+
+mutants: $(VENV)/.ready  ## plant 100 random slips, one at a time, and count those that the tests notice (hours, resumable)
+	$(BIN)/python scripts/mutants.py
+
+bench: $(VENV)/.ready  ## speed on this CPU, with TRL, transformers and vLLM as baselines (about half an hour, resumable); writes docs/performance.md
 	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/plots.py
 	$(BIN)/python benchmarks/tables.py

@@ -1,31 +1,45 @@
-"""What tests share: a small random model, small settings, and a table of every registered method with a task it works on."""
+"""What tests share: a small random model, small settings, and a table of every registered method with a task it works
+on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from burnish.cast.stage import Cast, build
-from burnish.cast.tree import Numbers
+from burnish.forward.accelerate import kernels
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.runner import ModelRunner
+from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
-from burnish.loop import walk
+from burnish.loop import run_phase
 from burnish.method import Method, Phase
 from burnish.methods.table import METHODS, load_all
-from burnish.nouns import Clock, Group
+from burnish.models.build import Models, build
 from burnish.randomness import key_of
-from burnish.report.store import open_store
 from burnish.step import Settings, Step
+from burnish.store.reader import open_store
+from burnish.task import Task, Verdict
 from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.source import Source
+from burnish.tasks.source import SameTasks, Source
 from burnish.tasks.table import source
+from burnish.types import Clock, Group
 
 load_all()
 torch.set_num_threads(1)
+
+if kernels() is None:  # files that import the optional package test it: without it they are not collected
+    collect_ignore = [
+        str(file)
+        for file in Path(__file__).parent.rglob("test_*.py")
+        if any(line.startswith(("from burnish.kernels", "import burnish.kernels")) for line in file.open())
+    ]
 
 CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
@@ -53,9 +67,12 @@ def make_model(path: Path, seed: int = 0, kind: str = "Llama", **changed: Any) -
     shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
     config = getattr(transformers, f"{kind}Config")(
-        bos_token_id=None, eos_token_id=vocabulary["<|end|>"], pad_token_id=vocabulary["<|pad|>"], initializer_range=0.2,
+        bos_token_id=None,
+        eos_token_id=vocabulary["<|end|>"],
+        pad_token_id=vocabulary["<|pad|>"],
+        initializer_range=0.2,
         **{"vocab_size": len(vocabulary), "max_position_embeddings": 256, **shape, **changed},
-    )  # fmt: skip
+    )
     torch.manual_seed(seed)
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     for name, p in model.named_parameters():
@@ -70,17 +87,21 @@ def numbers(rows: list[torch.Tensor]) -> list[Numbers]:
     return [row.numpy() for row in rows]
 
 
-def trainers_logp(model: torch.nn.Module, requests: list[Any], samples: list[Any], at_once: int) -> list[torch.Tensor]:
+def trainers_logp(
+    model: torch.nn.Module | ModelRunner, requests: list[Any], samples: list[Any], at_once: int
+) -> list[torch.Tensor]:
     """The trainer's log-probs of an engine's samples, from packs of so many rows."""
-    from burnish.cast.forward import outputs
+    from burnish.forward.outputs import outputs
+    from burnish.forward.runner import runner_of
 
+    runner = runner_of(model) if isinstance(model, torch.nn.Module) else model
     found: list[torch.Tensor] = []
     for i in range(0, len(requests), at_once):
         some = list(zip(requests[i : i + at_once], samples[i : i + at_once], strict=True))
         rows = [torch.cat([request.prompt, sample.tokens]) for request, sample in some]
         masks = [torch.arange(len(row)) >= len(r.prompt) for row, (r, _) in zip(rows, some, strict=True)]
         with torch.no_grad():
-            logp = outputs(model, rows, masks, {"logp"}, some[0][0].temperature)["logp"].cpu()
+            logp = outputs(runner, rows, masks, {"logp"}, some[0][0].temperature)["logp"].cpu()
         found += logp.split([len(sample.tokens) for _, sample in some])
     return found
 
@@ -101,10 +122,35 @@ def coin(completions: list[str]) -> list[float]:
     return [float(key_of(text) % 2) for text in completions]
 
 
+class Tossed(SameTasks):
+    """A game whose replies are paid by a coin: a random model never wins it, and then nothing moves."""
+
+    def task(self, split: str, index: int) -> Task:
+        found = self.source.task(split, index)
+        return replace(found, given={**found.given, "env": partial(TossedGame, found.given["env"])})
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.source.verify(task, reply)
+
+
+class TossedGame:
+    """An environment of `Tossed`."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.game = make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.game, name)
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        said, _, over = self.game.step(action)
+        return said, coin([action])[0], over
+
+
 def task_for(name: str) -> Source:
-    """The task of a method's trial: games are played, other replies are scored by a coin."""
-    task = METHODS[name].trial.get("task", "sort")
-    return source(task) if "env" in source(task).gives else Rewarded(source(task), coin)
+    """The task of a method's trial: games are played and paid by a coin, other replies are scored by one."""
+    found = source(METHODS[name].trial.get("task", "sort"))
+    return Tossed(found) if "env" in found.gives else Rewarded(found, coin)
 
 
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
@@ -117,31 +163,33 @@ def build_method(name: str, teacher: Path) -> Method:
     return METHODS[name].build(task_for(name), **arguments_for(name, teacher))
 
 
-def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Cast:
-    return build(method.cast, base, settings, device="cpu")
+def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models:
+    return build(method.models, base, settings, device="cpu")
 
 
-def doubled(cast: Cast) -> Cast:
+def doubled(models: Models) -> Models:
     """The same members in fp64 throughout, for comparing gradients beyond rounding."""
-    for member in cast:
-        member.model.double()
-        for module in list(member.model.modules()):
+    for model in models:
+        model.module.double()
+        for module in list(model.module.modules()):
             for name, norm in module.named_children():
                 if type(norm).__name__.endswith("RMSNorm"):  # transformers' own goes through fp32
                     wide = torch.nn.RMSNorm(norm.weight.shape[0], norm.variance_epsilon)
                     wide.weight = norm.weight
                     setattr(module, name, wide)
-    return cast
+        model.weights_moved()
+    return models
 
 
 def credited(
-    method: Method, cast: Cast, settings: Settings = SMALL, step: int = 0
+    method: Method, models: Models, settings: Settings = SMALL, step: int = 0
 ) -> Iterator[tuple[Phase, list[Group], Step]]:
-    """The groups that each phase with terms would learn from, its rooms walked up to credit."""
+    """The groups that each phase with terms would learn from, its stages passed up to credit."""
     for phase in method.phases:
-        now = Step(Clock(step, 10), cast, settings)
-        groups = walk(replace(phase, learn=Learn()), now, {}, [])
+        now = Step(Clock(step, 10), models, settings)
+        groups = run_phase(replace(phase, learn=Learn()), now, {}, [])
         if phase.learn.terms:
+            write_claims(groups, phase.learn.terms)
             yield phase, groups, now
 
 

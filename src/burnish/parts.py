@@ -1,32 +1,33 @@
-"""What a part is, how parts chain, and how a name is traced back to the parts that could supply it.
+"""Part types, chains of parts, and the registry of which factories can supply a name.
 
 The names that parts read and write:
-  task:prompt  given:NAME         what `draw` brings
+  task:prompt  given:NAME         written by `draw`
   tokens:AUTHOR  mu:AUTHOR        turns by an author, and their behaviour log-probs, from `rollout`
   score:NAME  turn_score:NAME     numbers on traces and turns, from `score`
   pairs  lists                    explicit comparisons, from `select`
-  stream:NAME  member:TERM        one number per token, and the tokens a term claims, from `credit`
-  cast:MEMBER.CAPABILITY          what a member of the cast can do
-  store:NAME                      what a store remembers between walks
+  stream:NAME  claim:TERM         one number per token, and the tokens that a term trains on, from `credit`
+  model:NAME.CAPABILITY           a capability of one of the run's models
+  store:NAME                      a replay buffer, kept between passes
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from burnish.nouns import Group, Task, Trace
+from burnish.types import Group, Task, Trace
 
 if TYPE_CHECKING:
     from burnish.rollout.starts import Start
     from burnish.step import Step
+    from burnish.tasks.source import Source
 
 Asks = Callable[[list[Task], "Step"], "list[list[Start]]"]
 
 
 class Stateful(Protocol):
-    """A thing with memory. Its state is JSON-able values and tensors; the loop saves and restores it."""
+    """An object with state (JSON-able values and tensors), which checkpoints save and restore."""
 
     name: str
 
@@ -37,7 +38,7 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Wired:
-    """What any part declares: its name, what it reads and writes, what it changes in place, and its memory."""
+    """What any part declares: its name, the names that it reads, writes and updates in place, and its state."""
 
     name: str
     reads: frozenset[str] = frozenset()
@@ -48,31 +49,42 @@ class Wired:
 
 @dataclass(frozen=True, kw_only=True)
 class Draw(Wired):
-    """Brings tasks. `heldout` brings tasks that are never trained on; `saw` hears how the groups ended, for curricula."""
+    """Draws tasks. `heldout` draws tasks that are never trained on; `saw` gets the scored groups, for curricula.
+
+    source: where the tasks come from, if they are others than those of the run's source; it judges held-out replies
+    ahead: the tasks of a step depend on its clock and the settings alone, so a thread may draw them before the step.
+    """
 
     call: Callable[[Step], list[Task]]
+    ahead: bool = False
     heldout: Callable[[Step], list[Task]] | None = None
     saw: Callable[[list[Group], Step], None] | None = None
+    source: Source | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout(Wired):
-    """Turns tasks into groups of traces. The only room that generates.
+    """Turns tasks into groups of traces. The only stage that generates.
 
-    asks: the replies that it wants, task by task, where that is all it does: such replies can be written in chunks.
-    None where what is asked depends on how other replies end, or where nobody samples.
+    asks: the replies to sample for each task, if the rollout does nothing else; such replies can be sampled in chunks.
+    None if later requests depend on earlier replies, or if nothing is sampled.
+    plain: replies per task and their temperature, where it samples replies of the policy and does nothing else.
+    ahead: the groups depend on the tasks, the settings and the tokenizer alone, so a thread may make them before the
+    step.
     """
 
     call: Callable[[list[Task], Step], list[Group]]
+    ahead: bool = False
     asks: Asks | None = None
+    plain: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Wired):
     """A part of score, select or credit: groups in, groups out.
 
-    begin: for a part of score that waits for somebody: what it can set going for a group as soon as the group is written, while
-    others are not. `call` comes later, for all groups, and finds what was begun.
+    begin: for a slow part of score (a reward function): starts scoring a group as soon as it is sampled, while others
+    are still being sampled. `call` runs later, for all groups, and collects the results.
     """
 
     call: Callable[[list[Group], Step], list[Group]]
@@ -80,23 +92,78 @@ class Part(Wired):
     parts: tuple[Part, ...] = ()
 
     def __iter__(self) -> Iterator[Part]:
-        """The atoms of a chain, in order; a part that is not a chain is its own atom."""
+        """The parts of a chain, in order; a part that is not a chain yields itself."""
         return iter(self.parts) if self.name == "chain" else iter((self,))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Room:
-    """What stands in one room of a phase, for messages: 'credit / group_relative'."""
+class Trained(Protocol):
+    """What the wiring check needs from a term: its name, the model that it trains, the authors whose
+    tokens it trains on, and the names that it reads."""
 
-    room: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def trainee(self) -> str: ...
+
+    @property
+    def authors(self) -> tuple[str, ...]: ...
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+
+def tokens_read(term: Trained, have: Collection[str]) -> frozenset[str]:
+    """The name that says which tokens a term trains on: its claim where a part writes one, else its authors' tokens."""
+    claim = f"claim:{term.name}"
+    return frozenset({claim}) if claim in have or not term.authors else names("tokens", term.authors)
+
+
+class Learning(Protocol):
+    """The interface of the learn stage (`learn.Learn`).
+
+    `call` updates the weights of the models named in `trainees`.
+    """
+
+    @property
+    def terms(self) -> Sequence[Trained]: ...
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+    @property
+    def trainees(self) -> tuple[str, ...]: ...
+
+    def call(self, groups: list[Group], step: Step) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publish(Wired):
+    """The last stage: sends the new weights of the trained models to engines and followers."""
+
+    call: Callable[[tuple[str, ...], Step], None]
+
+
+def _publish(trained: tuple[str, ...], step: Step) -> None:
+    step.models.publish(trained, step.clock, step.notes)
+
+
+to_followers = Publish(name="to_followers", call=_publish)  # to engines, EMA and snapshot models, by their roles
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePart:
+    """A part and its stage; as text 'group_relative (in credit)'."""
+
+    stage: str
     part: Wired = field()
 
     def __str__(self) -> str:
-        return f"{self.part.name} (in {self.room})"
+        return f"{self.part.name} (in {self.stage})"
 
 
 def chain(*parts: Part) -> Part:
-    """The parts one after the other: a part again."""
+    """One part that calls these parts in order."""
     atoms = tuple(atom for part in parts for atom in part)
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -120,14 +187,14 @@ def chain(*parts: Part) -> Part:
     )
 
 
-everything = chain()  # the part that changes nothing: every group goes on as it is
+everything = chain()  # the identity: every group passes unchanged
 
 _SUPPLIERS: dict[str, list[str]] = {}
 _Factory = TypeVar("_Factory", bound=Callable)
 
 
 def supplies(*names: str) -> Callable[[_Factory], _Factory]:
-    """Marks a factory of parts as one that can write these names, so that an error can say who could supply them.
+    """Register a factory of parts as one that can write these names, for errors that name possible suppliers.
 
     A name may end in '*': `supplies("stream:*")` can write any stream.
     """
@@ -141,13 +208,13 @@ def supplies(*names: str) -> Callable[[_Factory], _Factory]:
 
 
 def suppliers(name: str) -> list[str]:
-    """The factories that could write a name, the specific before the general."""
+    """The factories that could write a name, exact matches before patterns."""
     exact = _SUPPLIERS.get(name, [])
     general = [
-        s
-        for pattern, found in _SUPPLIERS.items()
+        factory
+        for pattern, factories in _SUPPLIERS.items()
         if pattern.endswith("*") and name.startswith(pattern[:-1])
-        for s in found
+        for factory in factories
     ]
     return list(dict.fromkeys([*exact, *general]))
 
@@ -158,9 +225,14 @@ def names(kind: str, items: str | Iterable[str]) -> frozenset[str]:
 
 
 def per_trace(
-    function: Callable[[Trace, Group, Step], None], *, name: str, reads: frozenset[str], writes: frozenset[str]
+    function: Callable[[Trace, Group, Step], None],
+    *,
+    name: str,
+    reads: frozenset[str],
+    writes: frozenset[str] = frozenset(),
+    updates: frozenset[str] = frozenset(),
 ) -> Part:
-    """A part that treats each trace alone: function(trace, group, step) writes on the trace."""
+    """A part that handles each trace separately: function(trace, group, step) modifies the trace."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
@@ -168,15 +240,15 @@ def per_trace(
                 function(trace, group, step)
         return groups
 
-    return Part(name=name, call=call, reads=reads, writes=writes)
+    return Part(name=name, call=call, reads=reads, writes=writes, updates=updates)
 
 
-def flatten(mapping: Mapping[str, Wired | None]) -> list[Room]:
-    """Every atom of every room, in walking order."""
-    found: list[Room] = []
-    for room, part in mapping.items():
+def flatten(mapping: Mapping[str, Wired | None]) -> list[StagePart]:
+    """The parts of all stages, in order, with chains expanded."""
+    parts: list[StagePart] = []
+    for stage, part in mapping.items():
         if isinstance(part, Part):
-            found += [Room(room=room, part=atom) for atom in part]
+            parts += [StagePart(stage=stage, part=atom) for atom in part]
         elif part is not None:
-            found.append(Room(room=room, part=part))
-    return found
+            parts.append(StagePart(stage=stage, part=part))
+    return parts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from burnish.nouns import Clock
+from burnish.types import Clock
 
 Schedule = float | Callable[[Clock], float]
 
 
 def at(value: Schedule, clock: Clock) -> float:
-    """The number that a coefficient has now."""
+    """The value of a coefficient at this time."""
     return float(value(clock)) if callable(value) else float(value)
 
 
@@ -39,17 +39,19 @@ def every(k: int, offset: int = 0) -> Callable[[Clock], int]:
 
 
 def after(step: int, value: float = 1) -> Callable[[Clock], float]:
-    """0 before the step, `value` from it on: for warm-ups, as a phase's `times` or a coefficient."""
+    """0 before the step, `value` from it on: for warm-ups, as a phase's `times` or as a coefficient."""
     return lambda clock: value if clock.step >= step else 0
 
 
 def before(step: int, value: float = 1) -> Callable[[Clock], float]:
-    """`value` before the step, 0 from it on: for what comes first, as a phase's `times`."""
+    """`value` before the step, 0 from it on: for a first stage of training, as a phase's `times`."""
     return lambda clock: value if clock.step < step else 0
 
 
-def warmup_then(shape: str, warmup: int, floor: float = 0.0) -> Callable[[Clock], float]:
-    """The learning-rate multiplier: a linear warm-up over `warmup` steps, then constant, linear or cosine to `floor`."""
+def warmup_then(shape: str, warmup: float, floor: float = 0.0) -> Callable[[Clock], float]:
+    """Learning-rate multiplier: linear warm-up over `warmup` steps (below 1: a share of all), then constant, linear or
+    cosine to `floor`.
+    """
     shapes: dict[str, Callable[[float], float]] = {
         "constant": lambda x: 1.0,
         "linear": lambda x: 1 - (1 - floor) * x,
@@ -60,9 +62,10 @@ def warmup_then(shape: str, warmup: int, floor: float = 0.0) -> Callable[[Clock]
     curve = shapes[shape]
 
     def schedule(clock: Clock) -> float:
-        if clock.step < warmup:
-            return (clock.step + 1) / warmup
-        return curve((clock.step - warmup) / max(1, clock.of - warmup))
+        steps = warmup if warmup >= 1 else round(warmup * clock.of)
+        if clock.step < steps:
+            return (clock.step + 1) / steps
+        return curve((clock.step - steps) / max(1, clock.of - steps))
 
     return schedule
 

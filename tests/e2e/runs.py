@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import recorded
 from safetensors.torch import load_file
 
@@ -48,15 +49,16 @@ def function(path: Path, code: str, name: str) -> str:
 def tensors(folder: Path) -> dict[str, bytes]:
     """Every tensor below a folder, as bytes."""
     return {
-        f"{file.relative_to(folder)}/{name}": tensor.numpy().tobytes()
+        f"{file.relative_to(folder)}/{name}": tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
         for file in sorted(folder.rglob("*.safetensors"))
         for name, tensor in load_file(file).items()
     }
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+    """Every file below a folder, but for SQLite's working files: whoever reads a store has them made."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.endswith(("-shm", "-wal"))]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def saved(folder: Path) -> list[str]:

@@ -19,9 +19,12 @@ import pytest
 from runs import COIN, function, go, rows
 
 from burnish.report.api import Api
-from burnish.report.control import order
-from burnish.report.server import door_for, make_server
-from burnish.report.store import open_store
+from burnish.report.endpoint import endpoint_for
+from burnish.report.server import make_server
+from burnish.store.control import order
+from burnish.store.environment import process
+from burnish.store.reader import open_store
+from burnish.store.schema import connect
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = os.environ.get("BURNISH_CHROMIUM") or next(
@@ -72,11 +75,11 @@ def few(small_model: Path, root: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def url(root: Path) -> Iterator[str]:
-    door = door_for("127.0.0.1", 0, None)
-    server = make_server(Api(root), door)
+    endpoint = endpoint_for("127.0.0.1", 0, None)
+    server = make_server(Api(root), endpoint)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    yield door.url()
+    yield endpoint.url()
     server.shutdown()
     server.server_close()
     thread.join(10)
@@ -135,9 +138,17 @@ def test_the_list_of_runs_filters_and_opens(page: Any, url: str) -> None:
 def test_a_run_shows_curves_health_time_and_answers(page: Any, url: str) -> None:
     page.goto(f"{url}#/run/grpo-0")
     page.wait_for_selector("figure.chart svg")
-    names = page.locator("figcaption .name").all_inner_texts()
-    for name in ("reward", "heldout/accuracy", "pg/entropy", "kl/loss", "length", "sampled tokens per second"):
-        assert name in names, name
+    titles = page.locator("figcaption .name").all_inner_texts()
+    for title in (
+        "Reward mean score",
+        "Held-out accuracy",
+        "Policy entropy nats per token",
+        "KL to the reference nats per token",
+        "Reply length tokens",
+        "Sampling tokens per second",
+    ):
+        assert title in titles, title
+    assert not [title for title in titles if "/" in title or "_" in title], "a raw key is a title"
     assert page.locator(".rooms .room").count() >= 3 and page.locator(".pill.finished").count() == 1
     assert "held out" in page.locator(".tiles").inner_text()
     page.locator("figure.chart svg").first.hover()
@@ -160,6 +171,73 @@ def test_seeds_are_one_line_with_a_band(page: Any, url: str) -> None:
     page.wait_for_selector("path.band")
     assert page.locator("figure.chart").first.locator("path.line").count() == 2
     shot(page, "together-whole")
+
+
+def test_curves_are_labelled_by_what_differs(page: Any, url: str, root: Path) -> None:
+    """Two methods with other sizes: the labels name them, the table has every option that differs."""
+    page.goto(f"{url}#/run/grpo-0+dapo")
+    page.wait_for_selector("figure.chart svg")
+    labels = page.locator(".entry-of-legend b").all_inner_texts()
+    assert labels[0].startswith("grpo, n 4, steps 4") and labels[1].startswith("dapo, n 2, steps 3"), labels
+    table = page.locator(".differences")
+    table.locator("summary", has_text="What differs").click()
+    assert {"method", "n", "prompts", "beta", "refills"} <= set(table.locator("td.dim").all_inner_texts())
+    page.locator("figure.chart svg").first.hover()
+    page.wait_for_selector("#tip:not([hidden])")
+    assert "grpo, n 4" in page.locator("#tip").inner_text()
+    page.goto(f"{url}#/run/grpo-0+grpo-1")
+    page.wait_for_selector("text=mean and 95% band over 2 seeds")
+    assert page.locator(".differences").count() == 0
+    shot(page, "differences")
+
+
+def test_the_held_out_card_of_a_live_run_is_the_newest(page: Any, url: str, root: Path) -> None:
+    """A run that was resumed has a final evaluation from before; while it trains, the last measured step is shown."""
+    shutil.copytree(root / "grpo-0", root / "resumed", symlinks=True)
+    try:
+        evaluation = json.loads((root / "resumed" / "evaluation.json").read_text())
+        evaluation["before"]["value"]["mean"], evaluation["after"]["value"]["mean"] = 0.25, 0.75
+        (root / "resumed" / "evaluation.json").write_text(json.dumps(evaluation))
+        db = connect(root / "resumed" / "store.sqlite")
+        db.execute("UPDATE metrics SET value = 0.5 WHERE name = 'heldout/accuracy' AND step = 1")
+        db.close()
+        page.goto(f"{url}#/run/resumed")
+        page.wait_for_selector(".tile")
+        card = page.locator(".tile").first
+        assert card.locator("b").inner_text() == "75.0%" and "before: 25.0%" in card.inner_text()
+        db = connect(root / "resumed" / "store.sqlite")
+        for name, value in (("state", "running"), ("process", process())):
+            db.execute("INSERT OR REPLACE INTO info VALUES (?, ?)", (name, json.dumps(value)))
+        db.close()
+        until(page, lambda: page.locator(".tile").first.locator("b").inner_text() == "50.0%")
+        assert "step 2, before: 25.0%" in page.locator(".tile").first.inner_text()
+        page.goto(url)
+        page.wait_for_selector("text=25.0% -> 50.0% so far")
+    finally:
+        shutil.rmtree(root / "resumed")
+
+
+def test_long_names_and_tags_do_not_break_the_list(
+    chromium: Any, url: str, root: Path, small_model: Path, tmp_path: Path
+) -> None:
+    """The table is as wide as the window, with long names of run, task and tag; a tag filters the list."""
+    name, task = "a-name-that-goes-on-" * 8, tmp_path / ("rows-of-a-long-name-" * 8 + ".jsonl")
+    rows(task, *({"prompt": f"{i}?", "answer": str(i)} for i in range(20)))
+    go("grpo", small_model, root / name, task=str(task), tag="long,other", steps=1)
+    context = chromium.new_context(viewport={"width": 1300, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(url)
+        page.wait_for_selector("table.runs tbody tr")
+        frame = page.locator(".scroll").first
+        assert frame.evaluate("box => box.scrollWidth <= box.clientWidth")
+        row = page.locator("table.runs tbody tr", has_text="a-name-that-goes-on")
+        assert row.bounding_box()["height"] < 100 and row.locator("td.name").get_attribute("title") == name
+        row.locator(".label").first.click()
+        assert page.locator("table.runs tbody tr").count() == 1
+    finally:
+        context.close()
+        shutil.rmtree(root / name)
 
 
 def test_traces_are_browsed_filtered_and_coloured(page: Any, url: str, root: Path) -> None:
@@ -200,7 +278,7 @@ def test_traces_are_browsed_filtered_and_coloured(page: Any, url: str, root: Pat
     page.locator("input[name=least]").press("Enter")
     until(page, lambda: all(float(text) >= 0.5 for text in page.locator(".entry .score").all_inner_texts()))
     page.locator("select[name=correct]").select_option("0")
-    page.wait_for_selector("text=No trace fits these filters")
+    page.wait_for_selector("text=No trace matches these filters")
 
 
 def test_dropped_traces_say_why(page: Any, url: str) -> None:
@@ -274,7 +352,7 @@ def test_every_score_component_has_a_number_and_a_curve(page: Any, url: str, roo
     assert components <= set(page.locator(".detail dt").all_inner_texts())
     page.goto(f"{url}#/run/dapo")
     page.wait_for_selector("figure.chart svg")
-    drawn = set(page.locator("figcaption .name").all_inner_texts())
+    drawn = {name.get_attribute("data-name") for name in page.locator("figcaption .name").all()}
     assert {name for name in metrics[0] if name.startswith("score/")} <= drawn
 
 
@@ -331,7 +409,7 @@ def test_light_dark_and_help_by_keyboard(page: Any, url: str) -> None:
 
 
 def test_a_live_run_grows_on_the_page_and_takes_orders(page: Any, url: str, root: Path, small_model: Path) -> None:
-    """A real run trains in a thread while the page looks on; Pause holds it, Go on releases it, Stop ends it."""
+    """A real run trains in a thread while the page looks on; Pause holds it, Resume releases it, Stop ends it."""
     folder, results = root / "live", []
     reward = function(root.parent / "live.py", COIN, "coin")
     options = {"reward": reward, "n": 4, "steps": 2000, "save_every": 5000}
@@ -351,7 +429,7 @@ def test_a_live_run_grows_on_the_page_and_takes_orders(page: Any, url: str, root
         page.wait_for_timeout(600)
         with open_store(folder) as store:
             assert len(store.metrics()) == held
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         page.wait_for_selector(".pill.running")
         page.keyboard.press("p")
         page.wait_for_selector(".pill.paused")

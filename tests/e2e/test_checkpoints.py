@@ -1,4 +1,4 @@
-"""Checkpoints cannot lie: whole or not there, damage noticed, written beside training, kept as asked, for any layout."""
+"""Checkpoints: atomic writes, detection of damage, saving while training, --keep, and all layouts of models."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import torch
 from runs import COIN, contents, function, go, same_run, saved, tensors
 
 import burnish
+from burnish.checkpoint import async_save, checkpoint
+from burnish.checkpoint.checkpoint import Contents, damage, newest
+from burnish.checkpoint.diff import differences, log_rows
+from burnish.checkpoint.pinned_buffers import HostBuffers
 from burnish.cli import main
 from burnish.loop import Report
-from burnish.report.recorder import cut
-from burnish.run import checkpoint, disk, saving
-from burnish.run.checkpoint import Contents, damage, newest
 from burnish.run.folder import Folder
-from burnish.run.sameness import differences, log_rows
-from burnish.run.staging import Staging
 from burnish.run.train import Observer, Run
+from burnish.store.recorder import cut
+from burnish.util import files as disk
 
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 
@@ -36,7 +37,7 @@ def script(name: str) -> ModuleType:
 
 
 class Hearing(Observer):
-    """Holds the run, what was saved and what was said."""
+    """Keeps the run, the saved checkpoints and the warnings."""
 
     def __init__(self) -> None:
         self.saves: list[str] = []
@@ -96,7 +97,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(finished: Path, agai
     (again / "checkpoints" / "step-000003" / "step.json").unlink()
     heard = Hearing()
     burnish.resume(again, observer=heard)
-    said = "step-000003 (step.json is missing): passed over, going on from step-000002"
+    said = "step-000003 (step.json is missing): skipped, resuming from step-000002"
     assert heard.said == [said]
     assert [(event["kind"], event["said"]) for event in log_rows(again, "events")] == [("damaged", said)]
     assert not differences(finished, again)
@@ -125,13 +126,13 @@ def test_more_steps_and_another_place_are_the_same_run(again: Path) -> None:
 
 def test_what_was_chosen_by_the_machine_is_written_down(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token budget decides in which order gradients are added up: a resumed run takes the one it began with."""
-    monkeypatch.setattr("burnish.run.planning.token_budget", lambda model, device: 64)
+    monkeypatch.setattr("burnish.run.plan.token_budget", lambda model, device: 64)
     heard = Hearing()
     burnish.resume(again, steps=4, observer=heard)
     assert heard.run.settings.token_budget == 8192
 
 
-# ------------------------------------------------------------------------------------------- before the first checkpoint
+# ------------------------------------------------------------------------------------------ before the first checkpoint
 
 
 @pytest.mark.parametrize("logged", [0, 1])
@@ -154,7 +155,7 @@ def test_a_folder_whose_making_was_interrupted_can_be_made_again(small_model: Pa
     assert saved(tmp_path / "run") == ["step-000001"]
 
 
-# ---------------------------------------------------------------------------------------------------- beside training
+# ------------------------------------------------------------------------------------------------ saving while training
 
 
 def test_training_goes_on_while_a_checkpoint_is_written(
@@ -179,7 +180,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(
         return [name for name in saved(tmp_path / "run") if not name.startswith(".")] if place.is_dir() else []
 
     place = tmp_path / "run" / "checkpoints"
-    monkeypatch.setattr(saving.checkpoint, "write", late)
+    monkeypatch.setattr(async_save.checkpoint, "write", late)
     heard = Watching()
     go("sft", small_model, tmp_path / "run", steps=3, observer=heard)
     assert moved.is_set() and heard.saves == ["step-000001", "step-000002", "step-000003"]
@@ -190,13 +191,13 @@ def test_weights_do_not_move_before_they_were_read(
     small_model: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copying is made slow: the update waits for it, and the wait is what is called the stall."""
-    copy = Staging.copy
+    copy = HostBuffers.copy
 
-    def slow(self: Staging, *given: Any) -> dict[int, torch.Tensor]:
+    def slow(self: HostBuffers, *given: Any) -> dict[int, torch.Tensor]:
         threading.Event().wait(1.0)  # far longer than a step takes, on a busy machine too
         return copy(self, *given)
 
-    monkeypatch.setattr(Staging, "copy", slow)
+    monkeypatch.setattr(HostBuffers, "copy", slow)
     go("sft", small_model, tmp_path / "run", steps=3)
     assert not differences(finished, tmp_path / "run")
     stalls = [row["saving"] for row in log_rows(tmp_path / "run", "timings")]
@@ -220,13 +221,13 @@ def test_followers_and_other_moves_wait_as_well(
             "steps": 3,
         }
     go(method, small_model, tmp_path / "calm", save_every=0, **more)
-    copy = Staging.copy
+    copy = HostBuffers.copy
 
-    def slow(self: Staging, *given: Any) -> dict[int, torch.Tensor]:
+    def slow(self: HostBuffers, *given: Any) -> dict[int, torch.Tensor]:
         threading.Event().wait(0.2)
         return copy(self, *given)
 
-    monkeypatch.setattr(Staging, "copy", slow)
+    monkeypatch.setattr(HostBuffers, "copy", slow)
     go(method, small_model, tmp_path / "busy", **more)
     same_run(tmp_path / "calm", tmp_path / "busy")
     shutil.rmtree(tmp_path / "busy" / "checkpoints" / "step-000003")
@@ -238,8 +239,8 @@ def test_followers_and_other_moves_wait_as_well(
 def test_without_memory_for_a_copy_the_update_waits_for_the_disk(
     small_model: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Staging, "fits", lambda self, size: False)
-    monkeypatch.setattr(Staging, "copy", lambda *given: pytest.fail("there is no memory"))
+    monkeypatch.setattr(HostBuffers, "fits", lambda self, size: False)
+    monkeypatch.setattr(HostBuffers, "copy", lambda *given: pytest.fail("there is no memory"))
     go("sft", small_model, tmp_path / "run", steps=3)
     assert not differences(finished, tmp_path / "run")
 
@@ -247,7 +248,7 @@ def test_without_memory_for_a_copy_the_update_waits_for_the_disk(
 def test_tensors_that_share_memory_are_copied_once() -> None:
     whole = torch.arange(6.0)
     tied, other = whole.view(2, 3), torch.ones(2, 3)
-    staging = Staging()
+    staging = HostBuffers()
     found = staging.copy([tied, other, whole.view(2, 3)])
     assert torch.equal(found[id(tied)], tied) and len({id(t) for t in found.values()}) == 2
     whole += 1
@@ -261,7 +262,7 @@ def test_an_error_of_the_writer_is_heard_at_the_next_step(
     def broken(folder: Path, contents: Contents) -> Path:
         raise ValueError(disk.could_not_save(folder / "checkpoints" / "step-000001", "No space left on device"))
 
-    monkeypatch.setattr(saving.checkpoint, "write", broken)
+    monkeypatch.setattr(async_save.checkpoint, "write", broken)
     with pytest.raises(ValueError, match=r"could not save .*step-000001: No space left"):
         go("sft", small_model, tmp_path / "run", steps=5)
     assert len(log_rows(tmp_path / "run", "metrics")) <= 2
@@ -270,7 +271,7 @@ def test_an_error_of_the_writer_is_heard_at_the_next_step(
 def test_too_little_room_is_said_at_the_start_and_refused_before_anything_is_written(
     small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saving, "free_bytes", lambda path: 1000)
+    monkeypatch.setattr(async_save, "free_bytes", lambda path: 1000)
     heard = Hearing()
     with pytest.raises(ValueError, match=r"it needs \d+ MiB, but the disk has 0 MiB free; nothing saved earlier"):
         go("sft", small_model, tmp_path / "run", steps=2, observer=heard)
@@ -281,7 +282,7 @@ def test_too_little_room_is_said_at_the_start_and_refused_before_anything_is_wri
     assert saved(tmp_path / "run") == ["step-000001", "step-000002"]
 
 
-# ---------------------------------------------------------------------------------------------------- what is kept, and how
+# ------------------------------------------------------------------------------------------------ what is kept, and how
 
 
 def test_every_nth_is_kept_for_good(small_model: Path, tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_the_doctor_says_what_is_whole(again: Path, finished: Path, capsys: pyte
     before = contents(again)
     assert main(["doctor", str(again), "--same-as", str(finished)]) == 0
     said = capsys.readouterr().out
-    assert "✓ step-000003" in said and "whole, 3 steps done" in said and "The run is finished and whole." in said
+    assert "✓ step-000003" in said and "intact, 3 steps done" in said and "The run is finished and intact." in said
     assert "bit for bit" in said and contents(again) == before
 
 
@@ -326,6 +327,9 @@ def test_the_doctor_says_what_is_not(again: Path, finished: Path, capsys: pytest
     assert main(["doctor", str(again), "--same-as", str(finished)]) == 1
     said = capsys.readouterr().out
     assert "✗ step-000003    damaged: policy/model.safetensors is changed" in said
-    assert "- .step-000004.partial" in said and "It goes on from step-000002, exactly: burnish train --resume" in said
+    assert (
+        "- .step-000004.partial" in said
+        and "It can be resumed exactly from step-000002: burnish train --resume" in said
+    )
     assert main(["doctor", str(again.parent)]) == 2
     assert tensors(finished / "model")

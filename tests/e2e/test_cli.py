@@ -1,4 +1,4 @@
-"""The command line as people use it: what it prints, what it refuses and in which words, what it leaves behind."""
+"""The command line: output, error messages, and the files that commands write."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import build_method
 from rich.console import Console
 
 from burnish import __version__
 from burnish.cli import COMMANDS, main
-from burnish.commands.flags import BARE, field_docs, split
 from burnish.methods.table import METHODS, load_all
 from burnish.report.plot import plot
-from burnish.report.store import open_store
 from burnish.run.config import Options
+from burnish.run.flags import BARE, field_docs, split
+from burnish.store.reader import open_store
 
 load_all()
 SMALL = ["--prompts", "2", "--eval-tasks", "4", "--max-new-tokens", "8", "--eval-every", "1"]
@@ -35,13 +36,13 @@ def mine(task, *, n: int = 2, eager: bool = False):
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test works in a folder of its own, and lines are not wrapped."""
+    """Run every test in its own folder, without line wrapping."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
 
 
 class Cli:
-    """Runs a command and keeps what it printed."""
+    """Run a command and keep its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys, self.out, self.err = capsys, "", ""
@@ -52,7 +53,7 @@ class Cli:
         return code
 
     def refused(self, *words: str | Path) -> str:
-        """The one sentence of a refusal."""
+        """The error message of a command that fails."""
         assert self(*words) == 2
         assert "Traceback" not in self.err
         assert self.err.count("\n") == 1, self.err
@@ -65,7 +66,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 def metrics(run: str) -> list[dict[str, float]]:
-    """What was logged at each step; the held-out numbers are left out, since the last step of a run measures apart."""
+    """The metrics of each step without held-out ones, because the last step of a run is evaluated separately."""
     with open_store(run) as store:
         rows = store.metrics()
     return [{name: value for name, value in row.items() if not name.startswith("heldout/")} for row in rows]
@@ -83,21 +84,21 @@ def test_train_then_resume(cli: Cli, small_model: Path) -> None:
     assert "\x1b" not in cli.out
     assert (Path("run") / "model" / "model.safetensors").is_file()
     assert cli("train", "--resume", "run", "--steps", "3") == 0
-    assert "going on after step 2" in cli.out and "step 3/3" in cli.out
+    assert "resumed after step 2" in cli.out and "step 3/3" in cli.out
     assert cli(*grpo, "--steps", "3", "--out", "straight", "--quiet") == 0
     assert metrics("run") == metrics("straight") and len(metrics("run")) == 3
 
 
 def test_the_live_display_draws_the_run(small_model: Path) -> None:
     from burnish.methods.table import find
-    from burnish.report.progress import Screen
+    from burnish.report.progress import ProgressScreen
     from burnish.run.config import configure
     from burnish.run.train import execute, prepare
 
     drawn = io.StringIO()
     given = {"model": str(small_model), "steps": 2, "prompts": 2, "eval_tasks": 4, "max_new_tokens": 8, "out": "run"}
     entry = find("grpo")
-    with Screen(Console(file=drawn, force_terminal=True, width=100, height=30)) as screen:
+    with ProgressScreen(Console(file=drawn, force_terminal=True, width=100, height=30)) as screen:
         execute(prepare(entry, configure(entry, "grpo", given)), screen)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.getvalue())
     for said in ("burnish grpo on add", "step 2/2", "reward", "Held-out accuracy", "burnish chat run/model", "⠀"):
@@ -196,9 +197,12 @@ def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(small_model: Path) -> No
     ]
     code = "import torch, sys; torch.set_num_threads(1); from burnish.cli import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        [sys.executable, "-u", "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("step "):
@@ -222,10 +226,10 @@ def test_help_teaches_and_version(cli: Cli) -> None:
 
 
 def test_help_of_a_method_lists_every_flag(cli: Cli) -> None:
-    assert cli("train", "ppo", "--help") == 0
+    assert cli("train", "ppo", "--help-all") == 0
     for name in (*field_docs(Options), "value_eps", "critic_lr", "resume", "quiet"):
-        assert f"--{name.replace('_', '-')}" in cli.out
-    assert re.search(r"--lam +number +0\.95", cli.out)
+        assert re.search(rf"--(\[no-\])?{name.replace('_', '-')}\b", cli.out), name
+    assert re.search(r"--lam NUMBER .*\[0\.95\]", cli.out)
 
 
 def test_help_does_not_pay_for_torch() -> None:
@@ -247,10 +251,10 @@ def test_methods(cli: Cli) -> None:
         assert isinstance(row["catalogue"], list) and row["summary"]
 
 
-def test_show(cli: Cli, name: str) -> None:
-    """Every method can be shown, with its parts, terms, cast and flags."""
+def test_show(cli: Cli, name: str, other_model: Path) -> None:
+    """Every method can be shown, with its parts, terms, models and flags."""
     assert cli("show", name) == 0
-    for said in ("draw", "rollout", "The cast", "policy" if name != "reward_model" else "rm", "Try: burnish train"):
+    for said in ("draw", "rollout", "Models", build_method(name, other_model).product, "Try: burnish train"):
         assert said in cli.out, said
 
 
@@ -279,7 +283,7 @@ def test_eval(cli: Cli, small_model: Path) -> None:
 def test_a_reward_model_writes_no_replies(cli: Cli, small_model: Path) -> None:
     assert cli("train", "reward_model", "--model", small_model, "--steps", "1", *SMALL, "--out", "rm") == 0
     assert "burnish train grpo --task add --reward-model rm/model" in cli.out
-    assert "is a reward model" in cli.refused("eval", "rm/model")
+    assert cli("eval", "rm/model", "--tasks", "4") == 0 and "held-out pairs, compared by score" in cli.out
     assert "is a reward model" in cli.refused("chat", "rm/model")
 
 
@@ -301,19 +305,19 @@ def test_chat_keeps_turns_as_tokens(small_model: Path) -> None:
     import torch
 
     from burnish.commands.chat import ChatOptions, Conversation
-    from burnish.commands.member import alone
+    from burnish.commands.loaded import load_policy
     from burnish.step import Settings
 
-    member = alone(str(small_model), Settings(), "cpu")["policy"]
-    talk = Conversation(member, ChatOptions(max_new_tokens=5))
+    model = load_policy(str(small_model), Settings(), "cpu")["policy"]
+    talk = Conversation(model, ChatOptions(max_new_tokens=5))
     talk.say("one")
     first = torch.cat(talk.tokens)
     talk.say("two")
     whole = torch.cat(talk.tokens)
     assert whole[: len(first)].equal(first)
-    assert first[-1].item() in member.chat.stops
+    assert first[-1].item() in model.chat.stops
     with pytest.raises(ValueError, match="/reset"):
-        talk.say("x" * member.context)
+        talk.say("x" * model.context)
 
 
 def test_lora_adapters_can_be_asked(cli: Cli, small_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,8 +354,14 @@ def test_split_words() -> None:
     plain, flags = split(words, {"merge", "packed"})
     assert plain == ["grpo"]
     assert flags == {
-        "n": "8", "lr": "3e-5", "merge": True, "packed": False, "beta": "-1", "max_new_tokens": "4", "out": BARE,
-    }  # fmt: skip
+        "n": "8",
+        "lr": "3e-5",
+        "merge": True,
+        "packed": False,
+        "beta": "-1",
+        "max_new_tokens": "4",
+        "out": BARE,
+    }
     assert split(["--merge", "false", "grpo"], {"merge"}) == (["grpo"], {"merge": "false"})
 
 

@@ -1,4 +1,4 @@
-"""burnish compare, sweep and ablate as people run them: in processes of their own, stopped, and gone on with."""
+"""burnish compare, sweep and ablate as separate processes: run, stopped and resumed."""
 
 from __future__ import annotations
 
@@ -42,9 +42,13 @@ LIMIT = 240  # seconds that anything here may take
 
 def run(*words: str, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "burnish.cli", *words], cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [sys.executable, "-m", "burnish.cli", *words],
+        cwd=cwd,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SRC)},
-    )  # fmt: skip
+    )
 
 
 def said(process: subprocess.Popen[str], code: int = 0) -> str:
@@ -54,7 +58,7 @@ def said(process: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
-    """What was found, without what differs from one time to the next."""
+    """The results without the values that differ between runs."""
     rows = json.loads((folder / "results.json").read_text())["runs"]
     return [{**row, "spent": {**row["spent"], "seconds": 0}} for row in rows]
 
@@ -67,10 +71,10 @@ def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def test_a_comparison_stops_politely_goes_on_and_ends_as_if_it_had_not_stopped(
+def test_a_stopped_comparison_resumes_with_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C in the middle of a run: code 130, and the command to go on with; then the same numbers as without a stop."""
+    """Ctrl-C during a run: exit code 130 and the command that resumes; then the same numbers as without a stop."""
     (tmp_path / "mine.py").write_text(
         "from dataclasses import replace\nfrom burnish.methods.imitation import sft\n\n"
         "def broken(task, *, times: int = 1):\n    made = sft(task)\n    phase = made.phases[0]\n"
@@ -100,7 +104,22 @@ def test_a_comparison_stops_politely_goes_on_and_ends_as_if_it_had_not_stopped(
 @pytest.mark.slow
 def test_a_sweep_and_an_ablation(tmp_path: Path) -> None:
     few = [*SMALL, "--seeds", "2", "--budget", "steps=3"]
-    text = said(run("sweep", "sft", "--grid", "lr=1e-5,1e-3", "--random", "weight_decay=0:0.1", "--trials", "4", *few, "--out", "s", cwd=tmp_path))  # fmt: skip
+    text = said(
+        run(
+            "sweep",
+            "sft",
+            "--grid",
+            "lr=1e-5,1e-3",
+            "--random",
+            "weight_decay=0:0.1",
+            "--trials",
+            "4",
+            *few,
+            "--out",
+            "s",
+            cwd=tmp_path,
+        )
+    )
     assert "What each value does" in text and "partly luck" in text and len(results(tmp_path / "s")) == 10
     assert "What each value does" in (tmp_path / "s" / "report.html").read_text()
     text = said(run("ablate", "neftune", *few, "--out", "a", cwd=tmp_path))
@@ -110,7 +129,7 @@ def test_a_sweep_and_an_ablation(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_time_limit_stops_and_a_worker_that_dies_is_a_row(tmp_path: Path) -> None:
-    """A method that ends its own process takes one run with it; the time limit lets the other save and go on later."""
+    """A method that exits the process fails one run; at the time limit the other run saves and can be resumed."""
     (tmp_path / "mine.py").write_text(
         "import os, sys\nfrom burnish.methods.imitation import sft\n\n"
         "def deadly(task, *, times: int = 1):\n"

@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 import burnish
-from burnish.cast.ranks import Ranks
+from burnish.checkpoint import checkpoint
+from burnish.checkpoint.async_save import Saver
 from burnish.loop import loop
 from burnish.methods.table import find
-from burnish.run import checkpoint
+from burnish.models.ranks import Ranks
 from burnish.run.config import configure
 from burnish.run.folder import Folder
-from burnish.run.saving import Saver
 from burnish.run.train import Observer, Run, prepare
 
 WORLD, SECONDS = 2, 90
@@ -30,7 +30,7 @@ STEPS = 3
 
 
 def work(rank: int, folder: Path, meeting: Path) -> None:
-    """One of two ranks: go on with a run that one process began, for one step, and save it together."""
+    """One of two ranks: resume a run of one process for one step, and save it together."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=WORLD, timeout=timedelta(seconds=SECONDS)
@@ -39,10 +39,10 @@ def work(rank: int, folder: Path, meeting: Path) -> None:
     name = stored.pop("method")
     stored["token_budget"] = 60  # several micro-batches, so that each rank has some
     run = prepare(find(name), configure(find(name), name, stored), place if rank == 0 else Folder(folder))
-    run.cast.ranks = Ranks(rank, WORLD)
+    run.models.ranks = Ranks(rank, WORLD)
     dist.barrier()
-    with Saver(folder, run.memories(), run.cast, run=place.identity(), keep=9) as saver:
-        for report in loop(run.method, run.cast, run.settings, steps=STEPS, start=run.start):
+    with Saver(folder, run.memories(), run.models, run=place.identity(), keep=9) as saver:
+        for report in loop(run.method, run.models, run.settings, steps=STEPS, start=run.start):
             saver.save(report.clock.step + 1)
         saver.wait()
     dist.barrier()
@@ -66,7 +66,7 @@ class Begun(Observer):
 
     def started(self, run: Run) -> None:
         with torch.no_grad():
-            self.logits = run.cast["policy"].model(input_ids=torch.arange(4, 20)[None]).logits
+            self.logits = run.models["policy"].module(input_ids=torch.arange(4, 20)[None]).logits
 
 
 @pytest.mark.slow
@@ -111,6 +111,12 @@ def test_a_checkpoint_is_a_model_for_transformers_and_for_burnish(small_model: P
         assert torch.allclose(begun.logits, model.eval()(input_ids=ids).logits, atol=1e-4), (
             "it starts from these weights"
         )
-    go("ppo", tmp_path / "lora" / "model", tmp_path / "ppo", n=2, epochs=1, steps=1)  # the critic starts from them too
-    with pytest.raises(ValueError, match=r"holds LoRA adapters, and --lora would put others on top"):
-        go("sft", tmp_path / "lora" / "model", tmp_path / "no", lora=4)
+    go("ppo", tmp_path / "lora" / "model", tmp_path / "ppo", n=2, updates=1, steps=1)  # the critic starts from them too
+    with pytest.raises(ValueError, match=r"holds LoRA adapters of rank 4; --lora 4 goes on training them"):
+        go("sft", tmp_path / "lora" / "model", tmp_path / "no", lora=2)
+    on = Begun()
+    result = go("dpo", tmp_path / "lora" / "model", tmp_path / "on", lora=4, steps=1, lr=1e-2, observer=on)
+    started = AutoModelForCausalLM.from_pretrained(tmp_path / "lora" / "model", local_files_only=True).eval()
+    assert torch.allclose(on.logits, started(input_ids=torch.arange(4, 20)[None]).logits, atol=1e-4)
+    assert result.model is not None and (result.model / "adapter_config.json").is_file()
+    go("tr_dpo", small_model, tmp_path / "follows", lora=2, steps=2, sync=1, lr=1e-2)  # its reference follows

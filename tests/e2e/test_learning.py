@@ -1,7 +1,7 @@
 """Every method gets better at something on the embedded model: by a margin that noise cannot cross, in seconds.
 
-The evaluation has 200 held-out tasks, so its standard error is below 3.6 points; every margin asked for is at least 10 points,
-and every run here clears its own by a wide distance (measured gains stand beside it).
+The evaluation has 200 held-out tasks, so its standard error is below 3.6 points; every margin asked for is at least 10
+points, and every run here clears its own by a wide distance (measured gains stand beside it).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAST = {"eval_every": 0, "save_every": 0, "device": "cpu"}
 def gain(tmp_path: Path, method: str, **options: object) -> float:
     result = burnish.train(method, out=str(tmp_path / method), **{**FAST, **options})
     assert result.before is not None and result.after is not None
-    return result.after.value.mean - result.before.value.mean
+    return result.after.as_sampled.mean - result.before.as_sampled.mean
 
 
 @pytest.mark.slow

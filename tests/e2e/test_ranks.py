@@ -15,8 +15,8 @@ from conftest import SMALL, build_cast, build_method, credited
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from burnish.cast.ranks import Ranks
 from burnish.learn.learn import accumulate
+from burnish.models.ranks import Ranks
 
 WORLD = 2
 SECONDS = 60
@@ -26,13 +26,13 @@ SMALL_BATCHES = replace(SMALL, token_budget=60)  # several micro-batches, so tha
 def gradients(name: str, model: Path, ranks: Ranks) -> dict[str, Tensor]:
     """The gradients of a method's trainees on its own first batch, which is the same in every process."""
     method = build_method(name, model)
-    cast = build_cast(method, model, SMALL_BATCHES)
+    models = build_cast(method, model, SMALL_BATCHES)
     found: dict[str, Tensor] = {}
-    for phase, groups, step in credited(method, cast, SMALL_BATCHES):
-        cast.ranks = ranks
+    for phase, groups, step in credited(method, models, SMALL_BATCHES):
+        models.ranks = ranks
         assert accumulate(groups, phase.learn, step)
         for trainee in phase.learn.trainees:
-            weights = cast[trainee].model.named_parameters()
+            weights = models[trainee].module.named_parameters()
             found |= {f"{trainee}/{key}": p.grad.clone() for key, p in weights if p.grad is not None}
     return found
 
@@ -50,7 +50,9 @@ def work(rank: int, names: list[str], model: Path, meeting: Path, out: Path) -> 
 
 @pytest.fixture(scope="module")
 def shared(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the gradients of both ranks, for a method whose unit is the token and one whose unit is the pair."""
+    """A folder with the gradients of both ranks, for a method whose unit is the token and one whose
+    unit is the pair.
+    """
     if not dist.is_gloo_available():
         pytest.skip("this torch has no gloo")
     out = tmp_path_factory.mktemp("ranks")

@@ -1,4 +1,4 @@
-"""Runs on a real Ray, with processes that are killed and stopped: they end as if nothing had happened, or with a sentence."""
+"""Runs on a real Ray with killed and stopped processes: same result, or a one-sentence error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import burnish
+from burnish.checkpoint.diff import differences
+from burnish.distributed.ray.audit import audit
+from burnish.distributed.ray.cluster import cluster, local_environment
+from burnish.distributed.ray.supervisor import SILENCE
 from burnish.loop import Report
-from burnish.placed.audit import audit
-from burnish.placed.cluster import cluster, local_environment
-from burnish.placed.crew import SILENCE
-from burnish.report.store import open_store
-from burnish.run.sameness import differences
 from burnish.run.train import Observer
+from burnish.store.reader import open_store
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
 pytestmark = pytest.mark.slow
@@ -74,10 +74,24 @@ def strike(role: str, number: signal.Signals) -> Callable[[Injecting], None]:
 
 def train(folder: Path, model: Path, observer: Observer | None = None, **more: Any) -> Any:
     options: dict[str, Any] = {
-        "model": str(model), "task": "sort", "reward": f"{COIN}:coin", "steps": 8, "prompts": 4, "n": 4, "max_new_tokens": 10,
-        "eval_tasks": 4, "eval_every": 4, "save_every": 2, "lr": 1e-3, "on": "ray", "samplers": 2, "graders": 1, "unit": 1,
-        "lag": 1, "out": str(folder),
-    }  # fmt: skip
+        "model": str(model),
+        "task": "sort",
+        "reward": f"{COIN}:coin",
+        "steps": 8,
+        "prompts": 4,
+        "n": 4,
+        "max_new_tokens": 10,
+        "eval_tasks": 4,
+        "eval_every": 4,
+        "save_every": 2,
+        "lr": 1e-3,
+        "on": "ray",
+        "samplers": 2,
+        "graders": 1,
+        "unit": 1,
+        "lag": 1,
+        "out": str(folder),
+    }
     return burnish.train("grpo", observer=observer, **{**options, **more})
 
 
@@ -110,7 +124,9 @@ KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 def test_whoever_is_lost_the_run_is_the_same(
     faults: dict[int, tuple[str, signal.Signals]], straight: Path, small_model: Path, tmp_path: Path
 ) -> None:
-    """Two runs, one of them disturbed in the middle: metrics, replies, evaluations, checkpoints and weights, bit for bit."""
+    """Two runs, one of them disturbed in the middle: metrics, replies, evaluations, checkpoints and weights, bit for
+    bit.
+    """
     observer = Injecting(tmp_path / "run", {step: strike(*fault) for step, fault in faults.items()})
     train(tmp_path / "run", small_model, observer)
     assert not differences(straight, tmp_path / "run")

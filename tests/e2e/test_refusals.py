@@ -1,4 +1,4 @@
-"""NaN and infinity in rewards, losses, gradients and weights: nothing moves by them, and the batch is there to look at."""
+"""NaN and Inf in rewards, losses, gradients and weights: the update is rejected and its batch is kept."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from conftest import SMALL, build_cast, build_method, credited
 from runs import COIN, function, go, same_run
 
 import burnish
+from burnish.checkpoint.diff import log_rows
 from burnish.learn.learn import Learn, learn
 from burnish.loop import Report
-from burnish.nouns import Group
 from burnish.run.memory import LEAST, RISES, WINDOW, growing, resident_mb
-from burnish.run.records import group_from_record
 from burnish.run.refused import IN_A_ROW
-from burnish.run.sameness import log_rows
 from burnish.run.train import Observer, Run
+from burnish.types import Group
+from burnish.types_json import group_from_record
 
 NAN_AT = (
     COIN
@@ -40,7 +40,7 @@ def f(completions):  # the third number of the calls named in BAD is none
 
 
 class Holding(Observer):
-    """Holds the cast, a copy of its weights after a change at the start and after every step, and what was said."""
+    """Keeps the models, copies of their weights after every step, and the warnings."""
 
     def __init__(self, change: Callable[[Run], object] = lambda run: None) -> None:
         self.change, self.said = change, []
@@ -57,7 +57,7 @@ class Holding(Observer):
 
     @staticmethod
     def copy(run: Run) -> dict[str, torch.Tensor]:
-        return {f"{m.name}/{name}": p.detach().clone() for m in run.cast for name, p in m.model.named_parameters()}
+        return {f"{m.name}/{name}": p.detach().clone() for m in run.models for name, p in m.module.named_parameters()}
 
     def moved(self, step: int) -> bool:
         """Whether a step changed any weight; NaN is equal to itself here."""
@@ -76,9 +76,8 @@ def test_a_reward_that_is_none_costs_one_step(method: str, what: str, small_mode
     """Parts with memory (a running baseline, running moments) do not get to see it either."""
     held = Holding()
     more: dict[str, Any] = {"critic_warmup": 0} if method == "ppo_max" else {}
-    result = go(
-        method, small_model, tmp_path / "run", steps=4, n=4, reward=bad_reward(tmp_path, (1,), what), observer=held, **more
-    )  # fmt: skip
+    reward = bad_reward(tmp_path, (1,), what)
+    result = go(method, small_model, tmp_path / "run", steps=4, n=4, reward=reward, observer=held, **more)
     assert [held.moved(step) for step in range(4)] == [True, False, True, True]
     assert [row.get("refused", 0) for row in result.metrics] == [0, 1, 0, 0]
     kept = json.loads((tmp_path / "run" / "refused" / "step-000002-0.json").read_text())
@@ -88,7 +87,7 @@ def test_a_reward_that_is_none_costs_one_step(method: str, what: str, small_mode
     assert kept["groups"][0]["traces"][0]["turns"][0]["text"].startswith("<|user|>")
     (event,) = log_rows(tmp_path / "run", "events")
     assert event["kind"] == "refused" and held.said == [event["said"]]
-    assert "step 2: an update was refused and moved no weight: reward f returned" in held.said[0]
+    assert "step 2: an update was refused, weights unchanged: reward f returned" in held.said[0]
 
 
 def test_a_reward_that_is_none_in_a_refill_costs_one_step(small_model: Path, tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_a_reward_beyond_all_bounds_moves_neither_critic_nor_policy(
         tmp_path / "r.py", f"{COIN}\ndef f(completions):\n    return [{size} * x for x in coin(completions)]\n", "f"
     )
     held = Holding()
-    match = r"step 1: \d* ?updates? w\w+ refused and moved no weight: the gradient's norm is (nan|inf)"
+    match = r"step 1: \d* ?updates? w\w+ refused, weights unchanged: the gradient's norm is (nan|inf)"
     more: dict[str, Any] = {"reward": reward, "n": 4, "weight_decay": 0.1, "observer": held}
     with pytest.raises(FloatingPointError, match=match):
         go("ppo", small_model, tmp_path / "run", on_nan="stop", **more)
@@ -123,20 +122,21 @@ def test_a_reward_beyond_all_bounds_moves_neither_critic_nor_policy(
 def test_three_refused_steps_in_a_row_stop_the_run_and_two_do_not(small_model: Path, tmp_path: Path) -> None:
     two = go("grpo", small_model, tmp_path / "two", steps=6, reward=bad_reward(tmp_path, (1, 2, 4)))
     assert [row.get("refused", 0) for row in two.metrics] == [0, 1, 1, 0, 1, 0]
-    with pytest.raises(FloatingPointError, match=rf"So it was {IN_A_ROW} steps in a row"):
+    with pytest.raises(FloatingPointError, match=rf"This happened {IN_A_ROW} steps in a row"):
         go("grpo", small_model, tmp_path / "three", steps=6, reward=bad_reward(tmp_path, (1, 2, 3)))
     assert len(log_rows(tmp_path / "three", "metrics")) == 4
 
 
-def test_a_run_stopped_by_a_nan_goes_on_when_told_to_skip(small_model: Path, tmp_path: Path) -> None:
+def test_a_run_stopped_by_a_nan_resumes_with_on_nan_skip(small_model: Path, tmp_path: Path) -> None:
     """A NaN that the reply itself causes comes again: the policy decides, and both ways are the same run until then."""
-    code = f"{COIN}\ndef f(completions):\n    return [nan(c) if nan(c) else x for c, x in zip(completions, coin(completions))]\n"
+    code = f"{COIN}\ndef f(completions):\n    rewards = zip(completions, coin(completions))\n"
+    code += "    return [nan(c) if nan(c) else x for c, x in rewards]\n"
     code += "\ndef nan(c):\n    return float('nan') if hashlib.md5(c.encode()).digest()[1] < 24 else 0.0\n"
     reward = function(tmp_path / "r.py", code, "f")
     straight = go("grpo", small_model, tmp_path / "straight", steps=6, reward=reward)
     refused = [row["step"] for row in straight.metrics if row.get("refused")]
     assert 0 < len(refused) < 6
-    with pytest.raises(FloatingPointError, match=r"To pass over such batches: --resume with --on-nan skip"):
+    with pytest.raises(FloatingPointError, match=r"To skip such batches: --resume with --on-nan skip"):
         go("grpo", small_model, tmp_path / "stopped", steps=6, reward=reward, on_nan="stop")
     assert len(log_rows(tmp_path / "stopped", "metrics")) == refused[0] + 1
     burnish.resume(tmp_path / "stopped", on_nan="skip")
@@ -145,7 +145,7 @@ def test_a_run_stopped_by_a_nan_goes_on_when_told_to_skip(small_model: Path, tmp
 
 def test_a_weight_that_is_infinite_ends_the_run_and_is_never_saved(small_model: Path, tmp_path: Path) -> None:
     def spoil(run: Run) -> None:
-        next(run.cast["policy"].model.parameters()).data[70, 0] = float("inf")
+        next(run.models["policy"].module.parameters()).data[70, 0] = float("inf")
 
     held = Holding(spoil)
     with pytest.raises(
@@ -170,18 +170,18 @@ def test_a_learning_rate_that_breaks_the_weights_leaves_whole_checkpoints_only(
 def test_a_loss_that_is_none_is_refused_even_where_its_gradient_is_finite(small_model: Path) -> None:
     """A term with coefficient 0 has a gradient of 0, and a loss of 0 x inf = NaN."""
     method = build_method("sft", small_model)
-    cast = build_cast(method, small_model)
-    ((phase, groups, step),) = credited(method, cast, SMALL)
+    models = build_cast(method, small_model)
+    ((phase, groups, step),) = credited(method, models, SMALL)
     (term,) = phase.learn.terms
 
     def broken(live: Any) -> torch.Tensor:
         losses = term.loss(live)
         return losses + torch.full_like(losses, float("inf"))
 
-    before = {name: p.detach().clone() for name, p in cast["policy"].model.named_parameters()}
+    before = {name: p.detach().clone() for name, p in models["policy"].module.named_parameters()}
     learn(groups, Learn(replace(term, loss=broken, coef=0.0)), step)
     assert [refusal.why for refusal in step.refusals] == ["the gradient's norm is nan"]
-    assert all(torch.equal(p, before[name]) for name, p in cast["policy"].model.named_parameters())
+    assert all(torch.equal(p, before[name]) for name, p in models["policy"].module.named_parameters())
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -15,20 +15,20 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
-from burnish.cast.member import Member
 from burnish.learn.learn import accumulate
 from burnish.loop import Report
-from burnish.nouns import Trace
-from burnish.report.store import open_store
+from burnish.models.model import Model
 from burnish.rollout.given import given_trace
 from burnish.run.train import Observer, Run
+from burnish.store.reader import open_store
 from burnish.tasks.table import source
+from burnish.types import Trace
 
 TEXT = "<|user|>sort 3 1 2<|end|><|assistant|>answer: 1 2 3<|end|>"
 
 
 class Holding(Observer):
-    """Holds the run, and the weights and logits of its policy after every step, by the checkpoint that is taken then."""
+    """Keeps the run, and the weights and logits of its policy at every checkpoint."""
 
     def __init__(self) -> None:
         self.logits: dict[str, Tensor] = {}
@@ -38,14 +38,16 @@ class Holding(Observer):
         self.run = run
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
-        if "policy" in self.run.cast.members:
-            policy = self.run.cast["policy"]
+        if "policy" in self.run.models.by_name:
+            policy = self.run.models["policy"]
             name = f"step-{report.clock.step + 1:06d}"
-            self.logits[name] = logits_of(policy.model, policy.chat.tokenizer)
-            self.weights[name] = {key: value.clone() for key, value in policy.model.state_dict().items()}
+            self.logits[name] = logits_of(policy.module, policy.chat.tokenizer)
+            self.weights[name] = {key: value.clone() for key, value in policy.module.state_dict().items()}
 
     def same(self, name: str, model: nn.Module, tokenizer: Any) -> bool:
-        """The same weights bit for bit, and the same logits but for rounding: burnish's own Llama adds in another order."""
+        """The same weights bit for bit, and the same logits but for rounding: burnish's own Llama adds in another
+        order.
+        """
         here, there = self.weights[name], model.state_dict()
         close = torch.allclose(logits_of(model, tokenizer), self.logits[name], atol=1e-5)
         return close and here.keys() == there.keys() and all(torch.equal(here[key], there[key]) for key in here)
@@ -58,7 +60,7 @@ def logits_of(model: nn.Module, tokenizer: Any) -> Tensor:
 
 
 def plain(path: Path) -> tuple[Any, Any]:
-    """A directory as anybody's transformers loads it."""
+    """A directory loaded by plain transformers."""
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
     return model.eval(), AutoTokenizer.from_pretrained(path, local_files_only=True)
 
@@ -83,7 +85,7 @@ def test_checkpoints_and_the_final_model_load_with_transformers(small_model: Pat
 
 
 def test_what_is_saved_holds_no_code_and_no_pickle(small_model: Path, tmp_path: Path) -> None:
-    go("ppo", small_model, tmp_path / "run", n=2, epochs=1)
+    go("ppo", small_model, tmp_path / "run", n=2, updates=1)
     kinds = {file.suffix for file in (tmp_path / "run").rglob("*") if file.is_file()}
     assert kinds <= {".safetensors", ".json", ".sqlite", ".yaml", ".jinja"}
 
@@ -93,7 +95,7 @@ def test_the_final_model_is_a_model_to_start_from(small_model: Path, tmp_path: P
     held = Holding()
     assert first.model is not None
     go("dpo", first.model, tmp_path / "second", steps=1, observer=held)
-    assert tensors(first.model) == _in_memory(held.run.cast["ref"])
+    assert tensors(first.model) == _in_memory(held.run.models["ref"])
 
 
 def test_the_last_few_checkpoints_are_kept(small_model: Path, tmp_path: Path) -> None:
@@ -114,9 +116,9 @@ def test_a_run_stopped_before_it_took_an_old_checkpoint_away_does_so_when_it_goe
     assert saved(tmp_path / "run") == ["step-000004", "step-000005"]
 
 
-def _in_memory(member: Member) -> dict[str, bytes]:
-    """A member's weights as `tensors` gives those of a directory; what is tied is saved once."""
-    weights = {f"model.safetensors/{name}": p.numpy().tobytes() for name, p in member.model.named_parameters()}
+def _in_memory(model: Model) -> dict[str, bytes]:
+    """A model's weights in the format of `tensors`; tied weights appear once."""
+    weights = {f"model.safetensors/{name}": p.numpy().tobytes() for name, p in model.module.named_parameters()}
     return {name: value for name, value in weights.items() if not name.endswith("lm_head.weight")}
 
 
@@ -136,7 +138,7 @@ def test_lora_moves_only_the_adapters(adapted: tuple[Path, Holding], small_model
     base, _ = plain(small_model)
     before = dict(base.named_parameters())
     seen = set()
-    for name, p in held.run.cast["policy"].model.named_parameters():
+    for name, p in held.run.models["policy"].module.named_parameters():
         if "lora_" in name:
             assert p.requires_grad
             assert "lora_B" not in name or bool((p != 0).any()), f"{name} has not moved"
@@ -171,12 +173,19 @@ def test_merged_adapters_are_a_plain_model(adapted: tuple[Path, Holding], small_
     assert list((tmp_path / "merged" / "checkpoints" / "step-000003" / "policy").glob("adapter*"))
 
 
-@pytest.mark.parametrize("method", ["sft", "grpo"])
+LORA: dict[str, dict[str, object]] = {
+    "grpo": {},
+    "sft": {"lora_dropout": 0.2, "lora_variant": "dora", "lora_save": "lm_head"},
+    "dpo": {"lora_targets": "q_proj,v_proj", "lora_variant": "rslora", "lora_alpha": 3.0},
+}
+
+
+@pytest.mark.parametrize("method", LORA)
 def test_resuming_with_lora_is_exact(method: str, small_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     straight, halted = tmp_path / "straight", tmp_path / "halted"
-    reward = function(tmp_path / "r.py", COIN, "coin")
-    go(method, small_model, straight, lora=4, steps=4, lr=1e-2, reward=reward)
+    more = {"reward": function(tmp_path / "r.py", COIN, "coin")} if method == "grpo" else {}
+    go(method, small_model, straight, lora=4, steps=4, lr=1e-2, **more, **LORA[method])
     shutil.copytree(straight, halted)
     shutil.rmtree(halted / "model")
     for last in ("step-000003", "step-000004"):
@@ -189,40 +198,38 @@ def test_resuming_with_lora_is_exact(method: str, small_model: Path, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def scorer(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Member]:
-    """A trained reward model: its directory, and the member that it was."""
+def scorer(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
+    """A trained reward model: its directory and the model."""
     held = Holding()
     result = go("reward_model", small_model, tmp_path_factory.mktemp("rm") / "run", observer=held)
     assert result.model is not None
-    return result.model, held.run.cast["rm"]
+    return result.model, held.run.models["rm"]
 
 
-def traces(member: Member) -> list[Trace]:
+def traces(model: Model) -> list[Trace]:
     tasks = [source("sort").task("train", i) for i in range(4)]
-    return [given_trace(task, "demo", "demo", member.chat, member.context, 0) for task in tasks]
+    return [given_trace(task, "demo", "demo", model.chat, model.context, 0) for task in tasks]
 
 
 @torch.no_grad()
-def test_a_reward_model_gives_the_same_score_in_transformers(scorer: tuple[Path, Member]) -> None:
-    path, member = scorer
-    model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32).eval()
-    assert model.config.num_labels == 1
+def test_a_reward_model_gives_the_same_score_in_transformers(scorer: tuple[Path, Model]) -> None:
+    path, model = scorer
+    theirs = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32).eval()
+    assert theirs.config.num_labels == 1
     scores = []
-    for trace in traces(member):
+    for trace in traces(model):
         last = torch.arange(len(trace)) == len(trace) - 1
-        ours = member.streams([trace], [last], {"score"}, 4096)[0]["score"][-1]
-        assert float(ours) == pytest.approx(float(model(input_ids=trace.tokens[None]).logits), abs=1e-6)
+        ours = model.streams([trace], [last], {"score"}, 4096)[0]["score"][-1]
+        assert float(ours) == pytest.approx(float(theirs(input_ids=trace.tokens[None]).logits), abs=1e-6)
         scores.append(float(ours))
     assert len(set(scores)) > 1
 
 
-def test_a_reward_model_scores_for_other_methods(
-    scorer: tuple[Path, Member], small_model: Path, tmp_path: Path
-) -> None:
+def test_a_reward_model_scores_for_other_methods(scorer: tuple[Path, Model], small_model: Path, tmp_path: Path) -> None:
     path, _ = scorer
     held = Holding()
     go("grpo", small_model, tmp_path / "grpo", reward_model=str(path), n=4, steps=1, observer=held)
-    assert tensors(path) == _in_memory(held.run.cast["rm"])
+    assert tensors(path) == _in_memory(held.run.models["rm"])
     with open_store(tmp_path / "grpo") as store:
         assert len({trace["reward"] for trace in store.traces()}) > 1
     result = go("best_of_n", small_model, tmp_path / "best", reward_model=str(path), n=4, steps=1)
@@ -248,8 +255,8 @@ def test_recomputed_activations_give_the_same_gradient_whatever_dropout_the_mode
     found = []
     for recompute in (False, True):
         method = build_method("sft", model)
-        cast = build_cast(method, model, replace(SMALL, checkpoint_activations=recompute))
-        for phase, groups, step in credited(method, cast):
+        models = build_cast(method, model, replace(SMALL, checkpoint_activations=recompute))
+        for phase, groups, step in credited(method, models):
             accumulate(groups, phase.learn, step)
-        found.append(torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters() if p.grad is not None]))
+        found.append(torch.cat([p.grad.flatten() for p in models["policy"].module.parameters() if p.grad is not None]))
     assert float(found[0].norm()) > 0 and torch.equal(*found)

@@ -1,4 +1,4 @@
-"""The dashboard's server: what it answers, and whom it does not."""
+"""The dashboard's server: its API, and the requests that it rejects."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import http.client
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from runs import COIN, function, go
+from serving import Browser, served
 
-from burnish.report.api import Api
-from burnish.report.schema import FILE, connect
-from burnish.report.server import Door, door_for, is_loopback, make_server
-from burnish.report.store import open_store
+from burnish.report.api import MOST, Api
+from burnish.report.endpoint import endpoint_for, is_loopback
+from burnish.report.server import make_server
+from burnish.store.reader import open_store
+from burnish.store.schema import FILE, connect
 
 UI = Path(__file__).parents[2] / "src" / "burnish" / "report" / "ui"
 
@@ -33,47 +33,15 @@ def root(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "runs"
 
 
-class Browser:
-    """Asks a server as a browser would, with any headers."""
-
-    def __init__(self, door: Door) -> None:
-        self.door = door
-
-    def ask(
-        self, path: str, method: str = "GET", body: str | None = None, **headers: str
-    ) -> tuple[int, Any, dict[str, str]]:
-        line = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=10)
-        sent = {
-            "Host": f"127.0.0.1:{self.door.port}",
-            **{name.replace("_", "-"): value for name, value in headers.items()},
-        }
-        line.request(method, path, body=body, headers=sent)
-        answer = line.getresponse()
-        text = answer.read().decode()
-        found = json.loads(text) if "json" in answer.headers["Content-Type"] else text
-        line.close()
-        return answer.status, found, dict(answer.headers)
-
-
-def served(root: Path, door: Door) -> Iterator[Browser]:
-    server = make_server(Api(root), door)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield Browser(door)
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
-
-
 @pytest.fixture(scope="module")
 def browser(root: Path) -> Iterator[Browser]:
-    yield from served(root, door_for("127.0.0.1", 0, None))
+    yield from served(root, endpoint_for("127.0.0.1", 0, None))
 
 
 @pytest.fixture(scope="module")
 def guarded(root: Path) -> Iterator[Browser]:
     """A server with a token."""
-    yield from served(root, door_for("127.0.0.1", 0, "a-token-of-some-length"))
+    yield from served(root, endpoint_for("127.0.0.1", 0, "a-token-of-some-length"))
 
 
 RUN = "grpo%200%2B%C3%A9"  # "grpo 0+é"
@@ -107,14 +75,16 @@ def test_the_api_answers_from_the_store(browser: Browser, root: Path) -> None:
     _, elsewhere, _ = browser.ask(f"/api/prompt?run={RUN}&task={first['task'].replace(' ', '%20')}")
     assert {row["run"] for row in elsewhere} == {"grpo 0+é", "grpo 1+é"} or elsewhere[0]["run"] == "grpo 0+é"
     assert browser.ask(f"/api/steps?run={RUN}")[1] == {
-        "steps": [0, 1, 2], "phases": ["main"], "state": "finished",
-    }  # fmt: skip
+        "steps": [0, 1, 2],
+        "phases": ["main"],
+        "state": "finished",
+    }
     assert any(one["name"] == "reward" for one in browser.ask("/api/definitions")[1])
 
 
 def test_every_file_of_the_page_is_served_and_shipped(browser: Browser) -> None:
     status, page, headers = browser.ask("/")
-    assert status == 200 and browser.door.secret in page and "{{" not in page
+    assert status == 200 and browser.endpoint.secret in page and "{{" not in page
     assert "script-src 'self'" in headers["Content-Security-Policy"] and headers["X-Frame-Options"] == "DENY"
     for file in UI.iterdir():
         if file.suffix in (".js", ".css", ".svg"):
@@ -125,9 +95,25 @@ def test_every_file_of_the_page_is_served_and_shipped(browser: Browser) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/../secret.txt", "/..%2fsecret.txt", "/%2e%2e/secret.txt", "/api.py", "/__init__.py", "/.hidden", "/ui/index.html",
-     "/api/nothing", "/api/__class__", "/C:\\boot.ini"],
-)  # fmt: skip
+    [
+        "/../secret.txt",
+        "/..%2fsecret.txt",
+        "/%2e%2e/secret.txt",
+        "/api.py",
+        "/__init__.py",
+        "/.hidden",
+        "/ui/index.html",
+        "/api/nothing",
+        "/api/__class__",
+        "/C:\\boot.ini",
+        "/../ui/app.js",
+        "/./app.js",
+        "/../ui/../ui/app.js",
+        "/.app.js",
+        "/app.js/",
+        "/%61pp.js",
+    ],
+)
 def test_nothing_else_is_served(path: str, browser: Browser) -> None:
     assert browser.ask(path)[0] == 404
 
@@ -147,6 +133,31 @@ def test_what_makes_no_sense_is_refused_in_words(query: str, browser: Browser) -
         assert status == 400 and found["error"]
 
 
+@pytest.mark.parametrize("name", ["limit", "offset", "step", "group", "least", "most"])
+@pytest.mark.parametrize("value", ["9" * 19, "9" * 5000, "1_0", "0x1", "%D9%A3", "1e400", "nan", "%2B1", "x"])
+def test_odd_numbers_are_refused_in_words(name: str, value: str, browser: Browser) -> None:
+    fine = name in ("least", "most") and value in (
+        "9" * 19,
+        "%D9%A3",
+        "1_0",
+        "%2B1",
+    )  # as numbers go, Python reads these
+    status, found, _ = browser.ask(f"/api/traces?run={RUN}&{name}={value}")
+    assert status == (200 if fine else 414 if len(value) > 4000 else 400) and (fine or found["error"])
+
+
+def test_a_page_of_traces_has_a_limit(browser: Browser) -> None:
+    for what in ("traces", "groups"):
+        for limit in ("-1", "0", "-9"):
+            assert len(browser.ask(f"/api/{what}?run={RUN}&limit={limit}")[1]["rows"]) == 1
+    assert MOST == 200
+
+
+@pytest.mark.parametrize("search", ['"', "'", "*", "(", "a AND", "NEAR(", "%25", "\\", "%FF", "-", "^a", "a:b"])
+def test_any_text_may_be_searched_for(search: str, browser: Browser) -> None:
+    assert browser.ask(f"/api/traces?run={RUN}&search={search.replace(' ', '%20')}")[0] == 200
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", ""]
 )
@@ -154,18 +165,18 @@ def test_a_foreign_name_that_points_here_is_not_answered(host: str, browser: Bro
     """DNS rebinding: the page of evil.example asks 127.0.0.1 under its own name."""
     for path in ("/", "/api/runs"):
         status, found, headers = browser.ask(path, Host=host)
-        assert status == 421 and "does not go by that name" in found["error"]
+        assert status == 421 and "does not name this server" in found["error"]
         assert "Access-Control-Allow-Origin" not in headers
 
 
 def test_the_names_of_the_loopback_are_answered(browser: Browser) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
-        assert browser.ask("/api/runs", Host=f"{host}:{browser.door.port}")[0] == 200
+        assert browser.ask("/api/runs", Host=f"{host}:{browser.endpoint.port}")[0] == 200
 
 
 def test_an_order_needs_our_own_page(browser: Browser, root: Path) -> None:
     body = json.dumps({"run": "grpo 0+é", "action": "stop"})
-    secret, here = browser.door.secret, f"http://127.0.0.1:{browser.door.port}"
+    secret, here = browser.endpoint.secret, f"http://127.0.0.1:{browser.endpoint.port}"
     assert browser.ask("/api/order", "POST", body)[0] == 403
     assert browser.ask("/api/order", "POST", body, X_Burnish_Secret="guess")[0] == 403
     assert browser.ask("/api/order", "POST", body, X_Burnish_Secret=secret, Origin="http://evil.example")[0] == 403
@@ -179,7 +190,7 @@ def test_an_order_needs_our_own_page(browser: Browser, root: Path) -> None:
 
 
 def test_an_order_reaches_a_running_run(browser: Browser, root: Path) -> None:
-    from burnish.report.environment import process
+    from burnish.store.environment import process
 
     folder = root / "alive"
     folder.mkdir()
@@ -187,22 +198,22 @@ def test_an_order_reaches_a_running_run(browser: Browser, root: Path) -> None:
     facts = {"state": "running", "process": process(), "config": {}, "created": 1.0}
     db.executemany("INSERT INTO info VALUES (?, ?)", [(name, json.dumps(value)) for name, value in facts.items()])
     body = json.dumps({"run": "alive", "action": "pause"})
-    status, found, _ = browser.ask("/api/order", "POST", body, X_Burnish_Secret=browser.door.secret)
+    status, found, _ = browser.ask("/api/order", "POST", body, X_Burnish_Secret=browser.endpoint.secret)
     assert (status, found) == (200, {"ordered": "pause"})
     assert db.execute("SELECT action FROM orders").fetchall() == [("pause",)]
     wrong = json.dumps({"run": "alive", "action": "explode"})
-    assert browser.ask("/api/order", "POST", wrong, X_Burnish_Secret=browser.door.secret)[0] == 400
+    assert browser.ask("/api/order", "POST", wrong, X_Burnish_Secret=browser.endpoint.secret)[0] == 400
     db.close()
 
 
 def test_a_token_is_asked_of_everybody(guarded: Browser) -> None:
-    token = guarded.door.token
+    token = guarded.endpoint.token
     for path in ("/", "/app.js", "/api/runs"):
         assert guarded.ask(path)[0] == 401
         assert guarded.ask(path, Cookie="burnish-token=wrong")[0] == 401
     assert guarded.ask("/api/runs?token=wrong")[0] == 401
     assert guarded.ask(f"/api/runs?token={token}")[0] == 200
-    connection = http.client.HTTPConnection("127.0.0.1", guarded.door.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.endpoint.port, timeout=10)
     connection.request("GET", f"/?token={token}")
     answer = connection.getresponse()
     cookie = answer.headers["Set-Cookie"]
@@ -214,17 +225,20 @@ def test_a_token_is_asked_of_everybody(guarded: Browser) -> None:
     )
     connection.close()
     assert guarded.ask("/api/runs", Cookie=cookie.split(";")[0])[0] == 200
-    assert guarded.ask("/api/order", "POST", "{}", X_Burnish_Secret=guarded.door.secret)[0] == 401
+    assert guarded.ask("/api/order", "POST", "{}", X_Burnish_Secret=guarded.endpoint.secret)[0] == 401
 
 
 def test_beyond_the_loopback_there_is_always_a_token_and_never_everywhere() -> None:
-    assert door_for("127.0.0.1", 1, None).token == "" and door_for("localhost", 1, None).token == ""
-    assert len(door_for("192.168.7.7", 1, None).token) >= 24 and "?token=" in door_for("192.168.7.7", 1, None).url()
-    assert door_for("::1", 7, None).url() == "http://[::1]:7/" and "[::1]:7" in door_for("::1", 7, None).hosts()
-    assert door_for("10.0.0.2", 7, None).hosts() == {"10.0.0.2", "10.0.0.2:7"}
+    assert endpoint_for("127.0.0.1", 1, None).token == "" and endpoint_for("localhost", 1, None).token == ""
+    assert (
+        len(endpoint_for("192.168.7.7", 1, None).token) >= 24
+        and "?token=" in endpoint_for("192.168.7.7", 1, None).url()
+    )
+    assert endpoint_for("::1", 7, None).url() == "http://[::1]:7/" and "[::1]:7" in endpoint_for("::1", 7, None).hosts()
+    assert endpoint_for("10.0.0.2", 7, None).hosts() == {"10.0.0.2", "10.0.0.2:7"}
     for host in ("0.0." + "0.0", "::", "", "*"):
         with pytest.raises(ValueError, match="on every network at once"):
-            door_for(host, 1, "a-token-of-some-length")
+            endpoint_for(host, 1, "a-token-of-some-length")
     assert is_loopback("127.1.2.3") and not is_loopback("example.org")
 
 
@@ -247,5 +261,7 @@ def test_the_command_serves_until_ctrl_c(root: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_said(browser: Browser, root: Path) -> None:
-    with pytest.raises(ValueError, match=rf"cannot listen on 127.0.0.1:{browser.door.port}: .*; choose another --port"):
-        make_server(Api(root), door_for("127.0.0.1", browser.door.port, None))
+    with pytest.raises(
+        ValueError, match=rf"cannot listen on 127.0.0.1:{browser.endpoint.port}: .*; choose another --port"
+    ):
+        make_server(Api(root), endpoint_for("127.0.0.1", browser.endpoint.port, None))

@@ -1,4 +1,4 @@
-"""The run store: what goes in comes out, a killed run leaves whole steps, a resumed one cuts, words are found."""
+"""The run store: round trip, queries, full-text search, killed and resumed runs, write errors, sinks and orders."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runs import COIN, function, go
 from transformers import AutoTokenizer
 
 from burnish.loop import Report
-from burnish.nouns import Clock, Group, Task, Trace, Turn
-from burnish.report import recorder as recorders
-from burnish.report.control import Orders, order
-from burnish.report.recorder import Recorder, cut
-from burnish.report.rows import Pieces
-from burnish.report.schema import FILE, connect
-from burnish.report.store import find_runs, open_store
 from burnish.step import Dropped
+from burnish.store import recorder as recorders
+from burnish.store.control import Orders, order
+from burnish.store.reader import find_runs, open_store
+from burnish.store.recorder import RunRecorder, cut
+from burnish.store.rows import Pieces
+from burnish.store.schema import FILE, connect
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def task(key: str = "k", prompt: str = "what?") -> Task:
     return Task("question", ({"role": "user", "content": prompt},), {"answer": "42", "make": print}, key)
 
 
-def test_what_goes_in_comes_out(tokenizer: Any, tmp_path: Path) -> None:
+def test_recorded_data_is_read_back(tokenizer: Any, tmp_path: Path) -> None:
     best, worst = trace(tokenizer, "it is 42", 1.0, tags=frozenset({"sample"})), trace(tokenizer, "no idea", 0.0)
     gone = trace(tokenizer, "silence", 0.5)
-    written = Recorder(tmp_path, tokenizer, traces=10)
+    written = RunRecorder(tmp_path, tokenizer, traces=10)
     written.info(config={"method": "grpo"}, state="finished")
     group = Group(task(), [best, worst], pairs=[(0, 1)])
     written.step(
@@ -91,8 +91,8 @@ def test_what_goes_in_comes_out(tokenizer: Any, tmp_path: Path) -> None:
         assert store.groups()[0]["traces"][0]["reward"] == 1.0
 
 
-def test_traces_are_found_by_what_they_are(tokenizer: Any, tmp_path: Path) -> None:
-    written = Recorder(tmp_path, tokenizer, traces=99)
+def test_traces_are_filtered_and_sorted(tokenizer: Any, tmp_path: Path) -> None:
+    written = RunRecorder(tmp_path, tokenizer, traces=99)
     for step in range(3):
         made = [
             trace(tokenizer, f"{word} {step}", i / 2) for i, word in enumerate(("apple", "banana", '100% "cherry"'))
@@ -113,11 +113,11 @@ def test_traces_are_found_by_what_they_are(tokenizer: Any, tmp_path: Path) -> No
         assert store.count() == 9
 
 
-def test_searching_without_an_index_of_words_finds_the_same(
+def test_search_without_fts5_gives_the_same_results(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burnish.report.schema.SEARCH", "CREATE VIRTUAL TABLE search USING no_such_module (x)")
-    written = Recorder(tmp_path, tokenizer, traces=9)
+    monkeypatch.setattr("burnish.store.schema.SEARCH", "CREATE VIRTUAL TABLE search USING no_such_module (x)")
+    written = RunRecorder(tmp_path, tokenizer, traces=9)
     written.step(report(0, [Group(task(), [trace(tokenizer, "100% sure"), trace(tokenizer, "100 per cent")])]), {})
     written.close()
     with open_store(tmp_path) as store:
@@ -125,29 +125,27 @@ def test_searching_without_an_index_of_words_finds_the_same(
         assert len(store.traces(search="what")) == 2
 
 
-def test_long_traces_are_kept_up_to_a_number_of_tokens(
-    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("burnish.report.rows.MOST_TOKENS", 30)
-    written = Recorder(tmp_path, tokenizer, traces=99)
+def test_recorded_tokens_are_limited(tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("burnish.store.rows.MOST_TOKENS", 30)
+    written = RunRecorder(tmp_path, tokenizer, traces=99)
     written.step(report(0, [Group(task(str(i)), [trace(tokenizer, "x" * 15)]) for i in range(5)]), {})
     written.close()
     with open_store(tmp_path) as store:
         assert [t["task"] for t in store.traces()] == ["0", "1"]
 
 
-def test_only_the_first_groups_are_kept_whole(tokenizer: Any, tmp_path: Path) -> None:
-    written = Recorder(tmp_path, tokenizer, traces=3)
+def test_recorded_traces_are_limited_to_whole_groups(tokenizer: Any, tmp_path: Path) -> None:
+    written = RunRecorder(tmp_path, tokenizer, traces=3)
     written.step(report(0, [Group(task(str(i)), [trace(tokenizer, "a"), trace(tokenizer, "b")]) for i in range(5)]), {})
     written.close()
     with open_store(tmp_path) as store:
         assert [t["task"] for t in store.traces()] == ["0", "0", "1", "1"]
 
 
-def test_a_later_step_cannot_change_what_was_handed_over(tokenizer: Any, tmp_path: Path) -> None:
-    """Replayed traces get new scores and streams in later walks, perhaps before the writer comes to them."""
+def test_a_later_step_cannot_change_recorded_traces(tokenizer: Any, tmp_path: Path) -> None:
+    """Replayed traces get new scores and streams in later steps, possibly before the writer thread reads them."""
     held = trace(tokenizer, "held", 0.25)
-    written = Recorder(tmp_path, tokenizer, traces=9)
+    written = RunRecorder(tmp_path, tokenizer, traces=9)
     written.step(report(0, [Group(task(), [held])]), {})
     held.scores["reward"], held.streams["adv"], held.note["stopped"] = 9.0, torch.zeros(len(held)), "no"
     written.close()
@@ -156,16 +154,16 @@ def test_a_later_step_cannot_change_what_was_handed_over(tokenizer: Any, tmp_pat
         assert found["reward"] == 0.25 and found["note"] == {"stopped": "stop"} and found["advantage"] == -0.25
 
 
-def test_half_characters_are_read_whole(tokenizer: Any) -> None:
+def test_characters_split_over_tokens_are_decoded(tokenizer: Any) -> None:
     pieces, ids = Pieces(tokenizer), tokenizer.encode("naïve ☃ 雪")
     pieces.learn(ids)
     assert pieces.text(ids) == "naïve ☃ 雪"
     assert [piece for _, piece in pieces.new] and len(pieces.new) == len(set(ids))
 
 
-def test_cutting_forgets_later_steps_and_their_words(tokenizer: Any, tmp_path: Path) -> None:
+def test_cut_deletes_later_steps_and_their_search_entries(tokenizer: Any, tmp_path: Path) -> None:
     for last in (3, 2):
-        written = Recorder(tmp_path, tokenizer, traces=9)
+        written = RunRecorder(tmp_path, tokenizer, traces=9)
         start = 0 if last == 3 else 1
         for step in range(start, last):
             written.step(report(step, [Group(task(), [trace(tokenizer, f"word{step}")])], reward=step), {})
@@ -182,19 +180,19 @@ def test_cutting_forgets_later_steps_and_their_words(tokenizer: Any, tmp_path: P
     db = connect(tmp_path / FILE)
     db.execute(
         "INSERT INTO search (search) VALUES ('integrity-check')"
-    )  # raises where the index of words is out of step
+    )  # raises if the full-text index is inconsistent
     db.close()
 
 
-def test_a_disk_that_fails_is_heard_of_at_the_next_step(
+def test_a_write_error_is_raised_at_the_next_step(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Any, db: Any, step: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    written = Recorder(tmp_path, tokenizer, traces=9)
+    written = RunRecorder(tmp_path, tokenizer, traces=9)
     written.flush()
-    monkeypatch.setattr(recorders.Recorder, "_write_step", full)
+    monkeypatch.setattr(recorders.RunRecorder, "_write_step", full)
     written.step(report(0, []), {})
     with pytest.raises(
         ValueError, match=r"could not write .*store.sqlite: .*No space left.*; free some disk space and use --resume"
@@ -206,7 +204,7 @@ def test_a_disk_that_fails_is_heard_of_at_the_next_step(
         written.close()
 
 
-def test_a_sink_that_fails_costs_a_warning_not_the_run(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_failing_sink_is_disabled_with_a_warning(tokenizer: Any, tmp_path: Path) -> None:
     class Broken:
         name, heard = "broken", 0
 
@@ -217,25 +215,25 @@ def test_a_sink_that_fails_costs_a_warning_not_the_run(tokenizer: Any, tmp_path:
         def close(self) -> None: ...
 
     sink = Broken()
-    written = Recorder(tmp_path, tokenizer, traces=9, sinks=[sink])
+    written = RunRecorder(tmp_path, tokenizer, traces=9, sinks=[sink])
     for step in range(3):
         written.step(report(step, [], reward=0.5), {})
     written.close()
     with open_store(tmp_path) as store:
         assert len(store.metrics()) == 3 and sink.heard == 1
         assert [e["text"] for e in store.events()] == [
-            "broken failed and hears no more of this run: ConnectionError: nobody there"
+            "broken failed and is disabled for the rest of this run: ConnectionError: nobody there"
         ]
 
 
-def test_orders_are_heard_once(tmp_path: Path) -> None:
+def test_orders_are_received_once(tmp_path: Path) -> None:
     connect(tmp_path / FILE).close()
     order(tmp_path, "stop")  # from before the run: not for this one
     orders = Orders(tmp_path)
-    assert orders.heard() == []
+    assert orders.poll() == []
     order(tmp_path, "pause")
     order(tmp_path, "resume")
-    assert orders.heard() == ["pause", "resume"] and orders.heard() == []
+    assert orders.poll() == ["pause", "resume"] and orders.poll() == []
     orders.close()
     with pytest.raises(ValueError, match="no order 'explode'; the orders are pause, resume, checkpoint, stop"):
         order(tmp_path, "explode")
@@ -243,7 +241,7 @@ def test_orders_are_heard_once(tmp_path: Path) -> None:
         order(tmp_path / "nowhere", "stop")
 
 
-def test_runs_are_found_below_a_folder_and_other_things_are_not(tmp_path: Path) -> None:
+def test_find_runs_yields_only_run_folders(tmp_path: Path) -> None:
     for name in ("a", "b/c", ".hidden/d", "plain"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("a", "b/c", ".hidden/d"):
@@ -259,7 +257,7 @@ def test_runs_are_found_below_a_folder_and_other_things_are_not(tmp_path: Path) 
 
 @pytest.mark.parametrize("refills", [0, 2])
 def test_why_a_group_was_dropped_is_recorded(refills: int, small_model: Path, tmp_path: Path) -> None:
-    """DAPO drops groups whose replies all score the same, also among those that it draws in their place; none is noted twice."""
+    """DAPO drops groups with zero variance, also among the refilled ones; each is recorded once."""
     reward = function(tmp_path / "r.py", COIN, "coin")
     go("dapo", small_model, tmp_path / "run", reward=reward, n=2, prompts=6, refills=refills)
     with open_store(tmp_path / "run") as store:
@@ -272,7 +270,7 @@ def test_why_a_group_was_dropped_is_recorded(refills: int, small_model: Path, tm
 
 
 def test_why_a_trace_was_dropped_is_recorded(small_model: Path, tmp_path: Path) -> None:
-    """Raft learns from the best of each group; its siblings are in the store too, with what took them out."""
+    """RAFT trains on the best trace of each group; the store has the others too, with the part that dropped them."""
     reward = function(tmp_path / "r.py", COIN, "coin")
     go("raft", small_model, tmp_path / "run", reward=reward, n=3, prompts=4)
     with open_store(tmp_path / "run") as store:
@@ -292,13 +290,14 @@ class Watching(Observer):
         if report.clock.step == 7:
             time.sleep(600)  # it is killed while it waits here, or before
 
-burnish.train("sft", model=sys.argv[1], out=sys.argv[2], steps=400, prompts=2, max_new_tokens=6, eval_tasks=0, save_every=3, lr=1e-3,
+burnish.train("sft", model=sys.argv[1], out=sys.argv[2], steps=400, prompts=2, max_new_tokens=6, eval_tasks=0,
+              save_every=3, lr=1e-3,
               task="sort", device="cpu", observer=Watching())
 """
 
 
 def test_a_killed_run_leaves_whole_steps_and_resumes_exactly(small_model: Path, tmp_path: Path) -> None:
-    from burnish.run.train import resume
+    from burnish.api.train import resume
 
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     words = [sys.executable, "-c", KILLED, str(small_model), str(killed)]
@@ -310,7 +309,7 @@ def test_a_killed_run_leaves_whole_steps_and_resumes_exactly(small_model: Path, 
     os.kill(process.pid, signal.SIGKILL)
     process.wait(timeout=30)
     with open_store(killed) as store:
-        assert store.state() == "failed"  # it says running, but its process is gone
+        assert store.state() == "failed"  # recorded as running, but the process is dead
         steps = [m["step"] for m in store.metrics()]
         assert steps == list(range(len(steps))) and len(steps) >= 6  # nothing before the last checkpoint is missing
         assert {t["step"] for t in store.traces(limit=None)} == set(steps)
@@ -333,9 +332,7 @@ def test_facts_about_a_run_are_recorded(small_model: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("token_budget", [8192, 24])
-def test_how_unsure_the_policy_was_is_recorded_token_by_token(
-    token_budget: int, small_model: Path, tmp_path: Path
-) -> None:
+def test_token_entropies_are_recorded(token_budget: int, small_model: Path, tmp_path: Path) -> None:
     """The entropies that the update computed anyway: those of the weights that sampled, on reply tokens alone.
 
     Checked against a forward pass of the untrained model, however the batch is cut into passes.
@@ -357,3 +354,20 @@ def test_how_unsure_the_policy_was_is_recorded_token_by_token(
         assert entropy[prompt:] == pytest.approx(by_hand, abs=1e-4)
         means.append(sum(by_hand) / len(by_hand))
     assert sum(means) / len(means) == pytest.approx(mean, abs=1e-4)
+
+
+def test_find_runs_skips_unreadable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """os.listdir is patched to fail, because root can read every folder."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / FILE).write_text("")
+    (tmp_path / "shut").mkdir()
+    listed = os.listdir
+
+    def listdir(path: Any) -> list[str]:
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert list(find_runs(tmp_path)) == [tmp_path / "open"]
+    assert list(find_runs("x" * 5000)) == []

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from runs import COIN, function, go
 
-from burnish.report.schema import FILE, TABLES
-from burnish.report.store import open_store
+from burnish.store.reader import open_store
+from burnish.store.schema import FILE, TABLES
 
 DOCS = (Path(__file__).parents[2] / "docs" / "store.md").read_text()
 QUESTIONS = [one.strip() for one in re.findall(r"```sql\n(.*?)```", DOCS, re.S)[0].split("\n\n")]

@@ -1,4 +1,4 @@
-"""A reward function with a time limit: what hangs, dies or raises costs its own reply, and never the run."""
+"""A reward function with a time limit: a hang, crash or error affects only its own reply."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from runs import function, go
 
-from burnish.nouns import Verdict
-from burnish.refusal import NotFinite
-from burnish.run.sameness import log_rows
-from burnish.tasks.timed import DEAF, GIVE_UP, TimedReward
+from burnish.checkpoint.diff import log_rows
+from burnish.nonfinite import NotFinite
+from burnish.rewards.reward import MAX_FAILED_BATCHES, MAX_HUNG_REPLIES
+from burnish.rewards.timed import TimedReward
+from burnish.types import Verdict
 
 CODE = """
 import os, re, sys, time
@@ -61,7 +62,7 @@ def test_what_answers_in_time_is_what_it_was(judge: TimedReward) -> None:
     [
         ("sleep", r"had not answered after 1 s, at mine.py:20 in helper; its process was killed"),
         ("regex", r"had not answered after 1 s, at .*; its process was killed"),
-        ("exit", r"died while it was asked"),
+        ("exit", r"died during a call"),
         ("raise", r"reward f raised KeyError"),
     ],
 )
@@ -101,12 +102,12 @@ def test_a_batch_that_hangs_throughout_is_given_up(spec: str) -> None:
     judge = TimedReward(spec, 0.3)
     verdicts = ask(judge, *["sleep"] * 6)
     assert all(verdict.failed for verdict in verdicts)
-    assert [verdict.reason.startswith("not asked") for verdict in verdicts] == [False] * GIVE_UP + [True] * (
-        6 - GIVE_UP
+    assert [verdict.reason.startswith("not scored") for verdict in verdicts] == [False] * MAX_HUNG_REPLIES + [True] * (
+        6 - MAX_HUNG_REPLIES
     )
     ask(judge, "sleep")
     with pytest.raises(
-        ValueError, match=rf"gave no reward in {DEAF} batches in a row: .* had not answered after 0.3 s"
+        ValueError, match=rf"gave no reward in {MAX_FAILED_BATCHES} batches in a row: .* had not answered after 0.3 s"
     ):
         ask(judge, "sleep")
 
@@ -117,7 +118,9 @@ def test_what_is_no_number_is_refused_as_anywhere(judge: TimedReward) -> None:
 
 
 def test_a_function_that_always_raises_is_its_authors_to_mend(judge: TimedReward) -> None:
-    with pytest.raises(ValueError, match=r"reward f raised KeyError: 'raise'; fix the function"):
+    with pytest.raises(
+        ValueError, match=r"reward f raised KeyError: 'raise' at mine.py, line 14, .*'raise'; fix the function"
+    ):
         ask(judge, "raise", "raise")
 
 
@@ -125,7 +128,7 @@ def test_a_function_that_always_raises_is_its_authors_to_mend(judge: TimedReward
     ("name", "seconds", "match"),
     [
         ("g", 1.0, r"has no function 'g'; it has f, helper"),
-        ("f", 0.0, r"a time limit of 0 s lets no reward function answer"),
+        ("f", 0.0, r"a time limit of 0 s is too short for any call"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(name: str, seconds: float, match: str, spec: str) -> None:
@@ -159,6 +162,21 @@ def test_a_run_goes_on_past_replies_whose_reward_hangs(policy: str, small_model:
     assert len(events) == 1 and "replies got no reward" in events[0]
 
 
-def test_a_limit_without_a_function_is_refused(small_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"--reward-timeout limits a reward function, but there is no --reward"):
-        go("grpo", small_model, tmp_path / "run", reward_timeout=1.0)
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [
+        (0.0, "above 0"),
+        (-1.0, "above 0"),
+        (float("inf"), "a finite number"),
+        (float("nan"), "a finite number"),
+    ],
+)
+def test_an_invalid_time_limit_is_refused(seconds: float, wanted: str, small_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"option 'reward_timeout' is .*; it must be {wanted}"):
+        go("grpo", small_model, tmp_path / "run", reward_timeout=seconds)
+
+
+def test_a_limit_holds_for_the_tasks_own_verifier_too(small_model: Path, tmp_path: Path) -> None:
+    """With time enough, it changes nothing."""
+    plain = go("grpo", small_model, tmp_path / "plain").metrics
+    assert go("grpo", small_model, tmp_path / "limited", reward_timeout=30.0).metrics == plain

@@ -1,4 +1,6 @@
-"""A real vLLM as the sampler: its log-probs, its weights, its deaths. Slow, and skipped where there is no Python with vLLM."""
+"""A real vLLM as the sampler: its log-probs, its weights, its deaths. Slow, and skipped where there is no Python with
+vLLM.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from runs import halted_after
 from test_apart import engine_of, requests_of, stale_weights_are_caught
 
 from burnish import train
-from burnish.cast.apart.engine import ApartEngine
-from burnish.cast.apart.python import vllm_python
-from burnish.cast.lora import Lora
-from burnish.cast.member import Member
-from burnish.cast.roles import stage
-from burnish.cast.stage import build
-from burnish.run.sameness import differences, log_rows
-from burnish.run.train import resume
+from burnish.api.train import resume
+from burnish.checkpoint.diff import differences, log_rows
+from burnish.engine.subprocess.engine import SubprocessEngine
+from burnish.engine.subprocess.vllm_python import vllm_python
+from burnish.models.build import build
+from burnish.models.lora import Lora
+from burnish.models.model import Model
+from burnish.roles import roles
 
 pytestmark = pytest.mark.slow
 VLLM = replace(SMALL, engine="vllm")
@@ -39,16 +41,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def policy(model: Path) -> Iterator[Member]:
-    cast = build(stage(), model, VLLM, device="cpu")
-    yield cast["policy"]
-    cast.end()
+def policy(model: Path) -> Iterator[Model]:
+    models = build(roles(), model, VLLM, device="cpu")
+    yield models["policy"]
+    models.end()
 
 
 @pytest.mark.parametrize(
     "how", [{}, {"temperature": 0.7}, {"temperature": 0.0}, {"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.1}], ids=str
 )
-def test_its_log_probs_are_the_trainers(policy: Member, how: dict) -> None:
+def test_its_log_probs_are_the_trainers(policy: Model, how: dict) -> None:
     requests = requests_of(policy, **how)
     for request, sample in zip(requests, policy.generate(requests), strict=True):
         tokens = torch.cat([request.prompt, sample.tokens])
@@ -61,14 +63,14 @@ def test_its_log_probs_are_the_trainers(policy: Member, how: dict) -> None:
         assert len(sample.tokens) == 12 or ended
 
 
-def test_greedy_is_what_the_local_engine_says(policy: Member, model: Path) -> None:
-    local = build(stage(), model, SMALL, device="cpu")["policy"]
+def test_greedy_is_what_the_local_engine_says(policy: Model, model: Path) -> None:
+    local = build(roles(), model, SMALL, device="cpu")["policy"]
     requests = requests_of(policy, temperature=0.0)
     pairs = zip(policy.generate(requests), local.generate(requests), strict=True)
     assert all(torch.equal(a.tokens, b.tokens) for a, b in pairs)
 
 
-def test_a_sample_depends_on_its_key_alone(policy: Member) -> None:
+def test_a_sample_depends_on_its_key_alone(policy: Model) -> None:
     requests = requests_of(policy)
     together = policy.generate(requests)
     assert len({tuple(sample.tokens.tolist()) for sample in together}) == len(together)
@@ -76,7 +78,7 @@ def test_a_sample_depends_on_its_key_alone(policy: Member) -> None:
         assert torch.equal(policy.generate([request])[0].tokens, sample.tokens)
 
 
-def test_a_reply_keeps_the_token_that_completes_a_stop_string(policy: Member) -> None:
+def test_a_reply_keeps_the_token_that_completes_a_stop_string(policy: Model) -> None:
     first = policy.chat.text(policy.generate(requests_of(policy, temperature=0.0))[0].tokens)
     word = first[2]
     reply = policy.generate(requests_of(policy, temperature=0.0, stop=(word,)))[0]
@@ -85,11 +87,11 @@ def test_a_reply_keeps_the_token_that_completes_a_stop_string(policy: Member) ->
 
 
 def test_a_worker_killed_while_it_samples_loses_and_doubles_nothing(
-    policy: Member, monkeypatch: pytest.MonkeyPatch
+    policy: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [replace(request, max_new=5 + 15 * i) for i, request in enumerate(requests_of(policy))]
     undisturbed, engine = policy.generate(requests), engine_of(policy)
-    asked, ask = [], ApartEngine._ask
+    asked, ask = [], SubprocessEngine._ask
 
     def watched(self, what, message, take=lambda _: None):  # type: ignore[no-untyped-def]
         def note():  # type: ignore[no-untyped-def]
@@ -104,7 +106,7 @@ def test_a_worker_killed_while_it_samples_loses_and_doubles_nothing(
 
         return ask(self, what, note, kill)
 
-    monkeypatch.setattr(ApartEngine, "_ask", watched)
+    monkeypatch.setattr(SubprocessEngine, "_ask", watched)
     again = policy.generate(requests)
     assert engine.restarts == 1
     assert 0 < len(asked[1]) < len(asked[0]) == len(requests)  # only what had not been answered was asked again
@@ -118,11 +120,11 @@ def test_stale_weights_stop_the_run(model: Path, tmp_path: Path, lora: Lora | No
         model if tied else make_model(tmp_path, num_attention_heads=1, num_key_value_heads=1, tie_word_embeddings=False)
     )
     method = build_method("grpo", base)
-    cast = build(method.cast, base, VLLM, lora=lora, device="cpu")
+    models = build(method.models, base, VLLM, lora=lora, device="cpu")
     try:
-        stale_weights_are_caught(method, cast, VLLM)
+        stale_weights_are_caught(method, models, VLLM)
     finally:
-        cast.end()
+        models.end()
 
 
 def test_a_run_learns_with_vllm(tmp_path: Path, model: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_run_learns_with_vllm(tmp_path: Path, model: Path) -> None:
     assert result.before is not None and result.after is not None
     rows = log_rows(out, "metrics")
     assert len(rows) == 6 and all(row["mismatch/probe"] < 2e-5 and row["mismatch/logp"] < 1e-5 for row in rows)
-    assert result.after.value.mean > result.before.value.mean + 0.2
+    assert result.after.as_sampled.mean > result.before.as_sampled.mean + 0.2
 
 
 def test_a_run_ahead_and_in_chunks_learns_and_resumes(tmp_path: Path, model: Path) -> None:
@@ -149,7 +151,7 @@ def test_a_run_ahead_and_in_chunks_learns_and_resumes(tmp_path: Path, model: Pat
     }
     result = train("grpo", engine="vllm", lag=1, chunk=10, out=str(straight), **told)
     assert result.before is not None and result.after is not None
-    assert result.after.value.mean > result.before.value.mean + 0.1
+    assert result.after.as_sampled.mean > result.before.as_sampled.mean + 0.1
     rows = log_rows(straight, "metrics")
     assert len(rows) == 6 and all(row["mismatch/probe"] < 2e-5 for row in rows)
     assert rows[-1]["unfinished"] == 0 < rows[2]["unfinished"]
@@ -158,14 +160,32 @@ def test_a_run_ahead_and_in_chunks_learns_and_resumes(tmp_path: Path, model: Pat
 
 
 def test_samplers_on_ray_may_be_vllm(model: Path, tmp_path: Path) -> None:
-    """Two samplers, each with a vLLM of its own, two graders, a trainer: every publish is proved, every sample learned once."""
+    """Two samplers, each with a vLLM of its own, two graders, a trainer: every publish is proved, every sample learned
+    once.
+    """
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
-    from burnish.placed.audit import audit
+    from burnish.distributed.ray.audit import audit
 
     train(
-        "grpo", model=str(model), task="sort", steps=4, prompts=4, n=4, max_new_tokens=10, eval_tasks=4, lr=1e-3, lag=1,
-        on="ray", samplers=2, graders=2, spares=0, unit=1, engine="vllm", recover_within=300.0, out=str(tmp_path / "run"),
-    )  # fmt: skip
+        "grpo",
+        model=str(model),
+        task="sort",
+        steps=4,
+        prompts=4,
+        n=4,
+        max_new_tokens=10,
+        eval_tasks=4,
+        lr=1e-3,
+        lag=1,
+        on="ray",
+        samplers=2,
+        graders=2,
+        spares=0,
+        unit=1,
+        engine="vllm",
+        recover_within=300.0,
+        out=str(tmp_path / "run"),
+    )
     found = audit(tmp_path / "run")
     assert not found.wrong and found.learned == found.samples == 4 * 4 * 4
     assert all(row.get("mismatch/probe", 0.0) < 1e-4 for row in log_rows(tmp_path / "run", "metrics"))

@@ -1,4 +1,4 @@
-"""Looking at runs: burnish runs, exports, reports, notebook objects, other loggers, and orders to a running run."""
+"""burnish runs, exports, reports, notebook objects, other loggers (--log), and orders to a running run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from runs import COIN, function, go, same_run, saved
 import burnish
 from burnish.cli import main
 from burnish.commands.report import write
-from burnish.report.catalogue import pick, spoken_age, summaries
-from burnish.report.control import order
+from burnish.report.catalogue import duration, pick, summaries
 from burnish.report.definitions import definition
-from burnish.report.sinks import SINKS, named
-from burnish.report.store import open_store
 from burnish.run.train import Observer, Result
+from burnish.store.control import order
+from burnish.store.reader import open_store
+from burnish.store.sinks import SINKS, sink_names
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().out
 
 
-# ---------------------------------------------------------------------------------------------------------- burnish runs
+# ----------------------------------------------------------------------------------------------------- burnish runs
 
 
 def test_runs_lists_every_run(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_a_run_is_picked_by_path_name_beginning_or_age(there: Path) -> None:
         pick("grpo")
     with pytest.raises(ValueError, match="there is no run 'nothing'; burnish runs lists those in runs/"):
         pick("nothing")
-    assert [spoken_age(s) for s in (3, 200, 7300, 90000 * 3)] == ["3 s", "3 min", "2 h", "3 d"]
+    assert [duration(s) for s in (3, 200, 7300, 90000 * 3)] == ["3 s", "3 min", "2 h", "3 d"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_run_is_picked_by_path_name_beginning_or_age(there: Path) -> None:
         (("report",), "say which run: burnish report RUN"),
         (("ui", "nowhere"), "there is no folder 'nowhere'"),
         (("ui", "--host", "::"), "opens the dashboard on every network at once; name the one address"),
-        (("ui", "--token", "short"), "--token is too short"),
+        (("ui", "--token", "short"), "--token must have 16 to 200 letters"),
         (("train", "--log", "paper"), "--log cannot write to 'paper'; it can to tensorboard, wandb, trackio, mlflow"),
     ],
 )
@@ -140,7 +140,7 @@ def test_exports_hold_what_the_store_holds(there: Path, capsys: pytest.CaptureFi
         assert [row["reward"] for row in numbers] == [row["reward"] for row in metrics]
 
 
-# --------------------------------------------------------------------------------------------------------------- reports
+# ---------------------------------------------------------------------------------------------------------- reports
 
 
 def test_a_report_stands_alone(place: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_report_stands_alone(place: Path, tmp_path: Path) -> None:
         "grpo on sort",
         "held-out accuracy",
         "<svg",
-        "pg/entropy",
+        "Policy entropy, nats per token",
         "Where the time goes",
         "method: grpo",
         "Made with burnish",
@@ -192,7 +192,7 @@ def test_a_result_shows_itself_in_a_notebook(small_model: Path, tmp_path: Path) 
     assert len(traces) == 8 and traces[0]["step"] == 1 and "<table>" in traces._repr_html_()
 
 
-# --------------------------------------------------------------------------------------------------------- other loggers
+# ---------------------------------------------------------------------------------------------------- other loggers
 
 
 def test_a_logger_that_is_not_installed_is_refused_before_anything_starts(tmp_path: Path, small_model: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_logger_that_is_not_installed_is_refused_before_anything_starts(tmp_pa
 
 def _installed(name: str) -> bool:
     try:
-        named(name)
+        sink_names(name)
     except ValueError:
         return False
     return True
@@ -260,7 +260,7 @@ def test_trackio_hears_the_same_numbers(small_model: Path, tmp_path: Path, monke
 
 
 def log_records(data: bytes) -> list[bytes]:
-    """The records of a LevelDB log after wandb's header of 7 bytes: blocks of 32 kB, records of crc, length, kind, data."""
+    """The records of a LevelDB log after wandb's 7-byte header: blocks of 32 kB, records of crc, length, kind, data."""
     found, at, held = [], 7, b""
     while at + 7 <= len(data):
         left = 32768 - at % 32768
@@ -296,11 +296,11 @@ def test_wandb_hears_the_same_numbers_offline(
     assert [(row["_step"], row["sft/loss"]) for row in found] == [(m["step"], m["sft/loss"]) for m in metrics]
 
 
-# ---------------------------------------------------------------------------------------------------------------- orders
+# ----------------------------------------------------------------------------------------------------------- orders
 
 
 class Ordering(Observer):
-    """Gives orders at the end of named steps, from outside as it were, and remembers what it heard."""
+    """Send orders through the store at the end of given steps, and record the orders that the run receives."""
 
     def __init__(self, folder: Path, orders: dict[int, str]) -> None:
         self.folder, self.orders = folder, orders
@@ -331,7 +331,7 @@ def test_a_run_that_is_told_to_stop_saves_and_resumes_exactly(small_model: Path,
     )
     with open_store(halted) as store:
         assert store.state() == "stopped"
-        kinds = [event["kind"] for event in store.events()]  # when a checkpoint is told of depends on the disk
+        kinds = [event["kind"] for event in store.events()]  # the time of the event of a checkpoint depends on the disk
         assert [kind for kind in kinds if kind != "saved"] == ["started", "checkpoint", "stop", "stopped"]
         assert kinds.count("saved") == 2
     assert not burnish.resume(halted).stopped

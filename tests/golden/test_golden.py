@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, build_cast, build_method
 
-from burnish.cast.roles import stage
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.loop import loop
 from burnish.method import Method, method
-from burnish.parts import chain
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 
@@ -32,9 +30,9 @@ def by_term(term) -> Method:
         draw=prompts(TASK),
         rollout=sample(4),
         score=verify(TASK),
-        credit=chain(group_relative(), member("pg", "policy")),
+        credit=group_relative(),
         learn=Learn(term),
-        cast=stage(),
+        models=roles(),
     )
 
 

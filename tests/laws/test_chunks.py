@@ -1,4 +1,4 @@
-"""Replies written a chunk a step: nothing is lost, nothing comes twice, and every token knows the weights that wrote it."""
+"""Chunked sampling (--chunk): no reply is lost or learned twice, and every token has its weight version."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from runs import halted_after
 from test_lag import CURRICULUM, options_of
 
 import burnish
-from burnish.loop import Report, loop
+from burnish.api.train import resume
+from burnish.checkpoint.diff import differences
+from burnish.loop import Report
 from burnish.method import Method
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, chain
 from burnish.rollout.chunked import Unfinished, chunked, memories_of
-from burnish.run.pipeline import Pipeline
-from burnish.run.records import group_to_record
-from burnish.run.sameness import differences
-from burnish.run.train import Observer, resume
+from burnish.run.pipeline import Pipeline, loop_as_set
+from burnish.run.train import Observer
 from burnish.step import Step
+from burnish.types import Group, Trace
+from burnish.types_json import group_to_record
 
 LONG = replace(SMALL, max_new_tokens=24)
 
@@ -33,9 +34,9 @@ LONG = replace(SMALL, max_new_tokens=24)
 def run(method: Method, model: Path, steps: int = 5, **settings: Any) -> tuple[list[Report], list[torch.Tensor]]:
     """The reports of a run in memory, and the weights that it ends with."""
     told = replace(LONG, **settings)
-    cast = build_cast(method, model, told)
-    found = list(loop(method, cast, told, steps=steps))
-    return found, [p.detach().clone() for member in cast for p in member.model.parameters()]
+    models = build_cast(method, model, told)
+    found = list(loop_as_set(method, models, told, steps=steps))
+    return found, [p.detach().clone() for model in models for p in model.module.parameters()]
 
 
 def learned(reports: list[Report]) -> dict[tuple[str, int], Trace]:
@@ -47,7 +48,7 @@ def learned(reports: list[Report]) -> dict[tuple[str, int], Trace]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------- limiting identities
+# -------------------------------------------------------------------------------------------------- limiting identities
 
 
 @pytest.mark.parametrize(("name", "lag"), [("grpo", 0), ("grpo", 1), ("remax", 0), ("prefix_rft", 1)])
@@ -70,7 +71,9 @@ def test_a_chunk_as_long_as_the_longest_reply_is_the_run_without_chunks(
 def test_weights_that_rest_write_the_same_replies_in_chunks_of_any_size(
     chunk: int, lag: int, small_model: Path, other_model: Path
 ) -> None:
-    """At a learning rate of 0: the same tasks, tokens and log-probs as without chunks, so the same lengths, each reply once."""
+    """At a learning rate of 0: the same tasks, tokens and log-probs as without chunks, so the same lengths, each reply
+    once.
+    """
     whole, pieces = (
         learned(run(build_method("grpo", other_model), small_model, 6, chunk=c, lag=lag, lr=0.0)[0])
         for c in (None, chunk)
@@ -83,7 +86,7 @@ def test_weights_that_rest_write_the_same_replies_in_chunks_of_any_size(
     assert len({len(trace.turns[-1]) for trace in whole.values()}) > 5  # short and long ones
 
 
-# -------------------------------------------------------------------------------------------------------------- the schedule
+# --------------------------------------------------------------------------------------------------------- the schedule
 
 
 @pytest.mark.parametrize("lag", (0, 2))
@@ -94,8 +97,8 @@ def test_each_token_is_by_the_weights_of_its_own_step(lag: int, small_model: Pat
     """
     method, steps, chunk = build_method("grpo", other_model), 7, 7
     settings = replace(LONG, lag=lag, lr=1e-2, chunk=chunk)
-    cast = build_cast(method, small_model, settings)
-    policy, drawn = cast["policy"], {}
+    models = build_cast(method, small_model, settings)
+    policy, drawn = models["policy"], {}
     (phase,) = method.phases
 
     def draw(step: Step) -> list[Any]:
@@ -104,11 +107,11 @@ def test_each_token_is_by_the_weights_of_its_own_step(lag: int, small_model: Pat
         return tasks
 
     method = replace(method, phases=(replace(phase, draw=replace(phase.draw, call=draw)),))
-    kept = {0: {name: p.clone() for name, p in policy.model.state_dict().items()}}
+    kept = {0: {name: p.clone() for name, p in policy.module.state_dict().items()}}
     reports = []
-    for report in loop(method, cast, settings, steps=steps):
+    for report in loop_as_set(method, models, settings, steps=steps):
         reports.append(report)
-        kept[policy.version] = {name: p.clone() for name, p in policy.model.state_dict().items()}
+        kept[policy.version] = {name: p.clone() for name, p in policy.module.state_dict().items()}
     mixed = 0
     for (key, _), trace in learned(reports).items():
         said = trace.turns[-1]
@@ -116,7 +119,8 @@ def test_each_token_is_by_the_weights_of_its_own_step(lag: int, small_model: Pat
         assert said.versions is not None and said.versions.tolist() == [max(0, t - lag) for t in step_of]
         mixed += len(said.runs()) > 1
         for version, _count in said.runs():
-            policy.model.load_state_dict(kept[version])
+            policy.module.load_state_dict(kept[version])
+            policy.weights_moved()
             (again,) = policy.streams([trace], [trace.by("policy")], {"logp"}, 4096)
             mine = said.versions == version
             torch.testing.assert_close(again["logp"][trace.by("policy")][mine], said.logp[mine], atol=2e-5, rtol=0)
@@ -166,15 +170,15 @@ def test_threads_change_nothing(small_model: Path, other_model: Path) -> None:
     for threaded in (False, True):
         settings = replace(LONG, lag=2, chunk=6, lr=1e-2)
         method = chunked(build_method("grpo", other_model))
-        cast = build_cast(method, small_model, settings)
-        pipeline = Pipeline(method, cast, settings, threaded=threaded)
-        metrics = [report.metrics for report in loop(method, cast, settings, steps=5, pipeline=pipeline)]
-        found.append((metrics, [p.detach().clone() for p in cast["policy"].model.parameters()]))
+        models = build_cast(method, small_model, settings)
+        pipeline = Pipeline(method, models, settings, threaded=threaded)
+        metrics = [report.metrics for report in loop_as_set(method, models, settings, steps=5, pipeline=pipeline)]
+        found.append((metrics, [p.detach().clone() for p in models["policy"].module.parameters()]))
     assert found[0][0] == found[1][0]
     assert all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1], strict=True))
 
 
-# ----------------------------------------------------------------------------------------------------------------- checkpoints
+# ---------------------------------------------------------------------------------------------------------- checkpoints
 
 
 @pytest.mark.parametrize(
@@ -218,8 +222,8 @@ def test_every_method_resumes_in_chunks_or_refuses(
 def test_an_open_group_survives_being_written_down(small_model: Path, other_model: Path) -> None:
     method = chunked(build_method("prefix_rft", other_model))
     settings = replace(LONG, chunk=4)
-    cast = build_cast(method, small_model, settings)
-    next(loop(method, cast, settings, steps=9))
+    models = build_cast(method, small_model, settings)
+    next(loop_as_set(method, models, settings, steps=9))
     (waiting,) = memories_of(method.phases[0])
     again = Unfinished(waiting.name)
     again.load_state_dict(waiting.state_dict())
@@ -229,7 +233,7 @@ def test_an_open_group_survives_being_written_down(small_model: Path, other_mode
     assert again.groups[0].replies[0].start.turns[0] is again.groups[0].replies[1].start.turns[0]  # one prompt
 
 
-# -------------------------------------------------------------------------------------------------------- what is said and refused
+# --------------------------------------------------------------------------------------------- what is said and refused
 
 
 def test_what_cannot_wait_is_refused(small_model: Path, other_model: Path, tmp_path: Path) -> None:
@@ -258,9 +262,9 @@ def test_a_method_that_never_corrects_is_told_of(small_model: Path, other_model:
 
 
 def test_replies_that_nobody_writes_on_are_counted(small_model: Path, other_model: Path, tmp_path: Path) -> None:
-    """A phase that the last step does not walk leaves its replies; the run says how many, and its last checkpoint holds them."""
+    """A phase that is inactive in the last step leaves unfinished replies: a warning, and a checkpoint with them."""
 
-    def early_only(task: Any, *, n: int = 4) -> Method:
+    def early_only(task: Any, *, n: int = 4, updates: int = 1) -> Method:
         grpo = build_method("grpo", other_model)
         (phase,) = grpo.phases
         return replace(grpo, phases=(replace(phase, times=lambda clock: float(clock.step < 2)),))

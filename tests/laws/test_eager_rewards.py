@@ -1,4 +1,4 @@
-"""Rewards that are begun while other replies are still being written: sooner there, and the same."""
+"""Rewards computed while other replies are still being sampled (--reward-workers): same results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 from conftest import SMALL, build_cast, coin
 from runs import function, go
 
-from burnish.loop import loop
 from burnish.methods.table import METHODS
-from burnish.nouns import Task
-from burnish.run.records import group_to_record
+from burnish.rewards.timed import TimedReward
+from burnish.run.pipeline import loop_as_set
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.tasks.timed import TimedReward
+from burnish.types import Task
+from burnish.types_json import group_to_record
 
 
 class Slow:
@@ -34,25 +34,25 @@ class Slow:
 
 
 def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple[list[Any], Any, Slow, list[str]]:
-    """Metrics and groups of two steps, the last weights, the reward, and what happened when: replies end, calls begin."""
+    """Metrics and groups of two steps, the last weights, the reward, and the order of events."""
     told = replace(SMALL, **{"max_new_tokens": 90, "prompts": 4, **settings})
     slow, events = Slow(), []
     rewarded = Rewarded(source("sort"), slow, workers=workers)
     method = METHODS[name].build(rewarded, n=4)
-    cast = build_cast(method, model, told)
-    generate, begin = cast["policy"].engine.generate, rewarded.begin
+    models = build_cast(method, model, told)
+    generate, begin = models["policy"].engine.generate, rewarded.begin
 
     def watched(*asked: Any) -> Any:
         *others, heard = asked
         return generate(*others, heard and (lambda *sample: (events.append("reply"), heard(*sample))))
 
-    cast["policy"].engine.generate = watched  # type: ignore[method-assign]
+    models["policy"].engine.generate = watched  # type: ignore[method-assign]
     rewarded.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]
     reports = []
-    for report in loop(method, cast, told, steps=2):
+    for report in loop_as_set(method, models, told, steps=2):
         reports.append((report.metrics, [group_to_record(group) for group in report.groups["main"]]))
         events.append("step")
-    return reports, [p.detach().clone() for p in cast["policy"].model.parameters()], slow, events
+    return reports, [p.detach().clone() for p in models["policy"].module.parameters()], slow, events
 
 
 @pytest.mark.parametrize("more", ({}, {"chunk": 50}), ids=["whole", "in chunks"])
@@ -79,7 +79,9 @@ def test_calls_run_at_once_and_answer_in_order() -> None:
 
 
 def test_with_a_lag_too(small_model: Path) -> None:
-    """The thread that samples hands groups over as well; what is behind the pipeline's copy cannot be watched from here."""
+    """The thread that samples hands groups over as well; what is behind the pipeline's copy cannot be watched from
+    here.
+    """
     plain, weights, _, _ = run(small_model, 0, lag=1, max_new_tokens=40)
     eager, others, slow, _ = run(small_model, 3, lag=1, max_new_tokens=40)
     assert plain == eager and len(slow.calls) == 2 * 4
@@ -109,23 +111,29 @@ def never(completions):
 
 
 def test_with_a_time_limit_each_worker_has_a_process(small_model: Path, tmp_path: Path) -> None:
-    """What fails, fails for itself, whoever was asked; and the numbers are those of one call a step."""
+    """A failure affects only its own reply, in any worker; results equal those of one call a step."""
     found = []
     for workers in (0, 2):
         reward = function(tmp_path / "r.py", TIMED, "f")
         told = {"reward": reward, "reward_timeout": 20.0, "reward_workers": workers, "steps": 2, "n": 4}
         found.append(go("grpo", small_model, tmp_path / f"run{workers}", **told).metrics)
     assert found[0] == found[1] and sum(row.get("reward_failures", 0) for row in found[0]) > 0
-    with pytest.raises(ValueError, match="reward never raised KeyError: 'always'; fix the function"):
+    with pytest.raises(ValueError, match="reward never raised KeyError: 'always' at r.py, line .*; fix the function"):
         go(
-            "grpo", small_model, tmp_path / "bad", reward=function(tmp_path / "r.py", TIMED, "never"),
-            reward_timeout=20.0, reward_workers=2, steps=1,
-        )  # fmt: skip
+            "grpo",
+            small_model,
+            tmp_path / "bad",
+            reward=function(tmp_path / "r.py", TIMED, "never"),
+            reward_timeout=20.0,
+            reward_workers=2,
+            steps=1,
+        )
 
 
 def test_one_group_that_fails_throughout_does_not_stop_the_run(tmp_path: Path) -> None:
     """Whether a function ever works is asked of the whole batch, not of a worker's share of it."""
-    code = "def f(completions, bad):\n    if any(bad):\n        raise KeyError('bad')\n    return [1.0] * len(completions)\n"
+    code = "def f(completions, bad):\n    if any(bad):\n        raise KeyError('bad')\n"
+    code += "    return [1.0] * len(completions)\n"
     timed = TimedReward(function(tmp_path / "r.py", code, "f"), 20.0)
     rewarded = Rewarded(source("sort"), timed, workers=2)
     tasks = [Task("question", "?", {"bad": bad}, str(bad)) for bad in (True, False)]
@@ -137,5 +145,5 @@ def test_one_group_that_fails_throughout_does_not_stop_the_run(tmp_path: Path) -
 
 
 def test_workers_without_a_function_are_refused(small_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--reward-workers is for a reward function, but there is no --reward"):
+    with pytest.raises(ValueError, match="--reward-workers needs a reward function, but there is no --reward"):
         go("grpo", small_model, tmp_path / "run", reward_workers=2)

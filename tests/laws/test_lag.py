@@ -1,4 +1,4 @@
-"""Sampling ahead of learning: the schedule is fixed, whatever the threads do, and survives being stopped anywhere."""
+"""Sampling ahead of learning (--lag): a fixed schedule, independent of thread timing, that resumes exactly."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from conftest import SMALL, arguments_for, build_cast, build_method, task_for
 from runs import halted_after
 
 import burnish
-from burnish.cast.behind import Behind
-from burnish.loop import Report, loop
+from burnish.api.train import resume
+from burnish.checkpoint.diff import differences, log_rows
+from burnish.loop import Report
 from burnish.method import Method
 from burnish.methods.table import METHODS
-from burnish.nouns import Group, Trace
+from burnish.models.snapshot import SnapshotModels
 from burnish.parts import Part, chain
 from burnish.run import pipeline as pipeline_module
-from burnish.run.pipeline import Pipeline, require_pipelined
-from burnish.run.records import group_from_record, group_to_record
-from burnish.run.sameness import differences, log_rows
-from burnish.run.train import resume
+from burnish.run.pipeline import Pipeline, loop_as_set, require_pipelined
+from burnish.sampled import PartialStep
 from burnish.step import Notes, Step
+from burnish.types import Group, Trace
+from burnish.types_json import group_from_record, group_to_record
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
@@ -42,7 +43,8 @@ def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) ->
     if options["task"] != "guess":
         reward = out.parent / "reward.py"
         reward.write_text(
-            "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in completions]\n"
+            "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c "
+            "in completions]\n"
         )
         options["reward"] = f"{reward}:coin"
     return options | (arguments_for(name, teacher) if name in METHODS else {"n": 4}) | more
@@ -51,12 +53,12 @@ def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) ->
 def reports_of(method: Method, model: Path, lag: int, steps: int = 5, **more: Any) -> tuple[list[Report], list[Any]]:
     """The reports of a run in memory, and the weights that it ends with."""
     settings = replace(SMALL, lag=lag, **more)
-    cast = build_cast(method, model, settings)
-    found = list(loop(method, cast, settings, steps=steps))
-    return found, [p.detach().clone() for member in cast for p in member.model.parameters()]
+    models = build_cast(method, model, settings)
+    found = list(loop_as_set(method, models, settings, steps=steps))
+    return found, [p.detach().clone() for model in models for p in model.module.parameters()]
 
 
-# ------------------------------------------------------------------------------------------------------------- the schedule
+# --------------------------------------------------------------------------------------------------------- the schedule
 
 
 @pytest.mark.parametrize(
@@ -94,12 +96,12 @@ def test_threads_change_nothing(name: str, small_model: Path, other_model: Path,
     for threaded, delay in ((False, 0.0), (True, 0.0), (True, 0.05)):
         method = build_method(name, other_model)
         settings = replace(SMALL, lag=2)
-        cast = build_cast(method, small_model, settings)
-        pipeline = Pipeline(method, cast, settings, threaded=threaded)
+        models = build_cast(method, small_model, settings)
+        pipeline = Pipeline(method, models, settings, threaded=threaded)
         fill = pipeline._fill
         monkeypatch.setattr(pipeline, "_fill", lambda order, fill=fill, delay=delay: (time.sleep(delay), fill(order)))
-        metrics = [report.metrics for report in loop(method, cast, settings, steps=4, pipeline=pipeline)]
-        found.append((metrics, [p.detach().clone() for p in cast["policy"].model.parameters()]))
+        metrics = [report.metrics for report in loop_as_set(method, models, settings, steps=4, pipeline=pipeline)]
+        found.append((metrics, [p.detach().clone() for p in models["policy"].module.parameters()]))
     assert found[0][0] == found[1][0] == found[2][0]
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0][1], other[1], strict=True))
@@ -110,20 +112,21 @@ def test_replies_come_from_the_weights_of_the_schedule(lag: int, small_model: Pa
     """Step t is written by version max(0, t - lag), and its recorded log-probs are those of just that version."""
     method = build_method("grpo", other_model)
     settings = replace(SMALL, lag=lag, lr=1e-2)
-    cast = build_cast(method, small_model, settings)
-    policy = cast["policy"]
-    kept = {0: {name: p.clone() for name, p in policy.model.state_dict().items()}}
+    models = build_cast(method, small_model, settings)
+    policy = models["policy"]
+    kept = {0: {name: p.clone() for name, p in policy.module.state_dict().items()}}
     reports = []
-    for report in loop(method, cast, settings, steps=6):
+    for report in loop_as_set(method, models, settings, steps=6):
         reports.append(report)
-        kept[policy.version] = {name: p.clone() for name, p in policy.model.state_dict().items()}
+        kept[policy.version] = {name: p.clone() for name, p in policy.module.state_dict().items()}
     for report in reports:
         t = report.clock.step
         traces = [trace for group in report.groups["main"] for trace in group.traces]
         assert {version for trace in traces for version, _ in trace.turns[-1].runs()} == {max(0, t - lag)}
         if lag:
             assert report.metrics["staleness"] == min(t, lag)
-        policy.model.load_state_dict(kept[max(0, t - lag)])
+        policy.module.load_state_dict(kept[max(0, t - lag)])
+        policy.weights_moved()
         again = policy.streams(traces, [trace.by("policy") for trace in traces], {"logp"}, 4096)
         for trace, streams in zip(traces, again, strict=True):
             born = trace.turns[-1].logp
@@ -136,11 +139,11 @@ def test_lag_0_is_the_synchronous_run(name: str, small_model: Path, other_model:
     found = []
     for piped in (False, True):
         method = build_method(name, other_model)
-        cast = build_cast(method, small_model)
-        pipeline = Pipeline(method, cast, SMALL) if piped else None
-        reports = list(loop(method, cast, SMALL, steps=3, pipeline=pipeline))
+        models = build_cast(method, small_model)
+        pipeline = Pipeline(method, models, SMALL) if piped else None
+        reports = list(loop_as_set(method, models, SMALL, steps=3, pipeline=pipeline))
         records = [[group_to_record(group) for groups in r.groups.values() for group in groups] for r in reports]
-        weights = [p.detach().clone() for member in cast for p in member.model.parameters()]
+        weights = [p.detach().clone() for model in models for p in model.module.parameters()]
         found.append(([report.metrics for report in reports], records, weights))
     (metrics, replies, weights), other = found
     assert metrics == other[0] and replies == other[1]
@@ -174,7 +177,7 @@ def test_a_curriculum_hears_of_a_step_before_the_draw_that_may_know_it(small_mod
 
 
 def test_no_reply_is_left_out_for_being_long(small_model: Path, other_model: Path) -> None:
-    """The lengths of what is learned, at lag 2, are the lengths of what was asked for: every reply, once, none twice."""
+    """With lag 2, every sampled reply is learned from exactly once, whatever its length."""
     asked: Counter[tuple[Any, ...]] = Counter()
     learned: Counter[tuple[Any, ...]] = Counter()
 
@@ -194,7 +197,7 @@ def test_no_reply_is_left_out_for_being_long(small_model: Path, other_model: Pat
     assert len({length for *_, length in asked}) > 5  # short and long ones
 
 
-# ------------------------------------------------------------------------------------------------------- what can go wrong
+# ---------------------------------------------------------------------------------------------------- what can go wrong
 
 
 def failing(method: Method, at_step: int, error: BaseException) -> Method:
@@ -237,10 +240,10 @@ def test_a_reward_that_is_no_number_refuses_its_own_step(small_model: Path, othe
 
 
 def test_a_refusal_that_was_sampled_ahead_survives_a_checkpoint() -> None:
-    ahead = pipeline_module.Ahead(3, "main", trail=[("verify in score", 2)])
+    ahead = PartialStep(3, "main", trail=[("verify in score", 2)])
     ahead.notes.add("reward", 0.1)
     ahead.notes.count("refused", 1)
-    again = pipeline_module.Ahead.from_record(ahead.to_record())
+    again = PartialStep.from_record(ahead.to_record())
     assert again == replace(ahead, notes=again.notes, refusals=again.refusals)
     assert again.notes.values() == ahead.notes.values()
 
@@ -249,65 +252,65 @@ def test_a_long_wait_says_what_it_waits_for(small_model: Path, other_model: Path
     monkeypatch.setattr(pipeline_module, "SAY_EVERY", 0.05)
     method = build_method("grpo", other_model)
     settings = replace(SMALL, lag=1)
-    cast = build_cast(method, small_model, settings)
-    pipeline = Pipeline(method, cast, settings)
+    models = build_cast(method, small_model, settings)
+    pipeline = Pipeline(method, models, settings)
     said: list[str] = []
     pipeline.say = said.append
     fill = pipeline._fill
     monkeypatch.setattr(pipeline, "_fill", lambda order: (time.sleep(0.3), fill(order)))
-    next(loop(method, cast, settings, steps=2, pipeline=pipeline))
+    next(loop_as_set(method, models, settings, steps=2, pipeline=pipeline))
     assert said and "waiting for the replies of step 1 to be sampled and scored" in said[0]
 
 
 def test_a_memory_that_both_sides_need_is_refused(other_model: Path, small_model: Path, tmp_path: Path) -> None:
     require_pipelined(build_method("aepo", other_model), 0, 5)
-    with pytest.raises(ValueError, match=r"memory 'entropy' is changed by learning .* leave out --lag"):
+    with pytest.raises(ValueError, match=r"state 'entropy' is changed by learning .* leave out --lag"):
         burnish.train("aepo", **options_of("aepo", small_model, other_model, tmp_path / "run", lag=1))
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="'lag' is -1"):
         burnish.train("grpo", **options_of("grpo", small_model, other_model, tmp_path / "run", lag=-1))
 
 
-def test_a_part_that_hides_what_it_computes_with_is_told(small_model: Path, other_model: Path) -> None:
-    """The critic is copied only for parts that say they read it; one that does not say so gets a sentence, not live weights."""
+def test_a_part_that_reads_an_undeclared_model_gets_an_error(small_model: Path, other_model: Path) -> None:
+    """The critic is copied only for parts that declare that they read it; other parts get an error."""
     method = build_method("ppo", other_model)
     (phase,) = method.phases
 
     def peek(groups: list[Group], step: Step) -> list[Group]:
-        step.cast["critic"].streams([], [], {"value"}, 64)
+        step.models["critic"].streams([], [], {"value"}, 64)
         return groups
 
     method = replace(method, phases=(replace(phase, score=chain(phase.score, Part(name="peek", call=peek))),))
-    with pytest.raises(AttributeError, match="add 'cast:critic.CAPABILITY' to what the part reads"):
+    with pytest.raises(AttributeError, match="add 'model:critic.CAPABILITY' to what the part reads"):
         reports_of(method, small_model, 1)
 
 
 def test_the_sampling_side_shares_weights_that_rest_and_nothing_else(small_model: Path, other_model: Path) -> None:
     """An engine keeps notes on the modules it runs, so no module is shared; a teacher's weights are not held twice."""
     method = build_method("gkd", other_model)
-    cast = build_cast(method, small_model)
-    behind = Behind(cast, {"cast:policy.generate", "cast:teacher.logits"})
+    models = build_cast(method, small_model)
+    behind = SnapshotModels(models, {"model:policy.generate", "model:teacher.logits"})
     other = behind.cast_of(behind.take(), Notes())
     for name, shared in (("policy", False), ("teacher", True)):
-        ours, theirs = cast[name].model, other[name].model
+        ours, theirs = models[name].module, other[name].module
         assert not {id(m) for m in ours.modules()} & {id(m) for m in theirs.modules()}
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
             assert (a.data_ptr() == b.data_ptr()) == shared and torch.equal(a, b)
     weights = behind.take()
     assert behind.take() is weights  # nothing was published: no second copy
     with torch.no_grad():
-        next(cast["policy"].model.parameters()).add_(1.0)
-    cast["policy"].version += 1
+        next(models["policy"].module.parameters()).add_(1.0)
+    models["policy"].version += 1
     assert behind.take() is not weights
-    assert not torch.equal(next(cast["policy"].model.parameters()), next(other["policy"].model.parameters()))
+    assert not torch.equal(next(models["policy"].module.parameters()), next(other["policy"].module.parameters()))
 
 
 def test_turns_that_traces_share_are_shared_again() -> None:
     """A tree keeps its branches through a checkpoint: each token of the trunk is still claimed once."""
     task = task_for("grpo").task("train", 0)
-    trunk = burnish.nouns.Turn(torch.tensor([1, 2]), "task")
+    trunk = burnish.types.Turn(torch.tensor([1, 2]), "task")
     group = Group(
-        task, [Trace((trunk, burnish.nouns.Turn(torch.tensor([3 + i]), "policy", torch.zeros(1)))) for i in (0, 1)]
+        task, [Trace((trunk, burnish.types.Turn(torch.tensor([3 + i]), "policy", torch.zeros(1)))) for i in (0, 1)]
     )
     again = group_from_record(group_to_record(group))
     assert again.traces[0].turns[0] is again.traces[1].turns[0]

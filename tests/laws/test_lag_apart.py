@@ -1,4 +1,4 @@
-"""Sampling ahead in another process: the schedule, the replies and the proof are those of the run that samples here."""
+"""Sampling ahead in a subprocess: same schedule, replies and weight check as in one process."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from runs import halted_after
 from test_lag import options_of
 
 import burnish
-from burnish.cast.apart.engine import ApartEngine
-from burnish.cast.apart.probe import NAME, WrongWeights
-from burnish.cast.local import LocalEngine
+from burnish.api.train import resume
+from burnish.checkpoint.diff import differences
+from burnish.engine.local import LocalEngine
+from burnish.engine.subprocess.engine import SubprocessEngine
+from burnish.engine.subprocess.probe import NAME, WrongWeights
 from burnish.loop import loop
 from burnish.run.pipeline import Pipeline
-from burnish.run.sameness import differences
-from burnish.run.train import resume
 
 
-def ahead_of(pipeline: Pipeline) -> ApartEngine:
+def ahead_of(pipeline: Pipeline) -> SubprocessEngine:
     """The engine apart that samples ahead."""
-    engine = pipeline.behind._cast["policy"].engine
-    assert isinstance(engine, ApartEngine)
+    engine = pipeline.snapshot._cast["policy"].engine
+    assert isinstance(engine, SubprocessEngine)
     return engine
 
 
@@ -35,15 +35,15 @@ def run(model: Path, engine: str, disturb: Any = None, **settings: Any) -> tuple
     """The metrics of five steps, the weights they end with, and the pipeline."""
     told = replace(SMALL, engine=engine, lr=1e-2, **settings)
     method = build_method("grpo", model)
-    cast = build_cast(method, model, told)
-    pipeline = Pipeline(method, cast, told)
+    models = build_cast(method, model, told)
+    pipeline = Pipeline(method, models, told)
     metrics = []
-    for report in loop(method, cast, told, steps=5, pipeline=pipeline):
+    for report in loop(method, models, told, steps=5, pipeline=pipeline):
         metrics.append(report.metrics)
-        assert isinstance(cast["policy"].engine, LocalEngine)  # evaluations and refills need no second worker
+        assert isinstance(models["policy"].engine, LocalEngine)  # evaluations and refills need no second worker
         if disturb is not None:
             disturb(report.clock.step, pipeline)
-    return metrics, [p.detach().clone() for p in cast["policy"].model.parameters()], pipeline
+    return metrics, [p.detach().clone() for p in models["policy"].module.parameters()], pipeline
 
 
 def kill(step: int, pipeline: Pipeline) -> None:

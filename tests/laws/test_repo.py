@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,8 +197,11 @@ def tracked() -> list[Path]:
     try:
         done = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, timeout=20, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
     except OSError:
         pytest.skip("git is not installed")
     if done.returncode:
@@ -221,7 +225,9 @@ def test_the_project_speaks_of_itself_alone() -> None:
 
 
 def test_every_method_has_its_page() -> None:
-    """What, when, formula, composition, flags, command, paper and, where it was measured, its curve (write_method_docs.py)."""
+    """What, when, formula, composition, flags, command, paper and, where it was measured, its curve
+    (write_method_docs.py).
+    """
     load_all()
     pages, measured = (
         ROOT / "docs" / "methods",
@@ -237,3 +243,24 @@ def test_every_method_has_its_page() -> None:
             assert words in page, f"docs/methods/{name}.md lacks {words!r}; run scripts/write_method_docs.py"
         for flag in method_fields(entry):
             assert f"`--{flag.replace('_', '-')}`" in page, f"docs/methods/{name}.md lacks --{flag}"
+
+
+def test_a_test_that_hangs_is_a_failure(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """Every test has a time limit, and what passes it ends with an error, even where it does not return to Python."""
+    assert 0 < float(pytestconfig.getini("timeout")) <= 300
+    (tmp_path / "test_hang.py").write_text(
+        "import ctypes\n\n\ndef test_hang():\n    ctypes.CDLL(None).sleep(60)\n"
+    )  # ctypes lets go of the interpreter's lock; a signal would wait for the call
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "timeout=1",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+    ]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0 and "Timeout" in done.stdout + done.stderr

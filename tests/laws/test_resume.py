@@ -1,4 +1,4 @@
-"""Stop at step k and go on: the result equals the run that never stopped, bit for bit, for every method."""
+"""Stop at step k and resume: the result equals the uninterrupted run, bit for bit, for every method."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from conftest import arguments_for, recorded
 
 import burnish
+from burnish.api.train import resume
+from burnish.checkpoint.diff import differences, log_rows
 from burnish.methods.table import METHODS
-from burnish.run.sameness import differences, log_rows
-from burnish.run.train import resume
 
 
 def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -> None:
@@ -38,7 +38,8 @@ def test_stop_and_resume_equals_straight_through(
 ) -> None:
     reward = tmp_path / "reward.py"
     reward.write_text(
-        "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in completions]\n"
+        "import hashlib\ndef coin(completions):\n    return [float(hashlib.md5(c.encode()).digest()[0] % 2) for c in "
+        "completions]\n"
     )
     more = {} if METHODS[name].trial.get("task") == "guess" else {"reward": f"{reward}:coin"}
     straight, halted = tmp_path / "straight", tmp_path / "halted"

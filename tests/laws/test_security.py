@@ -12,9 +12,18 @@ import burnish
 
 SRC = Path(burnish.__file__).parent
 FETCHES = {
-    "cast/smollm2.py",
-    "report/server.py",
-}  # the one place that fetches, through pip; the one that serves, by default to this machine
+    "models/smollm2.py",  # the only file that fetches, through pip
+    "rewards/judges/endpoint.py",  # asks the judge that the user names
+    "serve/server.py",  # answers agents on the loopback address
+    "report/server.py",  # the only file that serves, by default to this machine
+    "report/endpoint.py",  # resolves the server's host
+    "rewards/code/box.py",  # a socket pair, which passes descriptors to its child
+    "rewards/code/zygote.py",  # the other end of it
+}
+RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself
+    "rewards/code/load.py",  # the program
+    "rewards/code/checker.py",  # its tests
+}
 
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 NETWORK = {"requests", "httpx", "aiohttp", "urllib", "urllib3", "http", "socket", "ftplib", "smtplib", "paramiko"}
@@ -39,6 +48,8 @@ KEYWORDS = {
     "shell": "a shell reads text as commands; pass a list",
     "allow_pickle": "pickle runs code",
 }
+LOADERS = {"from_pretrained", "from_config", "LLM"}  # without trust_remote_code=False, transformers asks on stdin
+NO_LOADERS = {"peft.PeftModel.from_pretrained"}  # puts adapters on a model that is loaded already
 
 
 def forbidden(code: str, path: str = "module.py") -> list[str]:
@@ -69,8 +80,12 @@ def _broken(node: ast.AST, names: dict[str, str], path: str) -> Iterator[tuple[i
             if root in NETWORK and path not in FETCHES:
                 yield node.lineno, f"{root} reaches the network, which only {', '.join(FETCHES)} may"
     elif isinstance(node, ast.Call):
-        if (name := _written(node.func, names)) in CALLS:
+        if (name := _written(node.func, names)) in CALLS and not (name in ("exec", "compile") and path in RUNS_CODE):
             yield node.lineno, CALLS[name]
+        given = {keyword.arg for keyword in node.keywords}
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else name.rpartition(".")[2]
+        if called in LOADERS and name not in NO_LOADERS and "trust_remote_code" not in given:
+            yield node.lineno, f"{called} needs trust_remote_code=False: {KEYWORDS['trust_remote_code']}"
         for keyword in node.keywords:
             allowed = isinstance(keyword.value, ast.Constant) and not keyword.value.value
             if keyword.arg in KEYWORDS and not allowed:
@@ -81,7 +96,7 @@ def _broken(node: ast.AST, names: dict[str, str], path: str) -> Iterator[tuple[i
             if isinstance(key, ast.Constant) and key.value in KEYWORDS and on:
                 yield node.lineno, f"{key.value}: {KEYWORDS[key.value]}"
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "0.0.0.0" in node.value:
-        yield node.lineno, "0.0.0.0 opens a door to everybody; listen on 127.0.0.1"
+        yield node.lineno, "0.0.0.0 opens a port to every network; listen on 127.0.0.1"
 
 
 def _written(function: ast.expr, names: dict[str, str]) -> str:
@@ -123,6 +138,12 @@ def test_the_source_obeys() -> None:
         "AutoModel.from_pretrained('x', trust_remote_code=True)",
         "AutoModel.from_pretrained('x', trust_remote_code=asked)",
         "AutoModel.from_pretrained('x', **{'trust_remote_code': True})",
+        "AutoModel.from_pretrained('x')",
+        "AutoConfig.from_pretrained('x', **options)",
+        "AutoModel.from_config(config)",
+        "import transformers as t\nt.AutoTokenizer.from_pretrained('x')",
+        "choice().from_pretrained('x')",
+        "from vllm import LLM\nLLM(model='x')",
         "import os\nos.system('ls')",
         "from os import system\nsystem('ls')",
         "import subprocess\nsubprocess.run('ls', shell=True)",
@@ -152,6 +173,8 @@ def test_the_lint_catches(code: str) -> None:
         "loader.exec_module(module)",
         "model.load_state_dict(state)",
         "AutoModel.from_pretrained('x', trust_remote_code=False)",
+        "from vllm import LLM\nLLM(model='x', trust_remote_code=False)",
+        "from peft import PeftModel\nPeftModel.from_pretrained(model, 'x')",
         "import subprocess\nsubprocess.run(['ls'], shell=False, timeout=5)",
         "HOST = '127.0.0.1'",
         "import json\njson.load(file)",
@@ -164,4 +187,4 @@ def test_the_lint_lets_pass(code: str) -> None:
 
 def test_only_the_file_that_fetches_may_use_the_network() -> None:
     code = "from urllib.request import urlopen"
-    assert forbidden(code, "cast/load.py") and not forbidden(code, "cast/smollm2.py")
+    assert forbidden(code, "models/load.py") and not forbidden(code, "models/smollm2.py")

@@ -1,8 +1,11 @@
-"""An engine in another process: the same samples, weights that are proved, workers that die or hang, and what is refused."""
+"""An engine in another process: the same samples, weights that are proved, workers that die or hang, and what is
+refused.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,38 +21,38 @@ from conftest import SMALL, build_method
 from runs import refused
 
 from burnish import train
-from burnish.cast.apart.engine import Apart, ApartEngine, _written
-from burnish.cast.apart.probe import NAME, WrongWeights, difference
-from burnish.cast.apart.process_sampler import Sampler
-from burnish.cast.apart.python import vllm_python
-from burnish.cast.local import Request
-from burnish.cast.lora import Lora
-from burnish.cast.member import Member
-from burnish.cast.roles import stage
-from burnish.cast.stage import Cast, build
-from burnish.loop import loop
-from burnish.nouns import Task
+from burnish.engine.local import Request
+from burnish.engine.subprocess.engine import VLLM_SAMPLER, EngineSpec, SubprocessEngine, _written
+from burnish.engine.subprocess.probe import NAME, WrongWeights, difference
+from burnish.engine.subprocess.vllm_python import vllm_python
+from burnish.models.build import PROCESS_SAMPLER, Models, build
+from burnish.models.lora import Lora
+from burnish.models.model import Model
+from burnish.models.process_sampler import Sampler
+from burnish.roles import roles
+from burnish.run.pipeline import loop_as_set
+from burnish.types import Task
 
 APART = replace(SMALL, engine="process")
 
 
 @pytest.fixture(scope="module")
-def apart(small_model: Path) -> Iterator[Member]:
-    cast = build(stage(), small_model, APART, device="cpu")
-    yield cast["policy"]
-    cast.end()
+def apart(small_model: Path) -> Iterator[Model]:
+    models = build(roles(), small_model, APART, device="cpu")
+    yield models["policy"]
+    models.end()
 
 
-def requests_of(member: Member, **more: object) -> list[Request]:
+def requests_of(model: Model, **more: object) -> list[Request]:
     """A few prompts, each asked four times."""
     texts = ["ab", "a longer prompt here", "mid one"]
-    prompts = [member.chat.prompt(Task("question", text, {}, text)) for text in texts]
+    prompts = [model.chat.prompt(Task("question", text, {}, text)) for text in texts]
     return [Request(prompt, 10 * i + k, 12, **more) for i, prompt in enumerate(prompts) for k in range(4)]  # type: ignore[arg-type]
 
 
-def engine_of(member: Member) -> ApartEngine:
-    assert isinstance(member.engine, ApartEngine)
-    return member.engine
+def engine_of(model: Model) -> SubprocessEngine:
+    assert isinstance(model.engine, SubprocessEngine)
+    return model.engine
 
 
 def same(one: list, other: list) -> bool:
@@ -60,22 +63,39 @@ def same(one: list, other: list) -> bool:
 
 
 @pytest.mark.parametrize("how", [{}, {"temperature": 0.7, "top_k": 20}, {"temperature": 0.0}, {"stop": ("a", "b")}])
-def test_it_samples_what_the_local_engine_samples(apart: Member, small_model: Path, how: dict) -> None:
-    local = build(stage(), small_model, SMALL, device="cpu")["policy"]
+def test_it_samples_what_the_local_engine_samples(apart: Model, small_model: Path, how: dict) -> None:
+    local = build(roles(), small_model, SMALL, device="cpu")["policy"]
     assert same(apart.generate(requests_of(apart, **how)), local.generate(requests_of(local, **how)))
 
 
-def test_a_worker_that_was_killed_is_replaced_and_nothing_is_lost(apart: Member) -> None:
+def test_a_worker_that_was_killed_is_replaced_and_nothing_is_lost(apart: Model) -> None:
     undisturbed, before = apart.generate(requests_of(apart)), engine_of(apart).restarts
     process = engine_of(apart).process
     assert process is not None
     os.kill(process.popen.pid, signal.SIGKILL)
     assert same(apart.generate(requests_of(apart)), undisturbed)
     assert engine_of(apart).restarts == before + 1
-    assert "killed by SIGKILL" in apart.said[-1] or "had ended before sampling" in apart.said[-1]
+    assert "killed by SIGKILL" in apart.warnings[-1] or "had ended before sampling" in apart.warnings[-1]
 
 
-def test_a_worker_that_hangs_is_noticed_within_five_seconds(apart: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_was_replaced_by_one_with_other_weights_stops_the_run(
+    small_model: Path, other_model: Path
+) -> None:
+    """The weights of the second worker are proved as those of the first were, before its samples are used."""
+    policy = build(roles(), small_model, APART, device="cpu")["policy"]
+    try:
+        policy.generate(requests_of(policy))
+        engine = engine_of(policy)
+        assert engine.process is not None
+        shutil.copyfile(other_model / "model.safetensors", engine._folder / "model.safetensors")
+        os.kill(engine.process.popen.pid, signal.SIGKILL)
+        with pytest.raises(WrongWeights, match="does not run the trained weights"):
+            policy.generate(requests_of(policy))
+    finally:
+        engine_of(policy).end()
+
+
+def test_a_worker_that_hangs_is_noticed_within_five_seconds(apart: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     undisturbed, engine = apart.generate(requests_of(apart)), engine_of(apart)
     assert engine.process is not None
     noticed: list[float] = []
@@ -85,10 +105,10 @@ def test_a_worker_that_hangs_is_noticed_within_five_seconds(apart: Member, monke
     os.kill(engine.process.popen.pid, signal.SIGSTOP)
     assert same(apart.generate(requests_of(apart)), undisturbed)
     assert len(noticed) == 1 and noticed[0] - start < 6.0
-    assert "no sign of life for 5 s during sampling" in apart.said[-1]
+    assert "no sign of life for 5 s during sampling" in apart.warnings[-1]
 
 
-def test_what_the_worker_cannot_do_is_said_and_it_lives_on(apart: Member) -> None:
+def test_what_the_worker_cannot_do_is_said_and_it_lives_on(apart: Model) -> None:
     engine = engine_of(apart)
     engine.start()
     with pytest.raises(ValueError, match=r"failed at scoring: \w*Error"):
@@ -116,8 +136,15 @@ def test_every_token_is_progress(small_model: Path) -> None:
     assert len(passes) >= len(found[0]["tokens"]) > 1
 
 
-def test_a_worker_that_cannot_start_says_why(apart: Member, tmp_path: Path) -> None:
-    broken = ApartEngine(Apart("process", sys.executable), apart.model, apart.chat, apart.context, lambda rows: [])
+def test_a_worker_that_cannot_start_says_why(apart: Model, tmp_path: Path) -> None:
+    broken = SubprocessEngine(
+        EngineSpec("process", sys.executable, PROCESS_SAMPLER),
+        apart.module,
+        apart.chat,
+        apart.context,
+        lambda rows: [],
+        apart._save,
+    )
     broken.place, broken.close = tmp_path, lambda: None  # type: ignore[assignment]
     with pytest.raises(
         ValueError,
@@ -132,17 +159,19 @@ def test_stale_weights_stop_the_run(small_model: Path, lora: Lora | None) -> Non
     if lora is not None:
         pytest.importorskip("peft")
     method = build_method("grpo", small_model)
-    cast = build(method.cast, small_model, APART, lora=lora, device="cpu")
+    models = build(method.models, small_model, APART, lora=lora, device="cpu")
     try:
-        stale_weights_are_caught(method, cast, APART)
+        stale_weights_are_caught(method, models, APART)
     finally:
-        cast.end()
+        models.end()
 
 
-def stale_weights_are_caught(method, cast: Cast, settings) -> None:
-    """Of any engine that holds a copy: two publishes arrive; the third is not sent, and stops the run with the numbers."""
-    engine = engine_of(cast["policy"])
-    steps = loop(method, cast, settings, steps=3)
+def stale_weights_are_caught(method, models: Models, settings) -> None:
+    """Of any engine that holds a copy: two publishes arrive; the third is not sent, and stops the run
+    with the numbers.
+    """
+    engine = engine_of(models["policy"])
+    steps = loop_as_set(method, models, settings, steps=3)
     for _ in range(2):
         assert next(steps).metrics[NAME] < 2e-5
     place, engine.send = engine.place, lambda: None  # type: ignore[method-assign]
@@ -152,7 +181,7 @@ def stale_weights_are_caught(method, cast: Cast, settings) -> None:
         next(steps)
     assert "\n" not in str(caught.value) and "--on-mismatch warn" in str(caught.value)
     engine.how = replace(engine.how, on_mismatch="warn")
-    assert engine.prove().mean > 1e-4 and "does not run" in cast["policy"].said[-1]
+    assert engine.prove().mean > 1e-4 and "does not run" in models["policy"].warnings[-1]
     del engine.send
     found = engine.publish()
     assert found is not None and found.mean < 2e-5
@@ -165,11 +194,11 @@ def test_the_worker_and_its_weights_go_with_a_parent_that_is_killed(small_model:
 import sys, time
 from pathlib import Path
 from dataclasses import replace
-from burnish.cast.roles import stage
-from burnish.cast.stage import build
+from burnish.roles import roles
+from burnish.models.build import build
 from burnish.step import Settings
-cast = build(stage(), Path(sys.argv[1]), Settings(engine="process"), device="cpu")
-engine = cast["policy"].engine
+models = build(roles(), Path(sys.argv[1]), Settings(engine="process"), device="cpu")
+engine = models["policy"].engine
 engine.start()
 print(engine.place, engine.process.popen.pid, flush=True)
 time.sleep(60)
@@ -209,9 +238,9 @@ def test_the_difference_of_log_probs() -> None:
 
 def test_what_an_engine_cannot_do_is_refused_at_build(small_model: Path, tmp_path: Path) -> None:
     out, shared = tmp_path / "run", {"model": str(small_model), "out": str(tmp_path / "run"), "steps": 1}
-    with refused("'engine' is 'sglang'; it is local, process or vllm", out):
+    with refused("'engine' is 'sglang'; it must be local, process or vllm", out):
         train("grpo", engine="sglang", **shared)
-    with refused("'on_mismatch' is 'ignore'; it is stop or warn", out):
+    with refused("'on_mismatch' is 'ignore'; it must be stop or warn", out):
         train("grpo", on_mismatch="ignore", **shared)
     with refused("--vllm-python is for --engine vllm", out):
         train("grpo", vllm_python="/usr/bin/python3", **shared)
@@ -230,12 +259,19 @@ def test_a_reply_that_goes_on_has_noise_of_its_own() -> None:
     assert 0 <= _written(0, then)["seed"] < 2**63
 
 
-def test_what_an_engine_cannot_do_is_refused_when_asked(apart: Member) -> None:
+def test_what_an_engine_cannot_do_is_refused_when_asked(apart: Model) -> None:
     with pytest.raises(ValueError, match="can neither mix models nor stop early"):
-        apart.generate(requests_of(apart), enough=lambda found: True)
+        apart.generate(requests_of(apart), stop_rule=lambda found: True)
     with pytest.raises(ValueError, match="the model's context holds"):
         apart.generate([Request(torch.zeros(300, dtype=torch.long), 0, 4)])
-    vllm = ApartEngine(Apart("vllm", "python"), apart.model, apart.chat, apart.context, lambda rows: [])
+    vllm = SubprocessEngine(
+        EngineSpec("vllm", "python", VLLM_SAMPLER),
+        apart.module,
+        apart.chat,
+        apart.context,
+        lambda rows: [],
+        apart._save,
+    )
     with pytest.raises(ValueError, match="top_k, top_p or min_p cut it at temperature 0.7"):
         vllm.generate(requests_of(apart, temperature=0.7, top_p=0.9))
 

@@ -14,9 +14,7 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients, same_gradient
 from torch import tensor
 
-from burnish.cast.roles import stage
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.draw.replay import past_groups
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
@@ -24,17 +22,17 @@ from burnish.learn.maths.regression import trajectory_balance
 from burnish.learn.maths.surrogates import held_ratio
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import pg_reinforce
-from burnish.loop import loop
 from burnish.method import Method, method
 from burnish.methods.asynchronous import aipo, tba
 from burnish.methods.offline import copg_online
-from burnish.nouns import Clock, Group, Task, Trace, Turn
-from burnish.parts import chain
+from burnish.roles import roles
 from burnish.rollout.recalled import recalled
 from burnish.rollout.sample import sample
+from burnish.run.pipeline import loop_as_set
 from burnish.score.verify import verify
 from burnish.select.remember import Store
 from burnish.step import Step
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 
 def reinforce(n: int) -> Method:
@@ -42,9 +40,9 @@ def reinforce(n: int) -> Method:
         draw=prompts(TASK),
         rollout=sample(n),
         score=verify(TASK),
-        credit=chain(group_relative(std=False), member("pg", "policy")),
+        credit=group_relative(std=False),
         learn=Learn(pg_reinforce(norm=seq_sum_mean)),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -65,23 +63,23 @@ def test_aipo_corrects_for_stale_samples(older: dict, small_model: Path) -> None
     """Its gradient weighs each token by pi/mu of the weights that wrote it: as a slow loop over tokens does."""
     built = aipo(TASK, n=4, rho=1.5)
     settings = replace(SMALL, lr=3e-2, **older)
-    cast = build_cast(built, small_model, settings)
-    *_, last = loop(built, cast, settings, steps=4)
+    models = build_cast(built, small_model, settings)
+    *_, last = loop_as_set(built, models, settings, steps=4)
     assert last.metrics["staleness"] == 2 if "lag" in older else last.metrics["staleness"] > 0
-    cast = doubled(cast)
+    models = doubled(models)
     groups = last.groups["main"]
     plan = built.phases[0].learn
-    found = gradients(cast, plan, groups, Step(Clock(0, 1), cast, settings))
-    cast["policy"].optimiser.zero()
+    found = gradients(models, plan, groups, Step(Clock(0, 1), models, settings))
+    models["policy"].optimiser.zero()
     traces, cut = [trace for group in groups for trace in group.traces], 0
     for trace in traces:
         mask = trace.by("policy")
-        logp = cast["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
+        logp = models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
         for t, (now, born) in enumerate(zip(logp, trace.turns[-1].logp, strict=True)):
             weight = min(math.exp(float(now.detach() - born)), 1.5)
             cut += weight == 1.5
             (-weight * float(trace.streams["adv"][mask][t]) * now / len(traces)).backward(retain_graph=True)
-    slow = torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+    slow = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
     assert cut > 0
     assert float((found - slow).norm() / slow.norm()) < 1e-6
 
@@ -109,18 +107,20 @@ def test_tba_on_the_newest_replies_is_copg(n: int, small_model: Path) -> None:
     """The gradients differ by (n - 1) / (n beta)^2: sum over pairs (d_i - d_j)^2 = n sum_i (d_i - mean d)^2."""
     found = []
     for built in (tba(TASK, n=n, beta=0.5, recent=1.0), copg_online(TASK, n=n, beta=0.5)):
-        cast = doubled(build_cast(built, small_model))
+        models = doubled(build_cast(built, small_model))
         with torch.no_grad():  # away from the reference
-            for p in cast["policy"].model.parameters():
+            for p in models["policy"].module.parameters():
                 p.mul_(1.1)
-        ((phase, groups, step),) = credited(built, cast)
-        found.append(gradients(cast, phase.learn, groups, step))
+        ((phase, groups, step),) = credited(built, models)
+        found.append(gradients(models, phase.learn, groups, step))
     scaled = found[1] * (n - 1) / (n * 0.5) ** 2
     assert float((found[0] - scaled).norm() / scaled.norm()) < 1e-5
 
 
 def test_past_groups_are_the_newest_or_the_better_rewarded() -> None:
-    """50 prompts, 3 replies to each in two groups: 200 draws of 5, each the newest with a chance of 1/4, else any, 2 replies."""
+    """50 prompts, 3 replies to each in two groups: 200 draws of 5, each the newest with a chance of 1/4, else any, 2
+    replies.
+    """
     store = Store("replay", 200)
     for reply, reward in ((3, 0.0), (4, 3.0), (5, 0.0), (4, 3.0)):  # the last says again what the second said
         store.add([_group(f"task {i}", reward, reply) for i in range(50)])
@@ -136,7 +136,8 @@ def test_past_groups_are_the_newest_or_the_better_rewarded() -> None:
     assert 209 <= newest <= 291  # 250 expected of 1000, standard deviation 14
     old = 1000 - newest
     assert drawn[3] + drawn[4] + drawn[5] == 2 * old
-    # without replacement by weights 1, e^3, 1: reply 4 is left out with the chance 2 / (2 + e^3) x 1 / (1 + e^3) = 0.0043
+    # without replacement by weights 1, e^3, 1: reply 4 is left out with the chance 2 / (2 + e^3) x 1 / (1 + e^3) =
+    # 0.0043
     assert drawn[4] > 0.98 * old and abs(drawn[3] - drawn[5]) < 0.2 * old
     with pytest.raises(ValueError, match="between 0 and 1"):
         past_groups(store, 1.5, 2)
@@ -155,9 +156,13 @@ def test_beta_falls_in_a_straight_line() -> None:
     (term,) = tba(TASK, beta=0.5, beta_end=0.1).phases[1].learn.terms
     (other,) = tba(TASK, beta=0.3).phases[1].learn.terms
     live = SimpleNamespace(
-        logp=tensor([0.2, 0.7]), ref=tensor([0.1, 0.1]), reward=tensor([1.0, 0.0]), group=tensor([0, 0]),
-        per_row=lambda x: x, clock=Clock(2, 5),
-    )  # fmt: skip
+        logp=tensor([0.2, 0.7]),
+        ref=tensor([0.1, 0.1]),
+        reward=tensor([1.0, 0.0]),
+        group=tensor([0, 0]),
+        per_row=lambda x: x,
+        clock=Clock(2, 5),
+    )
     torch.testing.assert_close(term.loss(live), other.loss(live))  # half-way: 0.3
 
 

@@ -1,4 +1,6 @@
-"""Baselines, advantages, exploration and length, against numbers derived by hand; and what each becomes without its idea."""
+"""Baselines, advantages, exploration and length, against numbers derived by hand; and what each becomes without its
+idea.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from conftest import SMALL, build_cast, coin, credited, doubled
 from test_learn import gradients, grpo_token_mean, same_gradient
 from torch import tensor
 
-from burnish.cast.roles import stage
 from burnish.credit.baselines import (
     RewardQueue,
     RunningMean,
@@ -24,6 +25,7 @@ from burnish.credit.baselines import (
     over_length_weighted_mean,
     over_memory,
 )
+from burnish.credit.claims import claim
 from burnish.credit.components import decoupled
 from burnish.credit.confidence import own_probability
 from burnish.credit.consistency import local_and_global
@@ -31,7 +33,6 @@ from burnish.credit.entropy_control import swap_in_tempered
 from burnish.credit.gae import whiten
 from burnish.credit.group import group_relative
 from burnish.credit.margin import group_plus_margin
-from burnish.credit.members import member
 from burnish.credit.penalty import kl_in_score, kl_on_tokens, rewards_to_go
 from burnish.credit.streams import behaviour
 from burnish.draw.few import few
@@ -47,8 +48,8 @@ from burnish.methods.baselines import opo, reinforce, reinforce_loo, reinforce_p
 from burnish.methods.exploration import aepo, esrl, rlsc, t1
 from burnish.methods.lengths import concise_two_phase, conciser, rlsp, s_grpo
 from burnish.methods.policy import grpo, ppo
-from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import Part, chain
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.rollout.tempered import EntropyMeter
 from burnish.score.agreement import bits
@@ -60,6 +61,7 @@ from burnish.select.outcomes import partly_right, solvable
 from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Rewarded(source("sort"), coin)
 Q = Task("question", "q", {}, "q")
@@ -119,7 +121,9 @@ def test_impossible_memories_are_refused(make) -> None:
 
 
 def test_leave_one_out_by_hand() -> None:
-    """Scores 1, 0, 0, 1: a 1 is compared with (0 + 0 + 1)/3, a 0 with (1 + 0 + 1)/3. Four thirds of score minus mean."""
+    """Scores 1, 0, 0, 1: a 1 is compared with (0 + 0 + 1)/3, a 0 with (1 + 0 + 1)/3. Four thirds of
+    score minus mean.
+    """
     found = after(leave_one_out(), scored(1, 0, 0, 1))
     assert found == pytest.approx([2 / 3, -2 / 3, -2 / 3, 2 / 3])
     assert found == pytest.approx([4 / 3 * a for a in after(group_relative(std=False), scored(1, 0, 0, 1))])
@@ -197,7 +201,8 @@ def test_k2_term_by_hand() -> None:
 
 def test_decoupled_by_hand() -> None:
     """Two pairs. A pair (1, 0) normalises to +-1/sqrt 2, a pair (0, 0) to 0.
-    Sums: +-sqrt 2 where both scores differ, +-1/sqrt 2 where one does. Their sample std is sqrt((2 + 2 + 1/2 + 1/2) / 3) = 1.290994.
+    Sums: +-sqrt 2 where both scores differ, +-1/sqrt 2 where one does. Their sample std is sqrt((2 + 2 + 1/2 + 1/2) /
+    3) = 1.290994.
     """
     groups = [
         Group(Q, [reply(1, within=1.0), reply(0, within=0.0)]),
@@ -257,7 +262,9 @@ def test_own_probability_by_hand() -> None:
 
 
 def test_lengths_by_hand() -> None:
-    """Longest reply 10. Effort: 1 - 0.25 * 10 / 5 = 0.5. All right: 1 - 3/10; else the reward. Within half: at most 5."""
+    """Longest reply 10. Effort: 1 - 0.25 * 10 / 5 = 0.5. All right: 1 - 3/10; else the reward. Within
+    half: at most 5.
+    """
     one = Group(Q, [reply(1, 5)])
     effort(0.25).call([one], step())
     assert one.traces[0].scores["effort"] == 0.5
@@ -342,6 +349,22 @@ def test_good_tempered_replies_replace_the_first_samples() -> None:
     assert ["trained" in t.tags for t in group.traces] == [True, True, False, False], "half of 1 is none"
 
 
+def test_above_the_target_half_of_the_good_tempered_replies_are_taken() -> None:
+    """Tempered rewards 1, 1, 1, 0: three are good. H <= target: min(60, 3) = 3 are taken; else min(60, 3) // 2 = 1."""
+    for entropy, taken in ((0.0, 3), (0.4, 1)):
+        group = Group(
+            Q, [*(reply(r, 3, "sample") for r in (1, 0, 0, 0)), *(reply(r, 3, "tempered") for r in (1, 1, 1, 0))]
+        )
+        for trace in group.traces:
+            trace.streams["old"] = torch.full((5,), -0.5)
+        meter = EntropyMeter(0.3, 1.2, 0.8)
+        meter.entropy = entropy
+        groups = group_relative(peers=lambda t, g: "tempered" in t.tags).call([group], step())
+        (swapped,) = swap_in_tempered(meter, above=0.05, most=60).call(groups, step())
+        assert sum("trained" in t.tags for t in swapped.traces if "tempered" in t.tags) == taken
+        assert sum("trained" in t.tags for t in swapped.traces) == 4
+
+
 # --------------------------------------------------------------------------------------------------------- early exits
 
 
@@ -357,8 +380,8 @@ def test_early_exits_are_beginnings_of_one_reply(small_model: Path) -> None:
                 for turn in trace.turns[1:-2]:
                     assert torch.equal(turn.tokens, whole.turns[1].tokens[: len(turn)])
                     assert torch.equal(turn.logp, whole.turns[1].logp[: len(turn)])
-                assert not (trace.streams["member:pg"] & trace.by("guide")).any()
-                assert torch.equal(trace.streams["member:pg"], trace.by("policy"))
+                assert not (trace.streams["claim:pg"] & trace.by("guide")).any()
+                assert torch.equal(trace.streams["claim:pg"], trace.by("policy"))
 
 
 # ---------------------------------------------------------------------------------------------------------- identities
@@ -370,9 +393,9 @@ def on_policy(part: Part, norm=token_mean, n: int = 4) -> Method:
         draw=prompts(TASK),
         rollout=sample(n),
         score=verify(TASK),
-        credit=chain(part, member("pg", "policy")),
+        credit=part,
         learn=Learn(pg_reinforce(norm=norm)),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -387,16 +410,16 @@ def test_opo_is_reinforce_with_its_baseline(small_model: Path) -> None:
 def test_remax_without_kl_is_reinforce_less_the_greedy_score(small_model: Path) -> None:
     """Its gradient, token by token, from the scores themselves."""
     built = remax(TASK, n=4, beta=0.0)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, now in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, now)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, now in credited(built, models):
+        found = gradients(models, phase.learn, groups, now)
+        models["policy"].optimiser.zero()
         samples = [(t, g.traces[-1].scores["reward"]) for g in groups for t in g.traces[:-1]]
         tokens = sum(int(t.by("policy").sum()) for t, _ in samples)
         for trace, greedy in samples:
-            logp = cast["policy"].outputs([trace.tokens], [trace.by("policy")], {"logp"})["logp"].sum()
+            logp = models["policy"].outputs([trace.tokens], [trace.by("policy")], {"logp"})["logp"].sum()
             (-(trace.scores["reward"] - greedy) * logp / tokens).backward()
-        wanted = torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+        wanted = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
         assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -418,12 +441,14 @@ def test_lite_ppo_on_policy_is_reinforce_with_its_advantage(small_model: Path) -
 
 
 def test_gdpo_with_a_silent_second_reward_is_grpo_on_another_scale(small_model: Path) -> None:
-    """All replies short enough: the sums are GRPO's advantages, with mean 0, and the batch divides them by one number."""
+    """All replies short enough: the sums are GRPO's advantages, with mean 0, and the batch divides them
+    by one number.
+    """
     found = []
     for built in (gdpo(TASK, n=4, within_share=1.0), on_policy(group_relative(eps=1e-4))):
-        cast = doubled(build_cast(built, small_model))
-        for phase, groups, now in credited(built, cast):
-            gradient = gradients(cast, phase.learn, groups, now)
+        models = doubled(build_cast(built, small_model))
+        for phase, groups, now in credited(built, models):
+            gradient = gradients(models, phase.learn, groups, now)
             found.append(gradient / gradient.norm())
     assert float((found[0] - found[1]).norm()) < 1e-6
 
@@ -456,9 +481,8 @@ def test_rlsc_with_a_large_alpha_imitates_its_own_samples(small_model: Path) -> 
     copied = method(
         draw=prompts(TASK),
         rollout=sample(4),
-        credit=member("sft", "policy"),
         learn=Learn(imitate(norm=seq_sum_mean, coef=1e9)),
-        cast=stage(),
+        models=roles(),
     )
     same_gradient(rlsc(TASK, n=4, alpha=1e9, temperature=1.0), copied, small_model, to=1e-6)
 
@@ -474,9 +498,9 @@ def test_conciser_walks_by_grpo_with_dynamic_sampling(small_model: Path) -> None
         rollout=sample(4),
         score=verify(TASK),
         select=partly_right(),
-        credit=chain(group_relative(), member("pg", "policy", tag="mixed")),
+        credit=chain(group_relative(), claim("pg", "policy", tag="mixed")),
         learn=Learn(pg_reinforce(norm=token_mean)),
-        cast=stage(),
+        models=roles(),
     )
     same_gradient(only(conciser(TASK, n=4, entropy=0.0), "walk"), chosen, small_model, to=1e-6)
 
@@ -495,7 +519,7 @@ def test_conciser_stages_share_the_run() -> None:
 
 def test_both_concise_phases_are_ppo(small_model: Path) -> None:
     built = concise_two_phase(TASK, n=4)
-    same_gradient(only(built, "ability"), ppo(TASK, n=4, kl=0.0, epochs=1), small_model)
+    same_gradient(only(built, "ability"), ppo(TASK, n=4, kl=0.0, updates=1), small_model)
     brevity = only(built, "brevity")
     for _, groups, _ in credited(brevity, build_cast(brevity, small_model)):
         assert all(any(t.scores["correct"] for t in g.traces) for g in groups)
@@ -503,7 +527,7 @@ def test_both_concise_phases_are_ppo(small_model: Path) -> None:
 
 def test_rlsp_without_the_price_of_haste_is_ppo(small_model: Path) -> None:
     built = rlsp(TASK, n=4, price=0.0, temperature=1.0, critic_lr=1.0)
-    same_gradient(built, ppo(TASK, n=4, epochs=1), small_model)
+    same_gradient(built, ppo(TASK, n=4, updates=1), small_model)
 
 
 def test_s_grpo_clips_nothing_at_its_first_update(small_model: Path) -> None:
@@ -519,8 +543,8 @@ def test_memory_is_part_of_a_checkpoint() -> None:
 
 def test_old_log_probs_of_tempered_replies_are_at_temperature_one(small_model: Path) -> None:
     built = aepo(TASK, n=4)
-    cast = build_cast(built, small_model)
-    for _, groups, now in credited(built, cast):
+    models = build_cast(built, small_model)
+    for _, groups, now in credited(built, models):
         assert isinstance(now, Step)
         hot = [t for g in groups for t in g.traces if "tempered" in t.tags]
         assert hot

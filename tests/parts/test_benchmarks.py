@@ -1,4 +1,6 @@
-"""The benchmark harness: turns are interleaved, failures recorded, runs kept; the work and the floors are what they say."""
+"""The benchmark harness: turns are interleaved, failures recorded, runs kept; the work and the floors are what they
+say.
+"""
 
 from __future__ import annotations
 
@@ -173,8 +175,10 @@ def test_costs_count_the_weights_of_the_model(shape: str, tmp_path: Path) -> Non
 
 
 def test_the_sampling_floor_by_hand() -> None:
-    """1000 weights, 10 numbers a token, 2 bytes, 1 byte a second, arithmetic free. Two rows share a prompt of 5 and say 2
-    and 3 tokens. Step 1: both live, 1000 + (5 + 2 x 1) x 10 numbers; step 2: one, 1000 + (5 + 2) x 10. In bytes: 4280."""
+    """1000 weights, 10 numbers a token, 2 bytes, 1 byte a second, arithmetic free. Two rows share a prompt of 5 and say
+    2
+    and 3 tokens. Step 1: both live, 1000 + (5 + 2 x 1) x 10 numbers; step 2: one, 1000 + (5 + 2) x 10. In bytes: 4280.
+    """
     costs = workload.Costs(weights=1000, kv=10, attention=1)
     top = workload.Ceiling(bandwidth=1.0, flops=math.inf)
     assert costs.sampling_floor([5], [2, 3], 2, top) == 4280
@@ -194,16 +198,24 @@ def test_the_page_is_filled_between_its_markers(tmp_path: Path, monkeypatch: pyt
     part["goals"] = [vars(Goal("rate", 3, "peer"))]
     (tmp_path / "box.json").write_text(json.dumps({"parts": {"part": part}}))
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    page = "before\n<!-- table:box -->\nold\n<!-- end -->\n<!-- goals:box -->\n<!-- end -->\n<!-- table:none -->\n<!-- end -->\nafter"
+    page = (
+        "before\n<!-- table:box -->\nold\n<!-- end -->\n<!-- goals:box -->\n<!-- end -->\n"
+        "<!-- table:none -->\n<!-- end -->\nafter"
+    )
     once = tables.filled(page)
     assert "| work | **burnish** | 100 tok/s | 100 .. 100 | 2 | 1.00 |  |" in once and "old" not in once
     assert "| work | >= 3x peer | 4x | yes |" in once and tables.NOTHING in once
+    short = tables.filled("<!-- summary:box -->\n<!-- end -->\n")
+    assert "| work | 100 tok/s | peer 25 tok/s | 4x | 1.00 / 1.00 |" in short
+    assert "All goals are reached." in tables.filled("<!-- missed:box -->\n<!-- end -->\n")
     assert once.startswith("before\n") and once.endswith("after") and tables.filled(once) == once
 
 
-def test_the_performance_page_is_up_to_date() -> None:
-    page = tables.PAGE.read_text()
-    assert tables.filled(page) == page, "run python benchmarks/tables.py"
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
+def test_the_performance_pages_are_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert "<!-- table:" in text or "<!-- summary:" in text
+    assert tables.filled(text) == text, "run python benchmarks/tables.py"
 
 
 def test_pictures_are_drawn_from_what_was_measured() -> None:

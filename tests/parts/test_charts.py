@@ -1,4 +1,4 @@
-"""The SVG charts: whole numbers on axes, data where it belongs, text escaped, every picture well-formed XML."""
+"""The SVG charts: round numbers on axes, correct positions, escaped text, well-formed XML."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def test_ticks_are_round_numbers_inside_the_range() -> None:
     assert ticks(0, 2_000_000, 4) == [0, 500_000, 1_000_000, 1_500_000, 2_000_000]
     assert ticks(-0.13, 0.21, 3) == [0.0, 0.2]
     assert ticks(3, 3) == [3]
+    assert ticks(0, 10, 1) == ticks(0, 10, 0) == [0, 10]
 
 
 def test_numbers_are_written_short() -> None:

@@ -11,14 +11,14 @@ import torch
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from burnish.cast.chat import Chat
-from burnish.cast.load import load_chat
-from burnish.nouns import Task
+from burnish.models.chat import Chat
+from burnish.models.load import load_chat
+from burnish.types import Task
 
 
 @pytest.fixture(params=["small", "tiny"])
 def chat(request: pytest.FixtureRequest, small_model: Path):
-    from burnish.cast.models import resolve
+    from burnish.models.known_models import resolve
 
     return load_chat(small_model if request.param == "small" else resolve("tiny"))
 

@@ -1,4 +1,4 @@
-"""Comparisons in their parts: budgets, the meter, candidates, leaderboards of made-up results, sweeps, ablations."""
+"""Units of a comparison: budgets, the meter, candidates, leaderboards of synthetic results, sweeps, ablations."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from burnish.compare.budget import Budget, Spent, parse, written
 from burnish.compare.data import as_csv, as_json
 from burnish.compare.effects import effects_html
 from burnish.compare.helpers import needs
-from burnish.compare.job import Found, Job, Mark, failed
+from burnish.compare.job import Job, Mark, RunResult, failed
+from burnish.compare.leaderboard_page import page as standing_page
+from burnish.compare.leaderboard_page import plot, ranks
 from burnish.compare.lineage import parent
 from burnish.compare.page import page
-from burnish.compare.plan import Candidate, Plan, candidate
+from burnish.compare.phrasing import against, cautions, verdict
+from burnish.compare.plan import Candidate, ComparisonPlan, candidate
+from burnish.compare.results import ResultsFile
 from burnish.compare.single import run_job
-from burnish.compare.standing import page as standing_page
-from burnish.compare.standing import plot, ranks
-from burnish.compare.store import Store
-from burnish.compare.words import against, cautions, verdict
 from burnish.methods.table import METHODS
 from burnish.randomness import generator
-from burnish.report.store import open_store
+from burnish.store.reader import open_store
 from burnish.tasks.table import source
 
 TOKENS = Budget("tokens", 1000.0)
@@ -56,7 +56,7 @@ def test_other_budgets_are_refused(words: str) -> None:
 
 
 def test_the_steps_ahead_follow_from_what_was_used() -> None:
-    """10 steps used 250 of 1000 tokens: 40 steps in all. At 990 a tenth more is asked for, and the budget ends it in time."""
+    """10 steps used 250 of 1000 tokens: 40 steps in all. At 990 the estimate is a tenth more than done."""
     assert TOKENS.steps_ahead(Spent()) == 1
     assert TOKENS.steps_ahead(Spent(steps=10, sampled=100, trained=150)) == 40
     assert TOKENS.steps_ahead(Spent(steps=10, sampled=990)) == 11
@@ -72,27 +72,38 @@ def small_job(method: str, budget: str, out: Path, model: Path, **flags: Any) ->
 
 
 def test_the_meter_counts_what_was_done_and_changes_nothing(small_model: Path, tmp_path: Path) -> None:
-    """GRPO, 3 prompts x 2 replies, 2 steps: 12 samples; sampled tokens as the run itself counted; and the same run without a meter."""
+    """GRPO, 3 prompts x 2 replies, 2 steps: 12 samples, the run's own sampled tokens, and unchanged results."""
     found = run_job(small_job("grpo", "steps=2", tmp_path / "a", small_model, n=2), lambda *_: None)
     assert found.done and found.spent["steps"] == 2 and found.spent["samples"] == 12
     with open_store(tmp_path / "a") as store:
         metrics = store.metrics()
     assert found.spent["sampled"] == sum(row["sampled_tokens"] for row in metrics)
     assert found.spent["trained"] > found.spent["sampled"]  # prompts are read along
-    plain = burnish.train("grpo", task="sort", model=str(small_model), prompts=3, max_new_tokens=8, device="cpu", n=2, steps=2,
-                          seed=1, eval_tasks=0, out=str(tmp_path / "b"))  # fmt: skip
+    plain = burnish.train(
+        "grpo",
+        task="sort",
+        model=str(small_model),
+        prompts=3,
+        max_new_tokens=8,
+        device="cpu",
+        n=2,
+        steps=2,
+        seed=1,
+        eval_tasks=0,
+        out=str(tmp_path / "b"),
+    )
     assert metrics == plain.metrics
 
 
 def test_given_replies_are_samples_and_every_trainee_counts(small_model: Path, tmp_path: Path) -> None:
-    """SFT samples nothing: 3 demonstrations a step are 3 samples, and its tokens are those of prompts and demonstrations."""
+    """SFT samples nothing: 3 demonstrations per step are 3 samples, and its tokens are those of its traces."""
     found = run_job(small_job("sft", "samples=5", tmp_path / "a", small_model), lambda *_: None)
     assert found.spent["sampled"] == 0 and found.spent["samples"] == 6 and found.spent["steps"] == 2
     weights = sum(p.numel() for p in _model(small_model).parameters())
     read = found.spent["trained"] - 6  # nothing comes after the last token of a demonstration
     assert found.spent["flops"] == 6 * weights * read  # forward 2, backward 4
     ppo = run_job(
-        small_job("ppo", "steps=1", tmp_path / "b", small_model, n=1, epochs=1, minibatches=1), lambda *_: None
+        small_job("ppo", "steps=1", tmp_path / "b", small_model, n=1, updates=1, minibatches=1), lambda *_: None
     )
     with open_store(tmp_path / "b") as store:
         count = store.count()
@@ -114,7 +125,7 @@ def test_a_budget_ends_the_run_with_the_step_that_uses_it_up(small_model: Path, 
     assert [mark.steps for mark in found.curve] == sorted({mark.steps for mark in found.curve})
     assert found.curve[0].steps == 0 and len(found.curve[0].right) == 3 and len(found.right) == 6
     assert not (tmp_path / "a" / "checkpoints").exists()
-    assert Found.from_json(json.loads(json.dumps(found.to_json()))) == replace(found, value=round(found.value, 6))
+    assert RunResult.from_json(json.loads(json.dumps(found.to_json()))) == replace(found, value=round(found.value, 6))
 
 
 def test_a_method_that_trains_nothing_is_judged_by_what_it_chooses(small_model: Path, tmp_path: Path) -> None:
@@ -139,8 +150,8 @@ def test_candidates_carry_flags_in_brackets() -> None:
             candidate(wrong)
 
 
-def plan(tmp_path: Path, *names: str, **changed: Any) -> Plan:
-    return Plan(tuple(candidate(name) for name in names), "sort", 2, TOKENS, tmp_path, **changed)
+def plan(tmp_path: Path, *names: str, **changed: Any) -> ComparisonPlan:
+    return ComparisonPlan(tuple(candidate(name) for name in names), "sort", 2, TOKENS, tmp_path, **changed)
 
 
 def test_a_plan_runs_every_candidate_before_any_twice(tmp_path: Path) -> None:
@@ -155,8 +166,13 @@ def test_a_plan_runs_every_candidate_before_any_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "why"),
-    [(("grpo", "grpo"), "named twice"), (("grop",), "did you mean"), (("grpo(m=4)",), "no option 'm'"), (("gkd",), "needs --teacher")],
-)  # fmt: skip
+    [
+        (("grpo", "grpo"), "named twice"),
+        (("grop",), "did you mean"),
+        (("grpo(m=4)",), "no option 'm'"),
+        (("gkd",), "needs --teacher"),
+    ],
+)
 def test_what_cannot_work_is_refused_before_anything_runs(names: tuple[str, ...], why: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=why):
         plan(tmp_path, *names).check()
@@ -173,8 +189,8 @@ def test_a_folder_of_other_runs_is_left_alone(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------- board
 
 
-def made_up(label: str, level: float, seed: int, *, tasks: int = 40, spread: float = 0.02) -> Found:
-    """A result whose tasks come out right with a chance that depends on the candidate, the seed and the task."""
+def made_up(label: str, level: float, seed: int, *, tasks: int = 40, spread: float = 0.02) -> RunResult:
+    """A synthetic result: the probability of a correct reply depends on the candidate, the seed and the task."""
     draw = generator("made up", label, seed)
     easy = generator("tasks").normal(0, 0.15, tasks)
     chance = np.clip(level + draw.normal(0, spread) + easy, 0.02, 0.98)
@@ -187,8 +203,19 @@ def made_up(label: str, level: float, seed: int, *, tasks: int = 40, spread: flo
     )
     value = sum(right) / (8 * tasks)
     spent = {"steps": 10, "sampled": 400, "trained": 620, "samples": 80, "flops": 1e9, "seconds": 2.5}
-    return Found(label, label, "sort", seed, TOKENS, "done", value=value, replies=8, right=right,
-                 curve=(*marks, Mark(10, 1020.0, value)), spent=spent)  # fmt: skip
+    return RunResult(
+        label,
+        label,
+        "sort",
+        seed,
+        TOKENS,
+        "done",
+        value=value,
+        replies=8,
+        right=right,
+        curve=(*marks, Mark(10, 1020.0, value)),
+        spent=spent,
+    )
 
 
 LEVELS = {"good": 0.75, "alike": 0.74, "bad": 0.5}
@@ -245,7 +272,7 @@ def test_the_page_stands_alone_and_the_data_hold_the_same_numbers() -> None:
 
 
 def test_results_merge_and_a_later_try_mends_a_failure(tmp_path: Path) -> None:
-    one, other = Store(tmp_path / "one.json"), Store(tmp_path / "other.json")
+    one, other = ResultsFile(tmp_path / "one.json"), ResultsFile(tmp_path / "other.json")
     one.add(ROWS[0])
     one.add(failed(Job("bad", "bad", {}, "sort", 0, TOKENS, ""), "it broke"))
     other.add(next(row for row in ROWS if row.label == "bad"))
@@ -253,7 +280,7 @@ def test_results_merge_and_a_later_try_mends_a_failure(tmp_path: Path) -> None:
         store.save()
     one.merge(tmp_path / "other.json")
     one.save()
-    again = Store(tmp_path / "one.json")
+    again = ResultsFile(tmp_path / "one.json")
     assert len(again.rows) == 2 and all(row.done for row in again.of(TOKENS))
     with pytest.raises(ValueError, match="do not compare"):
         again.of(Budget("steps", 4))
@@ -285,7 +312,9 @@ def test_a_grid_is_tried_whole_and_ranges_are_drawn() -> None:
     drawn = sweep.trials(
         "grpo", [sweep.grid("n=4,8")], [sweep.ranged("eps=0.1:0.4"), sweep.ranged("lr=1e-6:1e-3:log")], 12
     )
-    assert len(drawn) == 12 and drawn == sweep.trials("grpo", [sweep.grid("n=4,8")], [sweep.ranged("eps=0.1:0.4"), sweep.ranged("lr=1e-6:1e-3:log")], 12)  # fmt: skip
+    assert len(drawn) == 12 and drawn == sweep.trials(
+        "grpo", [sweep.grid("n=4,8")], [sweep.ranged("eps=0.1:0.4"), sweep.ranged("lr=1e-6:1e-3:log")], 12
+    )
     assert all(0.1 <= one.flags["eps"] <= 0.4 and 1e-6 <= one.flags["lr"] <= 1e-3 for one in drawn)
     assert sum(one.flags["n"] == "4" for one in drawn) == 6
     assert all(one.draw(i) in (2, 3, 4) for one in [sweep.ranged("n=2:4")] for i in range(30))
@@ -317,7 +346,13 @@ def test_effects_are_found_everything_else_equal() -> None:
     assert all(one.matched and one.trials == 2 for one in found)
     assert by_value["lr", "high"].difference.low > 0.1 and by_value["lr", "low"].difference.high < -0.1
     assert by_value["n", "4"].difference.low < 0 < by_value["n", "4"].difference.high
-    assert "no effect shown" in effects_html(found, board(rows)) and "partly luck" in effects_html(found, board(rows))
+    page = effects_html(found, board(rows))
+    assert "no effect shown" in page and "partly luck" in page and ">higher<" in page
+
+    one_seed = board([row for row in rows if row.seed == 0])
+    assert against(one_seed.standings[-1], one_seed) == "too few seeds to tell"
+    page = effects_html(sweep.effects(one_seed, tried, grids, []), one_seed)
+    assert "too few seeds to tell" in page and ">higher<" not in page and ">lower<" not in page
 
 
 def test_effects_of_drawn_values_are_by_thirds() -> None:
@@ -356,18 +391,18 @@ def test_a_method_does_not_differ_from_itself() -> None:
 
 
 def test_dapo_against_grpo() -> None:
-    said = {change.said("grpo"): change for change in changes(built("dapo"), built("grpo"))}
+    said = {change.label("grpo"): change for change in changes(built("dapo"), built("grpo"))}
     assert {"without punish_overlong", "without refilled(mixed, 3)", "pg as in grpo", "with grpo's kl"} <= set(said)
     plain = applied(built("dapo"), built("grpo"), said["without punish_overlong"])
     assert "punish_overlong" not in [atom.name for atom in plain.phases[0].score]
     back = applied(built("dapo"), built("grpo"), said["with grpo's kl"])
-    assert "kl" in [term.name for term in back.phases[0].learn.terms] and "ref" in back.cast
+    assert "kl" in [term.name for term in back.phases[0].learn.terms] and "ref" in back.models
 
 
 def test_a_variant_runs_like_any_method(small_model: Path, tmp_path: Path) -> None:
     change = Change("again", "term", "", "kl")
     assert "kl" in [t.name for t in variant("dapo", "grpo", change).build(source("sort")).phases[0].learn.terms]
     job = small_job("dapo", "steps=1", tmp_path / "a", small_model, n=2, refills=0)
-    told = {"parent": "grpo", "kind": "again", "room": "term", "name": "", "other": "kl"}
+    told = {"parent": "grpo", "kind": "again", "stage": "term", "name": "", "other": "kl"}
     found = run_job(replace(job, change=told), lambda *_: None)
     assert found.done and found.spent["samples"] == 6

@@ -1,11 +1,10 @@
-"""Our kernels for a CPU: right numbers, the same bits however the work is cut, and a way out where they cannot be built."""
+"""Our kernels for a CPU: right numbers, the same bits however the work is cut, and a way out where they cannot be
+built.
+"""
 
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,21 +13,22 @@ import torch
 from conftest import make_model, numbers
 from torch import Tensor
 
-from burnish.cast import varlen
-from burnish.cast.engine.sampling import choose, logp_of
-from burnish.cast.forward import outputs
-from burnish.cast.load import load_model
-from burnish.cast.logprob import logp_entropy
-from burnish.cast.models import TINY
-from burnish.cast.native import compiled
-from burnish.cast.native.laid import Laid
-from burnish.cast.native.packs import suits
-from burnish.cast.native.whole import normed
-from burnish.cast.packing import Packed, pack
+from burnish.engine.sampling import choose, logp_of
+from burnish.forward import cpu_attention
+from burnish.forward.logprob import logp_entropy
+from burnish.forward.outputs import outputs
+from burnish.forward.packing import Packed, pack
+from burnish.forward.runner import runner_of
+from burnish.kernels.cpu import build
+from burnish.kernels.cpu.c_attention import suits
+from burnish.kernels.cpu.c_layer import normed
+from burnish.kernels.cpu.weight_layout import WeightLayout
+from burnish.models.known_models import TINY
+from burnish.models.load import load_model
 from burnish.randomness import generator
 
 CPU = torch.device("cpu")
-needs_kernels = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
+needs_kernels = pytest.mark.skipif(build.kernels() is None, reason=f"no kernels here: {build.why_not()}")
 FAMILIES = [(1, 1), (3, 4), (40, 3), (130, 2), (200, 1), (33, 5)]  # a beginning's length, and how many rows share it
 HEADS = [(8, 4, 32), (9, 3, 64), (4, 4, 32), (16, 1, 128)]
 
@@ -52,7 +52,7 @@ def a_pack(shared: bool = True) -> tuple[Packed, list[Tensor]]:
 @pytest.mark.parametrize("inputs, outputs", [(64, 96), (100, 32), (257, 438), (7, 5)])
 def test_a_product_is_right_and_no_row_depends_on_another(rows: int, inputs: int, outputs: int) -> None:
     weight, x = normal(outputs, inputs, what="w"), normal(rows, inputs, what="x")
-    laid = Laid().of(weight)
+    laid = WeightLayout().of(weight)
     assert laid.panels
     y = laid.times(x)
     assert torch.allclose(y.double(), x.double() @ weight.double().t(), atol=1e-4)
@@ -79,7 +79,7 @@ def attended(packed: Packed, heads: int, kv_heads: int, width: int, wide: bool) 
         q, k, v, d = q.double(), k.double(), v.double(), d.double()
     given = [x.requires_grad_() for x in (q, k, v)]
     assert suits(q, v, None) is not wide
-    out = varlen.attend(*given, packed, width**-0.5, None)
+    out = cpu_attention.attend(*given, packed, width**-0.5, None)
     return [out.detach(), *torch.autograd.grad(out, given, d)]
 
 
@@ -110,7 +110,7 @@ def learned(
     """Log-probs of the replies and the gradient of a weighted sum of them; silent: rows whose weights are 0."""
     model.zero_grad()
     masks = [torch.arange(len(row)) >= first for row, first in zip(rows, asked, strict=True)]
-    logp = outputs(model, rows, masks, {"logp"}, packed=packed)["logp"]
+    logp = outputs(runner_of(model), rows, masks, {"logp"}, packed=packed)["logp"]
     row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor([int(mask.sum()) for mask in masks]))
     weights = normal(len(logp)).to(logp) * ~torch.isin(row, torch.tensor(silent, dtype=torch.long))
     (logp * weights).sum().backward()
@@ -166,33 +166,9 @@ def test_frozen_weights_get_no_gradient_and_change_no_other() -> None:
     assert all(torch.equal(part[name], whole[name]) for name in part)
 
 
-SAYS = "from burnish.cast.native import compiled; print(compiled.kernels() is not None, compiled.why_not())"
-
-
-def said(home: Path, **environment: str) -> str:
-    inherited = {name: value for name, value in os.environ.items() if name not in ("BURNISH_COMPILE", "CC")}
-    changed = {**inherited, "BURNISH_HOME": str(home), **environment}
-    done = subprocess.run([sys.executable, "-c", SAYS], env=changed, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-@needs_kernels
-def test_kernels_are_built_once_and_kept(tmp_path: Path) -> None:
-    assert said(tmp_path) == "True None"
-    (kept,) = tmp_path.iterdir()
-    assert kept.suffix == ".so" and said(tmp_path) == "True None" and list(tmp_path.iterdir()) == [kept]
-
-
-def test_without_kernels_there_is_a_reason(tmp_path: Path) -> None:
-    assert said(tmp_path, BURNISH_COMPILE="0") == "False $BURNISH_COMPILE is 0"
-    assert said(tmp_path, CC="/no/compiler").startswith("False /no/compiler did not work")
-    assert said(tmp_path, CC="false").startswith("False false did not compile the kernels")
-    assert not list(tmp_path.iterdir())
-
-
 def torches(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on, as without kernels."""
-    monkeypatch.setattr(compiled, "_found", lambda: "not here")
+    monkeypatch.setattr(build, "_found", lambda: "not here")
 
 
 @needs_kernels

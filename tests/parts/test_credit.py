@@ -1,4 +1,4 @@
-"""Advantages, members and streams, against hand-derived numbers and slow loops."""
+"""Advantages, claims and streams, against hand-derived numbers and slow loops."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import tensor
 
+from burnish.credit.claims import claim
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.credit.streams import behaviour
 from burnish.credit.utterance import at_utterance, td_targets, utterance_advantage
-from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.step import Notes
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes())
@@ -56,7 +56,8 @@ def test_group_relative_compares_only_peers() -> None:
 
 def test_gae_by_hand() -> None:
     """Rewards 0, 0, 1; values 0.5, 0.6, 0.8; gamma 0.9, lambda 0.5.
-    delta: 0.9*0.6-0.5 = 0.04; 0.9*0.8-0.6 = 0.12; 1-0.8 = 0.2. A_2 = 0.2; A_1 = 0.12+0.45*0.2 = 0.21; A_0 = 0.04+0.45*0.21 = 0.1345.
+    delta: 0.9*0.6-0.5 = 0.04; 0.9*0.8-0.6 = 0.12; 1-0.8 = 0.2. A_2 = 0.2; A_1 = 0.12+0.45*0.2 = 0.21; A_0 =
+    0.04+0.45*0.21 = 0.1345.
     """
     adv, returns = advantages_and_returns(tensor([0.0, 0, 1]), tensor([0.5, 0.6, 0.8]), 0.9, 0.5)
     assert torch.allclose(adv, tensor([0.1345, 0.21, 0.2]))
@@ -107,31 +108,33 @@ def test_gae_and_whiten_touch_only_the_authors_tokens() -> None:
     assert adv[[1, 2, 4]].std(unbiased=False).item() == pytest.approx(1, abs=1e-4)
 
 
-def test_member_claims_authors_and_a_shared_turn_once() -> None:
+def test_claim_claims_authors_and_a_shared_turn_once() -> None:
     shared = Turn(torch.arange(2), "demo")
     prompt = Turn(torch.arange(2), "task")
     a = Trace((prompt, shared, Turn(torch.arange(1), "policy")))
     b = Trace((prompt, shared, Turn(torch.arange(2), "policy")))
-    member("pg", "demo", "policy").call([Group(TASK, [a, b])], STEP)
-    assert a.streams["member:pg"].tolist() == [False, False, True, True, True]
-    assert b.streams["member:pg"].tolist() == [False, False, False, False, True, True]
+    claim("pg", "demo", "policy").call([Group(TASK, [a, b])], STEP)
+    assert a.streams["claim:pg"].tolist() == [False, False, True, True, True]
+    assert b.streams["claim:pg"].tolist() == [False, False, False, False, True, True]
 
 
 @pytest.mark.parametrize(("at", "expected"), [("first", [1, 4]), ("last", [2, 4]), ("end", [4])])
-def test_member_positions(at: str, expected: list[int]) -> None:
+def test_claim_positions(at: str, expected: list[int]) -> None:
     t = trace(("task", 1), ("policy", 2), ("env", 1), ("policy", 1))
-    member("q", "policy", at=at).call([Group(TASK, [t])], STEP)
-    assert t.streams["member:q"].nonzero()[:, 0].tolist() == expected
+    claim("q", "policy", positions=at).call([Group(TASK, [t])], STEP)
+    assert t.streams["claim:q"].nonzero()[:, 0].tolist() == expected
 
 
-def test_member_top_share_is_pooled_over_the_batch() -> None:
-    """Ten demonstrated tokens with entropies 0..9 over two traces: the top 20% are the two largest, both in one trace."""
+def test_claim_top_share_is_pooled_over_the_batch() -> None:
+    """Ten demonstrated tokens with entropies 0..9 over two traces: the top 20% are the two largest,
+    both in one trace.
+    """
     a, b = trace(("task", 1), ("demo", 5)), trace(("task", 1), ("demo", 5))
     a.streams["entropy"] = tensor([math.nan, 0, 1, 2, 3, 4.0])
     b.streams["entropy"] = tensor([math.nan, 5, 6, 7, 8, 9.0])
-    member("pg", "demo", top=("entropy", 0.2)).call([Group(TASK, [a]), Group(TASK, [b])], STEP)
-    assert a.streams["member:pg"].sum() == 0
-    assert b.streams["member:pg"].nonzero()[:, 0].tolist() == [4, 5]
+    claim("pg", "demo", top=("entropy", 0.2)).call([Group(TASK, [a]), Group(TASK, [b])], STEP)
+    assert a.streams["claim:pg"].sum() == 0
+    assert b.streams["claim:pg"].nonzero()[:, 0].tolist() == [4, 5]
 
 
 def test_behaviour_is_what_was_recorded_at_birth() -> None:
@@ -157,16 +160,18 @@ def archer_group(ended: bool) -> Group:
 
 
 def test_archer_targets_by_hand() -> None:
-    """r = 0.5, gamma = 0.9, V'(s') = (1, 2): Q targets (1.4, 2.3); an ended episode: (0.5, 0.5). V targets are Q'(s, u~) = (3, 4)."""
+    """r = 0.5, gamma = 0.9, V'(s') = (1, 2): Q targets (1.4, 2.3); an ended episode: (0.5, 0.5). V targets are Q'(s,
+    u~) = (3, 4).
+    """
     for ended, q in ((False, [1.4, 2.3]), (True, [0.5, 0.5])):
         group = archer_group(ended)
         td_targets(gamma=0.9).call([group], STEP)
         at_utterance("q", "last").call([group], STEP)
         at_utterance("v", "first").call([group], STEP)
         past = group.traces[0]
-        assert past.streams["q_target"][past.streams["member:q"]][0].tolist() == pytest.approx(q)
-        assert past.streams["v_target"][past.streams["member:v"]][0].tolist() == pytest.approx([3.0, 4.0])
-        assert not group.traces[1].streams["member:q"].any()
+        assert past.streams["q_target"][past.streams["claim:q"]][0].tolist() == pytest.approx(q)
+        assert past.streams["v_target"][past.streams["claim:v"]][0].tolist() == pytest.approx([3.0, 4.0])
+        assert not group.traces[1].streams["claim:q"].any()
 
 
 def test_archer_advantage_by_hand() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from burnish.nouns import Task
-from burnish.tasks.dataset import Dataset, to_task
+from burnish.tasks.data import Dataset
+from burnish.tasks.data.formats import to_task
+from burnish.types import Task
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
@@ -27,8 +28,12 @@ def one(row: dict[str, Any], **columns: str) -> Task:
 ROWS = [{"prompt": f"What is {n}+1?", "answer": n + 1} for n in range(40)]
 
 
+def of(dataset: Dataset, split: str) -> list[Task]:
+    return [dataset.task(split, i) for i in range(dataset.size(split))]
+
+
 def all_tasks(dataset: Dataset) -> list[Task]:
-    return [dataset.task(split, i) for split in ("train", "heldout") for i in range(dataset.size(split))]
+    return of(dataset, "train") + of(dataset, "heldout")
 
 
 def jsonl_gz(path: Path) -> Path:
@@ -91,7 +96,7 @@ def test_prompt_columns(column: str) -> None:
     assert (task.prompt, task.given, task.key) == ("Hi", {"extra": 3}, "Hi")
 
 
-@pytest.mark.parametrize("column", ["completion", "response", "output", "solution"])
+@pytest.mark.parametrize("column", ["completion", "response", "output"])
 def test_demo_columns(column: str) -> None:
     assert one({"prompt": "Hi", column: "Ho"}).given == {"demo": "Ho"}
     assert one({"prompt": "Hi", column: [{"role": "assistant", "content": "Ho"}]}).given == {"demo": "Ho"}
@@ -205,8 +210,8 @@ def test_duplicates_land_in_one_split_and_indices_wrap(tmp_path: Path) -> None:
     train, heldout = dataset.size("train"), dataset.size("heldout")
     assert train + heldout == 120
     assert 0 < heldout < 80
-    assert not {t.key for t in dataset.tasks["train"]} & {t.key for t in dataset.tasks["heldout"]}
-    assert dataset.task("train", train + 2) is dataset.task("train", 2)
+    assert not {t.key for t in of(dataset, "train")} & {t.key for t in of(dataset, "heldout")}
+    assert dataset.task("train", train + 2) == dataset.task("train", 2)
 
 
 def test_two_rows_are_enough_for_both_splits_and_one_trains(tmp_path: Path) -> None:
@@ -225,8 +230,8 @@ def test_own_splits_are_kept_and_train_loses_what_is_held_out(tmp_path: Path) ->
     write(tmp_path / "test.jsonl", ROWS[4:8])
     write(tmp_path / "validation.jsonl", ROWS[20:30])
     dataset = Dataset(tmp_path)
-    assert [t.prompt for t in dataset.tasks["train"]] == [row["prompt"] for row in ROWS[:4]]
-    assert [t.prompt for t in dataset.tasks["heldout"]] == [row["prompt"] for row in ROWS[4:8]]
+    assert [t.prompt for t in of(dataset, "train")] == [row["prompt"] for row in ROWS[:4]]
+    assert [t.prompt for t in of(dataset, "heldout")] == [row["prompt"] for row in ROWS[4:8]]
     write(tmp_path / "test.jsonl", ROWS)
     with pytest.raises(ValueError, match="every training prompt is also in 'test'; remove one of the two"):
         Dataset(tmp_path).size("train")
@@ -245,7 +250,7 @@ def test_rows_are_read_once(tmp_path: Path) -> None:
     dataset = Dataset(path)
     before = dataset.task("train", 0)
     path.unlink()
-    assert dataset.task("train", 0) is before
+    assert dataset.task("train", 0) == before
 
 
 CHAT_NOT_TEXT = {"messages": [{"role": "user", "content": None}]}
@@ -256,17 +261,21 @@ CHAT_NOT_TEXT = {"messages": [{"role": "user", "content": None}]}
     [
         ("", r"dataset '.*a.jsonl' is empty; it needs at least one row"),
         ('{"prompt": "a"}\n{"prompt": \n', r"a.jsonl, line 2: not valid JSON \(.*\); fix that line"),
-        ('{"text": "a", "id": 3}\n', r"row 1: needs column 'prompt' \(or .*\); found columns text, id; map one with "),
-        ('{"prompt": "a"}\n{"prompt": " "}\n', r"row 2: the prompt is empty; fill it in or remove the row"),
-        ('{"prompt": []}\n', r"row 1: the prompt is empty"),
-        ('{"prompt": 3}\n', r"row 1: the prompt is not text but int; make it text or chat messages"),
-        ('{"prompt": "a", "output": 3}\n', r"row 1: a reply is not text but int; make it text or chat messages"),
-        (json.dumps(CHAT_NOT_TEXT), r"row 1: a message is not \{'role': text, 'content': text\} but \{'role'"),
-        ("[1, 2]\n", r"row 1: is a list, not an object with named columns"),
-        ('{"chosen": "a", "rejected": "b"}\n', r"row 1: needs column 'prompt'"),
+        (
+            '{"body": "a", "id": 3}\n',
+            r"line 1: needs column 'prompt' \(or .*\); found columns body, id; name one with --",
+        ),
+        ('{"text": "  "}\n', r"line 1: the text is empty; fill it in or remove the row"),
+        ('{"prompt": "a"}\n{"prompt": " "}\n', r"line 2: the prompt is empty; fill it in or remove the row"),
+        ('{"prompt": []}\n', r"line 1: the prompt is empty"),
+        ('{"prompt": 3}\n', r"line 1: the prompt is not text but int; make it text or chat messages"),
+        ('{"prompt": "a", "output": 3}\n', r"line 1: a reply is not text but int; make it text or chat messages"),
+        (json.dumps(CHAT_NOT_TEXT), r"line 1: a message is not \{'role': text, 'content': text\} but \{'role'"),
+        ("[1, 2]\n", r"line 1: is a list, not an object with named columns"),
+        ('{"chosen": "a", "rejected": "b"}\n', r"line 1: needs column 'prompt'"),
         (
             json.dumps({"chosen": "\n\nHuman: a\n\nAssistant: b", "rejected": "\n\nHuman: c\n\nAssistant: d"}),
-            r"row 1: 'chosen' and 'rejected' do not share a prompt; add a column 'prompt'",
+            r"line 1: 'chosen' and 'rejected' do not share a prompt; add a column 'prompt'",
         ),
     ],
 )
@@ -281,10 +290,11 @@ def test_errors_in_rows(content: str, message: str, tmp_path: Path) -> None:
     [
         ("a.json", b"{", r"a.json, line 1: not valid JSON \(.*\); one object a line is .jsonl"),
         ("a.json", b"3", r"a.json: holds a JSON int, not a list of rows"),
-        ("a.txt", b"hi", r"a.txt: unknown kind of file; the kinds that can be read are .jsonl, .jsonl.gz, .json"),
+        ("a.pdf", b"hi", r"a.pdf: unknown kind of file; the kinds that can be read are .jsonl, .ndjson, .json"),
+        ("a.txt", b"\xff\xfe", r"a.txt, line 1: cannot be read as UTF-8 text"),
         ("a.csv", b"prompt\na,b\n", r"a.csv, row 1: has more cells than the header; quote cells that hold commas"),
-        ("a.jsonl", b'{"prompt": "\xff"}', r"a.jsonl: cannot be read as UTF-8 text"),
-        ("a.jsonl.gz", b"no", r"a.jsonl.gz: cannot be read as UTF-8 text"),
+        ("a.jsonl", b'{"prompt": "\xff"}', r"a.jsonl, line 1: cannot be read as UTF-8 text"),
+        ("a.jsonl.gz", b"no", r"a.jsonl.gz: is damaged, or not a .gz file"),
         ("a.parquet", b"no", r"a.parquet: not a readable Parquet file"),
     ],
 )
@@ -300,40 +310,22 @@ def test_errors_of_place_and_arguments(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match="holds no dataset; it should hold .jsonl"):
         Dataset(tmp_path).size("train")
     path = write(tmp_path / "a.jsonl", ROWS)
+    monkeypatch.setattr("burnish.util.files.MOST_ENTRIES", 3)
+    assert Dataset(tmp_path).size("train") + Dataset(tmp_path).size("heldout") == len(ROWS)
+    (tmp_path / "c" / "d").mkdir(parents=True)
+    write(tmp_path / "c" / "d" / "b.jsonl", ROWS)  # two folders and two files
+    with pytest.raises(ValueError, match="holds more than 3 files; name the folder of the data itself"):
+        Dataset(tmp_path).size("train")
     with pytest.raises(ValueError, match=r"needs column 'txt' \(mapped to 'prompt'\); found columns prompt, answer"):
         Dataset(path, columns={"prompt": "txt"}).size("train")
     with pytest.raises(ValueError, match=r"heldout=1\.5 is not a share"):
         Dataset(path, heldout=1.5)
     with pytest.raises(ValueError, match="split 'test' is unknown; the splits are train, heldout"):
         Dataset(path).task("test", 0)
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(
-        ValueError, match=r"loading 'owner/name' needs datasets; install it with: pip install 'burnish\["
-    ):
-        Dataset("owner/name").size("train")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(ValueError, match="needs pyarrow; install it with: pip install"):
         Dataset(tmp_path / "a.parquet").size("train")
-
-
-def test_a_hub_name_goes_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    asked: list[tuple[str, str | None]] = []
-
-    def load(name: str, config: str | None) -> dict[str, list[dict[str, Any]]]:
-        asked.append((name, config))
-        if name == "gone":
-            raise ConnectionError("no network\nat all")
-        return {"train": ROWS[:3], "test": ROWS[3:5]}
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    assert Dataset("owner/name:main").size("heldout") == 2
-    assert asked == [("owner/name", "main")]
-    with pytest.raises(
-        ValueError, match=r"cannot load dataset 'gone' \(ConnectionError: no network\); no file has that"
-    ):
-        Dataset("gone").size("train")
 
 
 def test_verify_says_what_was_expected_or_what_to_pass(tmp_path: Path) -> None:

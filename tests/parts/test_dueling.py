@@ -12,8 +12,7 @@ from test_learn import TASK, gradients
 from test_offline import live
 from torch import tensor
 
-from burnish.cast.roles import stage
-from burnish.credit.members import member
+from burnish.credit.claims import claim
 from burnish.draw.tasks import demos
 from burnish.learn.learn import Learn
 from burnish.learn.maths.dueling import capped_value, dueling_advantage, soft_abs, td_error
@@ -22,6 +21,7 @@ from burnish.learn.terms import imitate
 from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
 from burnish.method import method
 from burnish.methods.dueling import b_coder
+from burnish.roles import roles
 from burnish.rollout.given import given
 from burnish.rollout.sample import join, sample
 
@@ -78,22 +78,22 @@ def test_without_a_future_it_is_regression() -> None:
 def test_without_advantages_it_is_imitation(small_model: Path) -> None:
     """alpha = 0: neither Q nor the lost advantage sees the logits, and the cross-entropy stands alone."""
     built = b_coder(TASK, alpha=0.0, ce=1.0, value_steps=1)
-    cast = doubled(build_cast(built, small_model))
-    _, (phase, groups, step) = credited(built, cast)
-    mine = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(built, small_model))
+    _, (phase, groups, step) = credited(built, models)
+    mine = gradients(models, phase.learn, groups, step)
     plain = method(
         draw=demos(TASK),
         rollout=join(given("demo"), sample(1, who="policy")),
-        credit=member("sft", "demo"),
+        credit=claim("sft", "demo"),
         learn=Learn(imitate(norm=seq_sum_mean)),
-        cast=stage(),
+        models=roles(),
     )
-    cast = doubled(build_cast(plain, small_model))
-    ((phase, groups, step),) = credited(plain, cast)
-    theirs = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(plain, small_model))
+    ((phase, groups, step),) = credited(plain, models)
+    theirs = gradients(models, phase.learn, groups, step)
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-9
 
 
 def test_the_value_learns_first() -> None:
-    with pytest.raises(ValueError, match="the value learns for at least 1 step"):
+    with pytest.raises(ValueError, match="option 'value_steps' is 0; it must be at least 1"):
         b_coder(TASK, value_steps=0)

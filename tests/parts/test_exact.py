@@ -10,15 +10,15 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, make_model, trainers_logp
 
-from burnish.cast.local import Request, Sample
-from burnish.cast.member import Member
-from burnish.cast.models import TINY
-from burnish.cast.native.laid import steady
-from burnish.cast.native.whole import panel_width
-from burnish.cast.roles import stage
-from burnish.cast.stage import build
+from burnish.engine.local import Request, Sample
+from burnish.kernels.cpu.c_layer import panel_width
+from burnish.kernels.cpu.weight_layout import steady
 from burnish.learn.mismatch import NAME
 from burnish.loop import loop
+from burnish.models.build import build
+from burnish.models.known_models import TINY
+from burnish.models.model import Model
+from burnish.roles import roles
 from burnish.step import Settings
 
 EXACT = replace(SMALL, exact=True)
@@ -41,7 +41,7 @@ NO_KERNELS = (
         "Qwen3 without kernels",
     ],
 )
-def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
+def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     shapes = {
         "a head for each query": {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 64},
         "heads of 64": {"num_attention_heads": 6, "num_key_value_heads": 2, "hidden_size": 192, "head_dim": 64},
@@ -56,32 +56,32 @@ def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         path = make_model(tmp_path_factory.mktemp("exact") / "model", **shapes[request.param])
     with pytest.MonkeyPatch.context() as change:
         if request.param.endswith("without kernels"):
-            change.setattr("burnish.cast.native.compiled._found", lambda: "not here")
-        yield build(stage(), path, Settings(exact=True), device="cpu")["policy"]
+            change.setattr("burnish.kernels.cpu.build._found", lambda: "not here")
+        yield build(roles(), path, Settings(exact=True), device="cpu")["policy"]
 
 
-def asked(policy: Member) -> list[Request]:
+def asked(policy: Model) -> list[Request]:
     """Prompts short and long, groups, and uneven lengths."""
     dice = torch.Generator().manual_seed(0)
-    words = policy.model.get_input_embeddings().weight.shape[0]
+    words = policy.module.get_input_embeddings().weight.shape[0]
     prompts = [torch.randint(4, words, (n,), generator=dice) for n in (1, 2, 9, 40, 70, 130)]
     return [Request(prompts[k % 6], k, 1 + (k * 7) % 30, temperature=1.0 if k % 4 else 0.7) for k in range(30)]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("at_once", [1, 4, 30])
-def test_the_trainer_finds_the_bits_of_the_sampler(policy: Member, at_once: int, temperature: float) -> None:
+def test_the_trainer_finds_the_bits_of_the_sampler(policy: Model, at_once: int, temperature: float) -> None:
     requests = [request for request in asked(policy) if request.temperature == temperature]
     samples = policy.generate(asked(policy))
     samples = [s for s, request in zip(samples, asked(policy), strict=True) if request.temperature == temperature]
-    for sample, logp in zip(samples, trainers_logp(policy.model, requests, samples, at_once), strict=True):
+    for sample, logp in zip(samples, trainers_logp(policy.module, requests, samples, at_once), strict=True):
         assert torch.equal(sample.logp, logp)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 30])
-def test_a_reply_depends_on_nobody_beside_it(policy: Member, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_depends_on_nobody_beside_it(policy: Model, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = policy.generate(asked(policy))
-    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cpu": rows})
+    monkeypatch.setattr("burnish.engine.local.MAX_ROWS", {"cpu": rows})
     for one, other in zip(together, policy.generate(asked(policy)[::-1])[::-1], strict=True):
         assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)
 
@@ -103,8 +103,8 @@ def test_a_run_notes_that_nothing_differs(method: str, in_kernels: Path, other_m
 
 def test_a_difference_stops_a_run_that_must_be_exact(in_kernels: Path, other_model: Path) -> None:
     made = build_method("grpo", other_model)
-    cast = build_cast(made, in_kernels, EXACT)
-    policy = cast["policy"]
+    models = build_cast(made, in_kernels, EXACT)
+    policy = models["policy"]
     generate = policy.engine.generate
 
     def worn(*args: object, **more: object) -> list[Sample]:
@@ -112,14 +112,14 @@ def test_a_difference_stops_a_run_that_must_be_exact(in_kernels: Path, other_mod
 
     policy.engine.generate = worn  # type: ignore[method-assign, assignment]
     with pytest.raises(ValueError, match="--exact was asked for, but sampler and trainer differ by"):
-        list(loop(made, cast, EXACT, steps=1))
+        list(loop(made, models, EXACT, steps=1))
 
 
 def test_what_cannot_be_exact_is_refused(small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU"):
-        build(stage(), make_model(tmp_path, kind="Mistral"), EXACT, device="cpu")
+        build(roles(), make_model(tmp_path, kind="Mistral"), EXACT, device="cpu")
     with pytest.raises(ValueError, match="--exact needs --engine local and --packed"):
-        build(stage(), small_model, replace(EXACT, packed=False), device="cpu")
-    monkeypatch.setattr("burnish.cast.stage.steady", lambda: False)  # as on many processors
+        build(roles(), small_model, replace(EXACT, packed=False), device="cpu")
+    monkeypatch.setattr("burnish.kernels.cpu.runner.steady", lambda: False)  # as on many processors
     with pytest.raises(ValueError, match="--exact needs burnish's own kernels here"):
-        build(stage(), small_model, EXACT, device="cpu")
+        build(roles(), small_model, EXACT, device="cpu")

@@ -12,25 +12,25 @@ from test_learn import TASK, gradients
 from burnish.learn.learn import Learn
 from burnish.methods.imitation import sft
 from burnish.methods.masked import semi_offline_rl
-from burnish.nouns import Clock
 from burnish.rollout.filled import filled, mask_token
 from burnish.step import Step
+from burnish.types import Clock
 
 
 def walked(small_model: Path, **options):
     built = semi_offline_rl(TASK, **{"n": 4, **options})
-    cast = doubled(build_cast(built, small_model))
-    ((phase, groups, step),) = credited(built, cast)
-    return cast, phase, groups, step
+    models = doubled(build_cast(built, small_model))
+    ((phase, groups, step),) = credited(built, models)
+    return models, phase, groups, step
 
 
 def test_a_fill_keeps_what_is_not_masked(small_model: Path) -> None:
     """Fills of one task share their places; elsewhere they are the static reply, and the last token always is."""
-    cast, _, groups, _ = walked(small_model)
+    models, _, groups, _ = walked(small_model)
     for group in groups:
         fills = [trace for trace in group.traces if "fill" in trace.tags]
         assert len(fills) == 4
-        static = cast["policy"].chat.reply(str(group.task.given["rejected"]))
+        static = models["policy"].chat.reply(str(group.task.given["rejected"]))
         for fill in fills:
             assert torch.equal(fill.by("policy"), fills[0].by("policy"))
             start = len(fill.turns[0])
@@ -41,12 +41,12 @@ def test_a_fill_keeps_what_is_not_masked(small_model: Path) -> None:
 
 def test_drawn_tokens_carry_the_log_probs_of_the_masked_reading(small_model: Path) -> None:
     """log pi at a masked place, with the mask read in all of them: one token at a time, the slow way."""
-    cast, _, groups, _ = walked(small_model)
-    policy = cast["policy"]
+    models, _, groups, _ = walked(small_model)
+    policy = models["policy"]
     fill = groups[0].traces[0]
     read = torch.where(fill.by("policy"), torch.tensor(mask_token(policy)), fill.tokens)
     with torch.no_grad():
-        logp = torch.log_softmax(policy.model(read[None]).logits[0], -1)
+        logp = torch.log_softmax(policy.module(read[None]).logits[0], -1)
     for turn, start, end in fill.spans():
         if turn.author == "policy":
             for k in range(start, end):
@@ -54,41 +54,43 @@ def test_drawn_tokens_carry_the_log_probs_of_the_masked_reading(small_model: Pat
 
 
 def test_learning_reads_the_masks(small_model: Path) -> None:
-    """One fill by hand: A = 1 on one trace, 0 on the rest, so the loss is -weight n (1/|M|) sum of log pi with masks."""
-    cast, phase, groups, step = walked(small_model, weight=0.5)
+    """One fill by hand: A = 1 on one trace, 0 on the rest, so the loss is -weight n (1/|M|) sum of log
+    pi with masks.
+    """
+    models, phase, groups, step = walked(small_model, weight=0.5)
     term = phase.learn.terms[0]
     for k, trace in enumerate(groups[0].traces):
         trace.streams["adv"] = torch.full((len(trace),), float(k == 0))
-    mine = gradients(cast, Learn(term, embed=phase.learn.embed), groups[:1], step)
-    fill, policy = groups[0].traces[0], cast["policy"]
+    mine = gradients(models, Learn(term, embed=phase.learn.embed), groups[:1], step)
+    fill, policy = groups[0].traces[0], models["policy"]
     policy.optimiser.zero()
-    logp = torch.log_softmax(policy.model(fill.streams["read"][None]).logits[0], -1)
+    logp = torch.log_softmax(policy.module(fill.streams["read"][None]).logits[0], -1)
     places = fill.by("policy").nonzero()[:, 0]
     at_places = logp[places - 1, fill.tokens[places]]
     fills = 4  # sequences that the term claims: its mean over them, times n, is their sum
     (-0.5 * 4 * at_places.mean() / fills).backward()
-    theirs = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+    theirs = torch.cat([p.grad.flatten() for p in policy.module.parameters()])
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-9
 
 
 def test_without_masks_it_is_imitation(small_model: Path) -> None:
     """share = 0: nothing is drawn, nothing is hidden, and with no smoothing the loss is that of `sft`."""
-    cast, phase, groups, step = walked(small_model, share=0.0, smoothing=0.0)
-    mine = gradients(cast, phase.learn, groups, step)
+    models, phase, groups, step = walked(small_model, share=0.0, smoothing=0.0)
+    mine = gradients(models, phase.learn, groups, step)
     built = sft(TASK)
-    cast = doubled(build_cast(built, small_model))
-    ((phase, groups, step),) = credited(built, cast)
-    theirs = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(built, small_model))
+    ((phase, groups, step),) = credited(built, models)
+    theirs = gradients(models, phase.learn, groups, step)
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-9
 
 
 def test_the_same_clock_draws_the_same_fills(small_model: Path) -> None:
     built = semi_offline_rl(TASK, n=3)
-    cast = build_cast(built, small_model)
+    models = build_cast(built, small_model)
     rollout = filled("rejected", 3, 0.4)
 
     def texts(tick: int) -> list[list[int]]:
-        step = Step(Clock(2, 10, tick=tick), cast, SMALL)
+        step = Step(Clock(2, 10, tick=tick), models, SMALL)
         tasks = built.phases[0].draw.call(step)
         return [trace.tokens.tolist() for group in rollout.call(tasks, step) for trace in group.traces]
 
@@ -96,5 +98,5 @@ def test_the_same_clock_draws_the_same_fills(small_model: Path) -> None:
 
 
 def test_a_share_beyond_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 fill, and a share between 0 and 1"):
+    with pytest.raises(ValueError, match="option 'share' is 1.5; it must be between 0 and 1"):
         semi_offline_rl(TASK, share=1.5)

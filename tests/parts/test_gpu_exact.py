@@ -1,4 +1,6 @@
-"""On a GPU sampler and trainer agree bit for bit, in bf16, and a reply depends on nobody beside it. Runs where there is a GPU."""
+"""On a GPU sampler and trainer agree bit for bit, in bf16, and a reply depends on nobody beside it. Runs where there is
+a GPU.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ import pytest
 import torch
 from conftest import trainers_logp
 
-from burnish.cast import attention, fused
-from burnish.cast.local import LocalEngine, Request, Sample
-from burnish.cast.working import Working
+from burnish.engine.local import LocalEngine, Request, Sample
+from burnish.forward import attention
+from burnish.kernels.triton import decoder
+from burnish.models.mixed_precision import ComputeCopy
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -28,10 +31,48 @@ KINDS = {
     "wide, the library's products": ("Qwen2Config", WIDE),
     "windows": (
         "MistralConfig",
-        {"hidden_size": 512, "intermediate_size": 1024, "head_dim": 64, "num_attention_heads": 8, "num_key_value_heads": 2}
+        {
+            "hidden_size": 512,
+            "intermediate_size": 1024,
+            "head_dim": 64,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+        }
         | {"sliding_window": 48},
     ),
-}  # fmt: skip
+    "norms of heads": (
+        "Qwen3Config",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 3072,
+            "head_dim": 128,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+        },
+    ),
+    "norms after, two rotations": (
+        "Gemma3TextConfig",
+        {
+            "hidden_size": 640,
+            "intermediate_size": 2048,
+            "head_dim": 256,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+        }
+        | {"sliding_window": 48, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+    ),
+    "experts": (
+        "Qwen3MoeConfig",
+        {
+            "hidden_size": 512,
+            "intermediate_size": 1024,
+            "head_dim": 64,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+        }
+        | {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 256, "norm_topk_prob": True},
+    ),
+}
 
 
 class Talk:
@@ -44,7 +85,7 @@ class Talk:
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def working(request: pytest.FixtureRequest) -> Iterator[Working]:
+def working(request: pytest.FixtureRequest) -> Iterator[ComputeCopy]:
     import transformers
 
     kind, shape = KINDS[request.param]
@@ -53,9 +94,9 @@ def working(request: pytest.FixtureRequest) -> Iterator[Working]:
     torch.manual_seed(0)
     with pytest.MonkeyPatch.context() as patch:
         if "library" in request.param:
-            patch.setattr(fused, "OURS", 0)
-        made = Working(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
-        assert getattr(made.copy, "fused", None) is not None
+            patch.setattr(decoder, "OURS", 0)
+        made = ComputeCopy(transformers.AutoModelForCausalLM.from_config(config).cuda(), frozen=True, exact=True)
+        assert made.runner.accelerated
         yield made
 
 
@@ -66,27 +107,28 @@ def asked() -> list[Request]:
     return [Request(prompts[k % 9], k, 1 + (k * 7) % 120, temperature=1.0 if k % 4 else 0.7) for k in range(300)]
 
 
-def sampled(working: Working, requests: list[Request]) -> list[Sample]:
-    engine = LocalEngine(working.weights().eval(), Talk(), 2048, exact=True)  # type: ignore[arg-type]
+def sampled(working: ComputeCopy, requests: list[Request]) -> list[Sample]:
+    working.copy.eval()
+    engine = LocalEngine(working.current(), Talk(), 2048, exact=True)
     samples = engine.generate(requests)
-    assert engine.kept is not None
-    engine.kept.release()
+    assert engine.workspace is not None
+    engine.workspace.release()
     return samples
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("at_once", [1, 20, 300])
-def test_the_trainer_finds_the_bits_of_the_sampler(working: Working, at_once: int, temperature: float) -> None:
+def test_the_trainer_finds_the_bits_of_the_sampler(working: ComputeCopy, at_once: int, temperature: float) -> None:
     both = list(zip(asked(), sampled(working, asked()), strict=True))
     requests = [request for request, _ in both if request.temperature == temperature][: 20 * at_once]
     samples = [sample for request, sample in both if request.temperature == temperature][: 20 * at_once]
-    for sample, logp in zip(samples, trainers_logp(working.weights(), requests, samples, at_once), strict=True):
+    for sample, logp in zip(samples, trainers_logp(working.current(), requests, samples, at_once), strict=True):
         assert torch.equal(sample.logp, logp)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40])
-def test_a_reply_depends_on_nobody_beside_it(working: Working, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_depends_on_nobody_beside_it(working: ComputeCopy, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together, some = sampled(working, asked()), slice(0, 4 * rows)
-    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cuda": rows})
+    monkeypatch.setattr("burnish.engine.local.MAX_ROWS", {"cuda": rows})
     for one, other in zip(together[some], sampled(working, asked()[some][::-1])[::-1], strict=True):
         assert torch.equal(one.tokens, other.tokens) and torch.equal(one.logp, other.logp)

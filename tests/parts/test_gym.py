@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from burnish.randomness import key_of
+from burnish.rewards.gym_scorer import GymScorer
 from burnish.tasks.gym import ReasoningGym, names
 
 pytest.importorskip("reasoning_gym")
@@ -87,8 +88,9 @@ def test_a_scorer_that_raises_is_a_verdict(sums: ReasoningGym, monkeypatch: pyte
     def broken(*_: Any) -> float:
         raise RuntimeError("oh no")
 
-    monkeypatch.setattr(sums._scorer, "score_answer", broken)
-    verdict = sums.verify(sums.task("train", 0), "answer: 3")
+    scorer = GymScorer(sums.scorer())
+    monkeypatch.setattr(scorer._scorer, "score_answer", broken)
+    verdict = scorer.verdict(sums.facts(sums.task("train", 0)), "answer: 3")
     assert (verdict.score, verdict.correct) == (0.0, False)
     assert verdict.reason.endswith("; the scorer raised RuntimeError: oh no")
 

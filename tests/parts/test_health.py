@@ -1,4 +1,4 @@
-"""Each detector speaks where it should, and keeps quiet where a healthy run would be slandered."""
+"""Each health detector warns about its case and does not warn about a healthy run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from burnish.report.health import DETECTORS, RECENT, WINDOW, Health, Limits, worries
+from burnish.store.health import DETECTORS, RECENT, WINDOW, Health, HealthLimits, worries
 
-LIMITS = Limits(max_new_tokens=8, logp_apart=1e-3)
+LIMITS = HealthLimits(max_new_tokens=8, logp_apart=1e-3)
 
 
 def ramp(start: float, end: float, n: int = 20) -> list[float]:
@@ -23,6 +23,7 @@ def steps(**series: list[float]) -> list[dict[str, Any]]:
 
 
 ILL = {
+    "canary": ([{"canaries_passed": 2.0}], "2 replies passed canary tests"),
     "collapse": (steps(reward=[0.5] * 10 + [0.0] * 10), "0.50 to 0.00"),
     "solved": (steps(reward=[1.0] * 5, zero_variance_groups=[1.0] * 5), "harder"),
     "flat": (steps(reward=[0.0] * 5, zero_variance_groups=[1.0] * 5), "easier"),
@@ -30,6 +31,7 @@ ILL = {
     "cut": (steps(cut_off=[0.9] * 5), "cut off at 8 tokens: raise --max-new-tokens"),
     "infinite": (steps(reward=[0.1] * 5, pg__loss=[0.1] * 4 + [math.inf]), "pg/loss is not finite"),
     "entropy": (steps(pg__entropy=ramp(0.8, 0.001, 60), reward=[0.3] * 60), "0.77 to 0.028"),
+    "unlearned": (steps(reply__chosen_logp=ramp(-10, -60)), "from -15.3 to -54.7"),
     "hacking": (steps(reward=ramp(0.2, 0.9), correct=ramp(0.4, 0.3)), "correctness does not"),
     "over_optimised": (
         [
@@ -47,18 +49,27 @@ ILL = {
 
 WELL = {
     "a run that learns": steps(
-        reward=ramp(0.3, 0.95), correct=ramp(0.3, 0.95), pg__entropy=ramp(0.5, 0.02), kl__loss=ramp(0, 0.05),
-        length=ramp(20, 22), pg__clipped=[0.01] * 20, pg__old_kl=[1e-9] * 20, mismatch__logp=[1e-6] * 20, zero_variance_groups=ramp(0.1, 0.7),
-        grad_norm=ramp(0.3, 0.9), cut_off=[0.02] * 20,
+        reward=ramp(0.3, 0.95),
+        correct=ramp(0.3, 0.95),
+        pg__entropy=ramp(0.5, 0.02),
+        kl__loss=ramp(0, 0.05),
+        length=ramp(20, 22),
+        pg__clipped=[0.01] * 20,
+        pg__old_kl=[1e-9] * 20,
+        mismatch__logp=[1e-6] * 20,
+        zero_variance_groups=ramp(0.1, 0.7),
+        grad_norm=ramp(0.3, 0.9),
+        cut_off=[0.02] * 20,
     ),
     "longer and better": steps(length=ramp(20, 90), reward=ramp(0.2, 0.8)),
     "shaped and right": steps(reward=ramp(-0.8, 0.6), correct=ramp(0.2, 0.8)),
     "sure and right": steps(pg__entropy=ramp(0.8, 0.001, 60), reward=[0.97] * 60),
+    "certain on given pairs": steps(reply__entropy=ramp(0.8, 0.001, 60), reply__chosen_logp=ramp(-10, -12, 60)),
     "too short to tell": steps(reward=[0.0] * 4, zero_variance_groups=[1.0] * 4, cut_off=[1.0] * 4),
     "noise on held-out": [
         {"reward": 0.5, **({"heldout/accuracy": [0.70, 0.69, 0.68][i // 5]} if i % 5 == 4 else {})} for i in range(15)
     ],
-}  # fmt: skip
+}
 
 
 def test_every_detector_has_a_case() -> None:
@@ -66,7 +77,7 @@ def test_every_detector_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("kind", ILL)
-def test_what_is_ill_is_named(kind: str) -> None:
+def test_a_detector_warns(kind: str) -> None:
     history, said = ILL[kind]
     found = worries(history, LIMITS)
     assert kind in found and said in found[kind]
@@ -74,16 +85,16 @@ def test_what_is_ill_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WELL)
-def test_what_is_well_is_left_alone(kind: str) -> None:
+def test_a_healthy_run_has_no_warning(kind: str) -> None:
     assert worries(WELL[kind], LIMITS) == {}
 
 
-def test_coarser_numbers_may_be_further_apart() -> None:
-    assert "mismatch" not in worries(ILL["mismatch"][0], Limits(logp_apart=2e-2))
+def test_lower_precision_allows_a_larger_mismatch() -> None:
+    assert "mismatch" not in worries(ILL["mismatch"][0], HealthLimits(logp_apart=2e-2))
     assert "1.050" in worries(steps(mismatch__ratio=[1.05] * 5), LIMITS)["mismatch"]
 
 
-def test_step_by_step_says_the_same_as_all_at_once_and_each_thing_once() -> None:
+def test_incremental_warnings_equal_those_of_the_whole_history() -> None:
     for history, _ in ILL.values():
         health = Health(LIMITS)
         news = [worry.kind for step, metrics in enumerate(history) for worry in health.news(step, metrics)]
@@ -98,6 +109,6 @@ def test_a_long_run_is_judged_by_its_first_and_last_steps() -> None:
     assert worries(history, LIMITS) == worries(short, LIMITS) and "hacking" in worries(history, LIMITS)
 
 
-def test_numbers_that_are_missing_are_no_news() -> None:
+def test_missing_metrics_give_no_warning() -> None:
     assert worries([{}] * 30, LIMITS) == {}
     assert "not finite" in worries([{"reward": 0.5}] * 5 + [{"reward": None}], LIMITS)["infinite"]

@@ -1,4 +1,6 @@
-"""Imitation: token weights, soft Q-values, classes, hindsight, feedback and injected behaviours, by hand and in their limits."""
+"""Imitation: token weights, soft Q-values, classes, hindsight, feedback and injected behaviours, by hand and in their
+limits.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ from test_learn import TASK, gradients, same_gradient
 from test_offline import live
 from torch import Tensor, tensor
 
-from burnish.cast.roles import stage
-from burnish.credit.members import member
+from burnish.credit.claims import claim
 from burnish.credit.sequence import class_weights
 from burnish.draw.tasks import pairs, prompts
 from burnish.learn import maths
@@ -29,7 +30,7 @@ from burnish.method import Method, method
 from burnish.methods.decoding import best_of_n_distill
 from burnish.methods.imitation import behavior_injection, c_rlft, dft, iqlearn, sft
 from burnish.methods.self_imitation import hir, leti, raft, rejection_sampling, superhf
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.roles import roles
 from burnish.rollout.conditioned import conditioned, under
 from burnish.rollout.given import given
 from burnish.rollout.injected import with_behaviours
@@ -40,6 +41,7 @@ from burnish.select.verified import keep_verified
 from burnish.step import Notes
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 RIGHT = Rewarded(source("sort"), lambda completions: [1.0] * len(completions))
 
@@ -62,8 +64,8 @@ def reader(context: int = 100) -> SimpleNamespace:
     return SimpleNamespace(chat=chat, context=context)
 
 
-def at_step(member: SimpleNamespace) -> SimpleNamespace:
-    return SimpleNamespace(cast={"policy": member}, clock=Clock(0, 10), notes=Notes())
+def at_step(model: SimpleNamespace) -> SimpleNamespace:
+    return SimpleNamespace(models={"policy": model}, clock=Clock(0, 10), notes=Notes())
 
 
 def said(turn: Turn) -> str:
@@ -84,23 +86,23 @@ def test_dft_by_hand() -> None:
 
 def test_dft_is_the_gradient_of_minus_the_mean_probability(small_model: Path) -> None:
     built = dft(TASK)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
         traces = [t for g in groups for t in g.traces]
         tokens = sum(int(t.by("demo").sum()) for t in traces)
         for t in traces:
-            (-logp_of(cast, t, t.by("demo")).exp().sum() / tokens).backward()
-        assert torch.allclose(found, policy_gradient(cast), rtol=1e-9, atol=1e-12)
+            (-logp_of(models, t, t.by("demo")).exp().sum() / tokens).backward()
+        assert torch.allclose(found, policy_gradient(models), rtol=1e-9, atol=1e-12)
 
 
-def logp_of(cast, one: Trace, mask: Tensor) -> Tensor:
-    return cast["policy"].outputs([one.tokens], [mask], {"logp"})["logp"]
+def logp_of(models, one: Trace, mask: Tensor) -> Tensor:
+    return models["policy"].outputs([one.tokens], [mask], {"logp"})["logp"]
 
 
-def policy_gradient(cast) -> Tensor:
-    return torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+def policy_gradient(models) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
 
 
 # -------------------------------------------------------------------------------------------------------------- IQLearn
@@ -157,9 +159,9 @@ def test_c_rlft_with_equal_weights_and_no_conditions_is_sft_on_both(small_model:
     plain = method(
         draw=pairs(TASK),
         rollout=given("chosen", "rejected"),
-        credit=member("sft", "demo"),
+        credit=claim("sft", "demo"),
         learn=Learn(imitate()),
-        cast=stage(),
+        models=roles(),
     )
     same_gradient(c_rlft(TASK, other_weight=1.0, other=""), plain, small_model, to=1e-6)
 
@@ -178,7 +180,7 @@ def test_a_rollout_under_a_condition_keeps_the_tasks(small_model: Path) -> None:
     built = c_rlft(TASK)
     for _, groups, step in credited(built, build_cast(built, small_model)):
         for group in groups:
-            chat = step.cast["policy"].chat
+            chat = step.models["policy"].chat
             chosen, rejected = group.traces
             assert "[other]" not in chat.text(chosen.turns[0].tokens)
             assert "[other]" in chat.text(rejected.turns[0].tokens)
@@ -186,7 +188,8 @@ def test_a_rollout_under_a_condition_keeps_the_tasks(small_model: Path) -> None:
     assert under("", sample(2)).name == "sample(2)"
 
 
-# ------------------------------------------------------------------------------------------- kept and best of the samples
+# ------------------------------------------------------------------------------------------- kept and best of the
+# samples
 
 
 def test_keep_verified_by_hand() -> None:
@@ -199,9 +202,7 @@ def test_keep_verified_by_hand() -> None:
 
 def imitating(task, n: int) -> Method:
     """SFT on all samples."""
-    return method(
-        draw=prompts(task), rollout=sample(n), credit=member("sft", "policy"), learn=Learn(imitate()), cast=stage()
-    )
+    return method(draw=prompts(task), rollout=sample(n), learn=Learn(imitate()), models=roles())
 
 
 def test_rejection_sampling_that_rejects_nothing_is_sft_on_the_samples(small_model: Path) -> None:
@@ -211,20 +212,20 @@ def test_rejection_sampling_that_rejects_nothing_is_sft_on_the_samples(small_mod
 def test_rejection_sampling_is_reinforce_with_a_reward_of_zero_or_one(small_model: Path) -> None:
     """The gradient of SFT on the kept is sum of r grad log pi over the tokens kept: r in {0, 1} and no baseline."""
     built = rejection_sampling(TASK, n=4)
-    cast = doubled(build_cast(built, small_model))
+    models = doubled(build_cast(built, small_model))
     everything = imitating(TASK, 4)
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
-        every = [t for _, gs, _ in credited(everything, cast) for g in gs for t in g.traces]
-        texts = [step.cast["policy"].chat.text(t.turns[-1].tokens) for t in every]
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
+        every = [t for _, gs, _ in credited(everything, models) for g in gs for t in g.traces]
+        texts = [step.models["policy"].chat.text(t.turns[-1].tokens) for t in every]
         verdicts = TASK.verdicts([TASK.task("train", 0)] * len(texts), texts)
         right = [t for t, verdict in zip(every, verdicts, strict=True) if verdict.correct]
         tokens = sum(int(t.by("policy").sum()) for t in right)
         for t in right:
-            (-logp_of(cast, t, t.by("policy")).sum() / tokens).backward()
+            (-logp_of(models, t, t.by("policy")).sum() / tokens).backward()
         assert 0 < len(right) < len(every)
-        assert torch.allclose(found, policy_gradient(cast), rtol=1e-9, atol=1e-12)
+        assert torch.allclose(found, policy_gradient(models), rtol=1e-9, atol=1e-12)
 
 
 def test_raft_is_best_of_n_distillation(small_model: Path) -> None:
@@ -238,14 +239,14 @@ def test_superhf_without_its_prior_is_raft(small_model: Path) -> None:
 def test_the_prior_of_superhf_pulls_nothing_at_the_start_and_something_later(small_model: Path) -> None:
     """KL(p_0 || pi) has its minimum 0 at pi = p_0."""
     built = superhf(TASK, n=4, top_p=1.0)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
         prior = Learn(*(term for term in phase.learn.terms if term.name == "prior"))
-        assert float(gradients(cast, prior, groups, step).norm()) < 1e-9
+        assert float(gradients(models, prior, groups, step).norm()) < 1e-9
         with torch.no_grad():
-            for p in cast["policy"].model.parameters():
+            for p in models["policy"].module.parameters():
                 p.mul_(1.1)
-        assert float(gradients(cast, prior, groups, step).norm()) > 1e-4
+        assert float(gradients(models, prior, groups, step).norm()) > 1e-4
 
 
 # ------------------------------------------------------------------------------------------------------------------ HIR
@@ -300,14 +301,14 @@ def test_pieces_lie_inside_the_reply() -> None:
 def test_hir_with_everything_off_is_imitation_of_the_pieces(small_model: Path) -> None:
     """No smoothing, no contrast, no bonus: -log pi of each piece under its own instruction, mean of token means."""
     built = hir(TASK, n=3, smoothing=0.0, contrastive=0.0, entropy=0.0)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
         own = [t for g in groups for t in g.traces if "own" in t.tags]
         for t in own:
-            (-logp_of(cast, t, t.by("hindsight")).mean() / len(own)).backward()
-        assert torch.allclose(found, policy_gradient(cast), rtol=1e-9, atol=1e-12)
+            (-logp_of(models, t, t.by("hindsight")).mean() / len(own)).backward()
+        assert torch.allclose(found, policy_gradient(models), rtol=1e-9, atol=1e-12)
 
 
 # ----------------------------------------------------------------------------------------------------------------- LeTI
@@ -327,7 +328,9 @@ def test_with_feedback_by_hand() -> None:
 
 
 def test_a_text_is_cut_where_the_context_ends() -> None:
-    """The prompt "B", a line end, "no", a line end and "q" are 6 tokens: a context of 7 holds one of the reply's two, of 6 none."""
+    """The prompt "B", a line end, "no", a line end and "q" are 6 tokens: a context of 7 holds one of the reply's two,
+    of 6 none.
+    """
     for context, lengths in ((7, [7]), (6, [])):
         group = group_of(([7, 8], 0.0))
         group.traces[0].note["why"] = "no"
@@ -338,18 +341,19 @@ def test_a_text_is_cut_where_the_context_ends() -> None:
 def test_leti_where_all_pass_models_question_and_reply(small_model: Path) -> None:
     """Nothing fails, so nothing is said: -log pi of every token but the first, mean over all."""
     built, plain = leti(RIGHT, n=2), imitating(RIGHT, 2)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
-        traces = [t for _, gs, _ in credited(plain, cast) for g in gs for t in g.traces]
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
+        traces = [t for _, gs, _ in credited(plain, models) for g in gs for t in g.traces]
         tokens = sum(len(t) - 1 for t in traces)
         for t in traces:
-            (-logp_of(cast, t, torch.arange(len(t)) > 0).sum() / tokens).backward()
-        assert torch.allclose(found, policy_gradient(cast), rtol=1e-9, atol=1e-12)
+            (-logp_of(models, t, torch.arange(len(t)) > 0).sum() / tokens).backward()
+        assert torch.allclose(found, policy_gradient(models), rtol=1e-9, atol=1e-12)
 
 
-# --------------------------------------------------------------------------------------------------- injected behaviours
+# --------------------------------------------------------------------------------------------------- injected
+# behaviours
 
 
 def test_behaviours_by_hand() -> None:

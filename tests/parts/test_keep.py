@@ -1,4 +1,4 @@
-"""Freed memory stays with the process."""
+"""glibc malloc keeps freed memory in the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 AGAIN = """
 import resource, torch
-from burnish.cast.keep import keep_memory
+from burnish.util.malloc import keep_memory
 keep_memory()
 for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -25,8 +25,8 @@ for _ in range(20):
 def test_a_tensor_made_again_costs_no_new_pages() -> None:
     """In a process of its own: in that of all tests, who allocated what before decides where there is room.
 
-    The first seven may be new: glibc keeps as many crumbs of each size apart, and a crumb behind a freed tensor's place makes
-    it too small for the next aligned one.
+    The first seven may be new: glibc keeps as many crumbs of each size apart, and a crumb behind a freed tensor's place
+    makes it too small for the next aligned one.
     """
     done = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True)
     assert max(map(int, done.stdout.split()[-10:])) < 1024

@@ -1,4 +1,4 @@
-"""The standing leaderboard's own script: everybody has jobs, they can be configured, and a start is measured once."""
+"""scripts/leaderboard.py: every method has jobs, the jobs are valid, and equal starting weights are evaluated once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from burnish.compare import measure
 from burnish.compare.budget import parse
 from burnish.compare.helpers import needs
 from burnish.compare.job import Job
+from burnish.compare.results import ResultsFile
 from burnish.compare.single import run_job
-from burnish.compare.store import Store
 from burnish.methods.table import METHODS, find
 from burnish.run.config import configure
 
@@ -34,9 +34,9 @@ def script() -> ModuleType:
 
 
 def test_every_method_has_its_jobs(script: ModuleType, tmp_path: Path) -> None:
-    """Three tasks and every seed each, or the one task that a method was made for; helpers stand where they are needed."""
+    """A method has all three tasks or its only one, with every seed, and helper models where it needs them."""
     asked = argparse.Namespace(work=tmp_path, device="cpu", seeds=2)
-    store = Store(tmp_path / "results.json")
+    store = ResultsFile(tmp_path / "results.json")
     jobs = script.jobs(list(METHODS), parse(script.BUDGET), asked, store)
     assert {job.method for job in jobs} == set(METHODS)
     assert len({job.key for job in jobs}) == len({job.out for job in jobs}) == len(jobs)
@@ -57,9 +57,9 @@ def test_runs_that_begin_alike_are_measured_at_the_start_once(
     asked: list[tuple[str, int]] = []
     evaluate = measure.evaluate
 
-    def counted(cast: object, source: object, settings: object, **more: object) -> object:
+    def counted(models: object, source: object, settings: object, **more: object) -> object:
         asked.append((source.name, more["tasks"]))  # type: ignore[attr-defined, arg-type]
-        return evaluate(cast, source, settings, **more)  # type: ignore[arg-type]
+        return evaluate(models, source, settings, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measure, "evaluate", counted)
     monkeypatch.setattr(measure, "_STARTS", {})

@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
 from torch import Tensor
 
-from burnish.cast.roles import stage
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, accumulate, measure
-from burnish.learn.norms import Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
+from burnish.learn.norms import Counts, Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
 from burnish.learn.term import Live, Term
 from burnish.learn.terms import pg_clip, pg_reinforce
 from burnish.method import Method, method
 from burnish.methods.hybrid import chord, chord_phi, prefix_rft
 from burnish.methods.policy import grpo, ppo
-from burnish.nouns import Clock, Group
 from burnish.parts import chain
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.types import Clock, Group
 
 TASK = Rewarded(source("sort"), coin)
 
@@ -40,27 +40,27 @@ def reinforce(norm: Norm, *terms: Term) -> Method:
         draw=prompts(TASK),
         rollout=sample(4),
         score=verify(TASK),
-        credit=chain(group_relative(), *(member(term.name, "policy") for term in terms)),
+        credit=group_relative(),
         learn=Learn(*terms),
-        cast=stage(),
+        models=roles(),
     )
 
 
-def gradients(cast, plan: Learn, groups: list[Group], step: Step) -> Tensor:
-    cast["policy"].optimiser.zero()
+def gradients(models, plan: Learn, groups: list[Group], step: Step) -> Tensor:
+    models["policy"].optimiser.zero()
     accumulate(groups, plan, step)
-    return torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+    return torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
 
 
-def slow(cast, groups: list[Group], weigh) -> Tensor:
+def slow(models, groups: list[Group], weigh) -> Tensor:
     """One trace at a time, its own loss, its own weight: sum of weigh(trace, group) * sum_t -A_t log pi_t."""
-    cast["policy"].optimiser.zero()
+    models["policy"].optimiser.zero()
     for group in groups:
         for trace in group.traces:
             mask = trace.by("policy")
-            logp = cast["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
+            logp = models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
             (weigh(trace, group) * (-trace.streams["adv"][mask] * logp).sum()).backward()
-    return torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+    return torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
 
 
 def n(trace) -> int:
@@ -80,15 +80,15 @@ def n(trace) -> int:
 )
 def test_norms_equal_the_slow_loop(norm: Norm, weigh, small_model: Path) -> None:
     built = reinforce(norm)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        wanted = slow(cast, groups, lambda t, g, groups=groups: weigh(t, g, groups))
-        found = gradients(cast, phase.learn, groups, replace_budget(step, 100))
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        wanted = slow(models, groups, lambda t, g, groups=groups: weigh(t, g, groups))
+        found = gradients(models, phase.learn, groups, replace_budget(step, 100))
         assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 def replace_budget(step: Step, budget: int) -> Step:
-    return Step(step.clock, step.cast, replace(step.settings, token_budget=budget))
+    return Step(step.clock, step.models, replace(step.settings, token_budget=budget))
 
 
 def by_sequence(live: Live) -> Tensor:
@@ -113,34 +113,34 @@ GROUP = Term(name="pg", unit="group", loss=by_group, live=("logp",), streams=("a
 
 def test_a_sequence_unit_equals_the_token_unit_with_summed_tokens(small_model: Path) -> None:
     token = reinforce(seq_sum_mean)
-    cast = doubled(build_cast(token, small_model))
-    for phase, groups, step in credited(token, cast):
-        a = gradients(cast, phase.learn, groups, step)
-        b = gradients(cast, Learn(SEQUENCE), groups, replace_budget(step, 60))
+    models = doubled(build_cast(token, small_model))
+    for phase, groups, step in credited(token, models):
+        a = gradients(models, phase.learn, groups, step)
+        b = gradients(models, Learn(SEQUENCE), groups, replace_budget(step, 60))
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_a_group_unit_survives_any_split_even_a_group_larger_than_the_budget(small_model: Path) -> None:
     built = reinforce(unit_mean, GROUP)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        whole = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        whole = gradients(models, phase.learn, groups, step)
         for budget in (1, 90, 400):
-            cut = gradients(cast, phase.learn, groups, replace_budget(step, budget))
+            cut = gradients(models, phase.learn, groups, replace_budget(step, budget))
             assert torch.allclose(whole, cut, rtol=1e-9, atol=1e-12)
 
 
 def test_measure_takes_the_same_notes_and_moves_nothing(small_model: Path) -> None:
     built = grpo(TASK, n=4)
-    cast = build_cast(built, small_model)
-    for phase, groups, step in credited(built, cast):
-        cast["policy"].optimiser.zero()
+    models = build_cast(built, small_model)
+    for phase, groups, step in credited(built, models):
+        models["policy"].optimiser.zero()
         first, second = (
-            Step(step.clock, cast, SMALL, Notes()),
-            Step(step.clock, cast, replace(SMALL, token_budget=80), Notes()),
+            Step(step.clock, models, SMALL, Notes()),
+            Step(step.clock, models, replace(SMALL, token_budget=80), Notes()),
         )
         measure(groups, phase.learn, first)
-        assert all(p.grad is None for p in cast["policy"].model.parameters())
+        assert all(p.grad is None for p in models["policy"].module.parameters())
         accumulate(groups, phase.learn, second)
         for name, value in first.notes.means().items():
             assert second.notes.means()[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
@@ -150,8 +150,8 @@ def same_gradient(a: Method, b: Method, small_model: Path, to: float = 1e-9) -> 
     """Both methods, from the same weights and randomness, move the policy the same way."""
     found = []
     for built in (a, b):
-        cast = doubled(build_cast(built, small_model))
-        found += [gradients(cast, phase.learn, groups, step) for phase, groups, step in credited(built, cast)]
+        models = doubled(build_cast(built, small_model))
+        found += [gradients(models, phase.learn, groups, step) for phase, groups, step in credited(built, models)]
     assert float((found[0] - found[1]).norm() / found[0].norm()) < to
 
 
@@ -162,9 +162,9 @@ def grpo_token_mean(n: int) -> Method:
         draw=prompts(TASK),
         rollout=sample(n),
         score=verify(TASK),
-        credit=chain(group_relative(), behaviour(), member("pg", "policy")),
+        credit=chain(group_relative(), behaviour()),
         learn=Learn(pg_clip(0.2, norm=token_mean)),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -191,8 +191,17 @@ def test_prefix_rft_with_no_prefix_tokens_trains_the_rollouts_alone(small_model:
     """top = 0 drops every prefix token, so that no demonstrated token is claimed by the policy gradient."""
     built = prefix_rft(TASK, n=4, top=0.0)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
-        assert not any(bool((t.streams["member:pg"] & t.by("demo")).any()) for g in groups for t in g.traces)
+        assert not any(bool((t.streams["claim:pg"] & t.by("demo")).any()) for g in groups for t in g.traces)
         assert any("hybrid" in t.tags for g in groups for t in g.traces)
+
+
+def test_prefix_rfts_entropy_bonus_is_a_mean_over_tokens() -> None:
+    """Entropies 1, and 1/2, 1/2, 2, of two replies: -0.001 x 4/4; over 2 sequences x a longest reply of 10, x 4/20."""
+    bonus = prefix_rft(TASK).phases[0].learn.terms[1]
+    losses = bonus.loss(SimpleNamespace(entropy=torch.tensor([1.0, 0.5, 0.5, 2.0]))).tolist()
+    weights = [bonus.norm.weight(length, 4) for length in (1, 3, 3, 3)]
+    size = bonus.norm.size(Counts(tokens=4, sequences=2, groups=1, units=4, longest=10))
+    assert bonus.coef * sum(w * loss for w, loss in zip(weights, losses, strict=True)) / size == pytest.approx(-0.001)
 
 
 def test_grpo_without_kl_on_policy_is_reinforce(small_model: Path) -> None:
@@ -202,11 +211,11 @@ def test_grpo_without_kl_on_policy_is_reinforce(small_model: Path) -> None:
 
 def test_ppo_with_lambda_one_no_kl_and_no_critic_is_reinforce_with_whitened_returns(small_model: Path) -> None:
     """The critic starts near 0, gamma = lambda = 1: every token's advantage is the whitened score of its reply."""
-    built = ppo(TASK, n=4, kl=0.0, lam=1.0, gamma=1.0, epochs=1)
-    cast = build_cast(built, small_model)
+    built = ppo(TASK, n=4, kl=0.0, lam=1.0, gamma=1.0, updates=1)
+    models = build_cast(built, small_model)
     with torch.no_grad():
-        cast["critic"].model.score.weight.zero_()
-    for _, groups, _ in credited(built, cast):
+        models["critic"].module.score.weight.zero_()
+    for _, groups, _ in credited(built, models):
         tokens = [(t.scores["reward"], t.streams["adv"][t.by("policy")]) for g in groups for t in g.traces]
         flat = torch.cat([torch.full_like(adv, reward) for reward, adv in tokens])
         mean, std = float(flat.mean()), float(flat.std(unbiased=False))
@@ -214,10 +223,25 @@ def test_ppo_with_lambda_one_no_kl_and_no_critic_is_reinforce_with_whitened_retu
             assert torch.allclose(adv, torch.full_like(adv, (reward - mean) / (std + 1e-8)), atol=1e-5)
 
 
+@pytest.mark.parametrize("build", [chord, chord_phi])
+def test_chord_has_the_released_dual_clip(build) -> None:
+    """A = -1: a ratio of 5 costs 3, the dual clip; one of 2 costs 2. A = 1: a ratio of 5 earns 1.2, the clip."""
+    term = build(TASK).phases[0].learn.terms[0]
+    old = torch.full((3,), 0.1).log()
+    live = SimpleNamespace(
+        logp=torch.tensor([0.5, 0.2, 0.5]).log(),
+        old=old,
+        streams={"adv": torch.tensor([-1.0, -1.0, 1.0])},
+        entropy=old,
+        note=lambda *_: None,
+    )
+    assert term.loss(live).tolist() == pytest.approx([3.0, 2.0, -1.2])
+
+
 def test_chord_schedule_by_hand() -> None:
     """Warm-up 2 to peak 0.8, then a cosine over 4 steps to 0.2: 0, 0.4, 0.8, ..., half way 0.5, then 0.2 for good."""
     from burnish.methods.hybrid import _mu
-    from burnish.nouns import Clock
+    from burnish.types import Clock
 
     mu = _mu(0.8, 0.2, 2, 4)
     found = [mu(Clock(step, 100)) for step in (0, 1, 2, 4, 6, 50)]
@@ -228,39 +252,39 @@ def test_archer_policy_gradient_is_minus_advantage_times_the_utterances_log_prob
     from burnish.methods.agents import archer
 
     built = archer(source("guess"), batch=3, critic_warmup=0, critic_updates=1, actor_updates=1)
-    cast = doubled(build_cast(built, small_model))
-    phase, groups, step = [found for found in credited(built, cast) if found[0].name == "actor"][0]
-    found = gradients(cast, phase.learn, groups, step)
-    cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    phase, groups, step = [found for found in credited(built, models) if found[0].name == "actor"][0]
+    found = gradients(models, phase.learn, groups, step)
+    models["policy"].optimiser.zero()
     for group in groups:
         fresh = group.traces[1]
         mask = torch.arange(len(fresh)) >= len(fresh) - len(fresh.turns[-1])
-        logp = cast["policy"].outputs([fresh.tokens], [mask], {"logp"})["logp"].sum()
+        logp = models["policy"].outputs([fresh.tokens], [mask], {"logp"})["logp"].sum()
         (-float(fresh.streams["adv"][-1]) * logp / len(groups)).backward()
-    wanted = torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+    wanted = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
     assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_an_optimiser_step_by_hand(small_model: Path) -> None:
     """AdamW's first step moves every weight by lr, against the sign of its gradient."""
     built = reinforce(seq_mean)
-    cast = build_cast(built, small_model, replace(SMALL, lr=1e-2, clip=0.0))
-    for phase, groups, step in credited(built, cast):
+    models = build_cast(built, small_model, replace(SMALL, lr=1e-2, clip=0.0))
+    for phase, groups, step in credited(built, models):
         accumulate(groups, phase.learn, step)
-        p = next(iter(cast["policy"].optimiser.named.values()))
+        p = next(iter(models["policy"].optimiser.named.values()))
         before, gradient = p.detach().clone(), p.grad.clone()
-        cast["policy"].optimiser.step(step.clock)
+        models["policy"].optimiser.step(step.clock)
         moved = gradient.abs() > 1e-4
         assert torch.allclose((before - p.detach())[moved], 1e-2 * gradient[moved].sign(), rtol=1e-2)
 
 
 def test_clipping_limits_the_norm(small_model: Path) -> None:
     built = reinforce(seq_mean)
-    cast = build_cast(built, small_model, replace(SMALL, clip=1e-3))
-    for phase, groups, step in credited(built, cast):
+    models = build_cast(built, small_model, replace(SMALL, clip=1e-3))
+    for phase, groups, step in credited(built, models):
         accumulate(groups, phase.learn, step)
-        said = cast["policy"].optimiser.clip()
-        norm = math.sqrt(sum(float(p.grad.square().sum()) for p in cast["policy"].optimiser.named.values()))
+        said = models["policy"].optimiser.clip()
+        norm = math.sqrt(sum(float(p.grad.square().sum()) for p in models["policy"].optimiser.named.values()))
         assert norm == pytest.approx(1e-3, rel=1e-3) and said > norm
 
 

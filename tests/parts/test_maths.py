@@ -115,7 +115,9 @@ def test_phi_weight_by_hand_and_without_gradient() -> None:
 
 
 def test_value_losses_by_hand() -> None:
-    """V 1.0, old 0.5, target 2, eps 0.2: V_clip 0.7; max(1, 1.69) / 2 = 0.845. Without a limit: half the square, 0.5."""
+    """V 1.0, old 0.5, target 2, eps 0.2: V_clip 0.7; max(1, 1.69) / 2 = 0.845. Without a limit: half
+    the square, 0.5.
+    """
     v, old, target = tensor([1.0]), tensor([0.5]), tensor([2.0])
     assert maths.clipped_squared_error(v, old, target, 0.2).item() == pytest.approx(0.845)
     assert maths.clipped_squared_error(v, old, target, float("inf")).item() == pytest.approx(0.5)
@@ -124,7 +126,8 @@ def test_value_losses_by_hand() -> None:
 
 def test_generalised_jsd_by_hand() -> None:
     """P = (1/2, 1/2), Q = (1/4, 3/4), beta 1/2: M = (3/8, 5/8);
-    KL(P||M) = 1/2 log(4/3) + 1/2 log(4/5) = 0.032269; KL(Q||M) = 1/4 log(2/3) + 3/4 log(6/5) = 0.035375; mean 0.033822."""
+    KL(P||M) = 1/2 log(4/3) + 1/2 log(4/5) = 0.032269; KL(Q||M) = 1/4 log(2/3) + 3/4 log(6/5) = 0.035375; mean 0.033822.
+    """
     p, q = log(0.5, 0.5)[None], log(0.25, 0.75)[None]
     assert maths.generalised_jsd(q, p, 0.5).item() == pytest.approx(0.033822, abs=1e-6)
 

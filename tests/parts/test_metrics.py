@@ -1,4 +1,6 @@
-"""Every metric is defined in one table, speaks of the tokens it says it speaks of, and does not depend on micro-batching."""
+"""Every metric is defined in one table, speaks of the tokens it says it speaks of, and does not depend on
+micro-batching.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ import pytest
 from conftest import SMALL, build_cast, build_method
 
 import burnish
-from burnish.cast.apart import probe
+from burnish.engine.subprocess import probe
 from burnish.learn import mismatch
 from burnish.loop import Report, loop
 from burnish.methods.table import METHODS
-from burnish.nouns import Clock
 from burnish.report.definitions import DEFINITIONS, definition, markdown
 from burnish.step import Settings
+from burnish.types import Clock
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 VARIED = ("grpo", "dapo", "dpo", "sft", "ppo", "gdpo", "icepop", "disco", "best_of_n", "reward_model", "trpo", "gkd")
@@ -44,7 +46,9 @@ def test_what_any_method_measures_is_defined(small_model: Path, other_model: Pat
 
 
 def test_whatever_a_part_may_note_is_defined() -> None:
-    """Every name that stands in the code, also where no test's run comes by: in f-strings, any word for what is put in."""
+    """Every name that stands in the code, also where no test's run comes by: in f-strings, any word for
+    what is put in.
+    """
     names = {mismatch.NAME, probe.NAME, "seconds/learn", "memory_mb", "heldout/accuracy"}
     for file in sorted(Path(burnish.__file__).parent.rglob("*.py")):
         for call in ast.walk(ast.parse(file.read_text())):

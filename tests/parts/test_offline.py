@@ -14,10 +14,8 @@ from test_credit import scored, trace
 from test_learn import TASK, gradients, same_gradient
 from torch import Tensor, tensor
 
-from burnish.cast.roles import stage
 from burnish.credit.gae import token_rewards
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.credit.sequence import shared
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
@@ -28,14 +26,14 @@ from burnish.learn.terms import pg_reinforce, value_mse
 from burnish.learn.terms.sequence import pg_sequence_ratio, pg_token_ratio
 from burnish.method import Method, method
 from burnish.methods.offline import a_lol, a_lol_ref_free, a_lol_seq, copg, copg_online, p3o, p3o_separate, rebel
-from burnish.nouns import Clock, Group
-from burnish.parts import chain
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.baseline import above_value
 from burnish.score.verify import verify
-from burnish.select.pairs import every_pair
+from burnish.select.pairs import every_contrast
 from burnish.select.priority import prioritised
 from burnish.step import Notes
+from burnish.types import Clock, Group
 
 SURROGATES = pytest.mark.parametrize("surrogate", [pairwise_joint, pairwise_separate])
 
@@ -46,9 +44,9 @@ def centred(n: int, coef: float) -> Method:
         draw=prompts(TASK),
         rollout=sample(n),
         score=verify(TASK),
-        credit=chain(group_relative(std=False), member("pg", "policy")),
+        credit=group_relative(std=False),
         learn=Learn(pg_reinforce(norm=seq_sum_mean, coef=coef)),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -56,7 +54,9 @@ def centred(n: int, coef: float) -> Method:
 
 
 def test_relative_reward_error_by_hand() -> None:
-    """Log-ratios 0.5 and -0.5 differ by 1, rewards 3 and 1 by 2. Scale 1: (1 - 2)^2 = 1; scale 0.5: 2.25; scale 2: 0."""
+    """Log-ratios 0.5 and -0.5 differ by 1, rewards 3 and 1 by 2. Scale 1: (1 - 2)^2 = 1; scale 0.5:
+    2.25; scale 2: 0.
+    """
     a, b, r, s = tensor([0.5]), tensor([-0.5]), tensor([3.0]), tensor([1.0])
     found = [relative_reward_error(a, b, r, s, scale).item() for scale in (1.0, 0.5, 2.0)]
     assert found == pytest.approx([1.0, 2.25, 0.0])
@@ -79,7 +79,8 @@ def test_a_constant_gap_of_one_half_is_ipo() -> None:
 
 
 def test_rebel_at_the_sampling_policy_is_reinforce_with_the_other_reply_as_baseline(small_model: Path) -> None:
-    """d((1/eta) delta - dr)^2 = -(2/eta) dr grad delta, a mean over pairs. REINFORCE with the mean of two as baseline is
+    """d((1/eta) delta - dr)^2 = -(2/eta) dr grad delta, a mean over pairs. REINFORCE with the mean of two as baseline
+    is
     -(1/2) [dr/2 grad l_1 - dr/2 grad l_2] = -(1/4) dr grad delta: REBEL is 8/eta times it."""
     same_gradient(
         rebel(TASK, n=2, eta=4.0, kl=0.0, updates=1, temperature=1.0), centred(2, 8 / 4.0), small_model, to=1e-5
@@ -105,27 +106,28 @@ def test_copg_is_rebel_with_eta_one_over_beta(small_model: Path) -> None:
 def test_copg_on_given_replies_by_a_slow_loop(small_model: Path) -> None:
     """At the reference: -2 beta dr grad (l - l'), mean over prompts, whoever wrote the replies."""
     built = copg(TASK, beta=0.1)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
+        models["policy"].optimiser.zero()
         for group in groups:
-            l, k = (reply_logp(cast, t, "demo") for t in group.traces)  # noqa: E741
+            l, k = (reply_logp(models, t, "demo") for t in group.traces)  # noqa: E741
             dr = group.traces[0].scores["reward"] - group.traces[1].scores["reward"]
             (-2 * 0.1 * dr * (l - k) / len(groups)).backward()
-        wanted = torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+        wanted = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
         assert float((found - wanted).norm() / wanted.norm()) < 1e-5
 
 
-def reply_logp(cast, one, author: str) -> Tensor:
-    return cast["policy"].outputs([one.tokens], [one.by(author)], {"logp"})["logp"].sum()
+def reply_logp(models, one, author: str) -> Tensor:
+    return models["policy"].outputs([one.tokens], [one.by(author)], {"logp"})["logp"].sum()
 
 
 # ------------------------------------------------------------------------------------------------------------------ P3O
 
 
 def test_pairwise_joint_by_hand() -> None:
-    """A = 0.5, eps 0.2, rho_b = 1. rho_a = 1.1: -1.1 x 0.5 log 1.1. rho_a = 1.5: d is cut at log 1.2: -1.5 x 0.5 log 1.2.
+    """A = 0.5, eps 0.2, rho_b = 1. rho_a = 1.1: -1.1 x 0.5 log 1.1. rho_a = 1.5: d is cut at log 1.2: -1.5 x 0.5 log
+    1.2.
     A = -0.5, rho_a = 1.5: nothing is cut, it hurts: 1.5 x 0.5 log 1.5."""
     a, b = tensor([1.1, 1.5, 1.5]).log(), torch.zeros(3)
     wanted = [-0.55 * math.log(1.1), -0.75 * math.log(1.2), 0.75 * math.log(1.5)]
@@ -191,7 +193,8 @@ def live(rows: list[int], outputs: dict[str, Tensor], **streams: Tensor) -> Live
 
 def test_a_lol_by_hand() -> None:
     """One reply of two tokens, p = 0.5, 0.4, ref = 0.25, 0.5, A = 2. The reply's ratio: 2 x 0.8 = 1.6.
-    a_lol: -2 x 1.6 x log 0.2.  seq, eps 0.9: the first token's ratio 2 is cut at 1.9: -2 (1.9 log 0.5 + 0.8 log 0.4)."""
+    a_lol: -2 x 1.6 x log 0.2.  seq, eps 0.9: the first token's ratio 2 is cut at 1.9: -2 (1.9 log 0.5 + 0.8 log 0.4).
+    """
     outputs = {"logp": tensor([0.5, 0.4]).log()}
     streams = {"adv": tensor([2.0, 2.0]), "ref": tensor([0.25, 0.5]).log()}
     whole = pg_sequence_ratio(0.9).loss(live([0, 0], outputs, **streams))
@@ -205,8 +208,8 @@ def test_a_lol_at_the_reference_is_its_ref_free_variant(small_model: Path) -> No
     found = []
     for build in (a_lol_ref_free, a_lol, a_lol_seq):
         built = build(TASK, n=2)
-        cast = doubled(build_cast(built, small_model))
-        found += [gradients(cast, p.learn, g, s) for p, g, s in credited(built, cast) if p.name == "policy"]
+        models = doubled(build_cast(built, small_model))
+        found += [gradients(models, p.learn, g, s) for p, g, s in credited(built, models) if p.name == "policy"]
     for other in found[1:]:
         assert float((found[0] - other).norm() / found[0].norm()) < 1e-5
 
@@ -225,7 +228,7 @@ def test_above_value_by_hand() -> None:
     """The value is read at the reply's first token (position 2): 0.25; the score is 1."""
     one = trace(("task", 2), ("demo", 3), scores={"reward": 1.0})
     critic = SimpleNamespace(streams=lambda traces, masks, want, budget: [{"value": tensor([9, 9, 0.25, 9, 9])}])
-    step = SimpleNamespace(cast={"critic": critic}, settings=SimpleNamespace(token_budget=100))
+    step = SimpleNamespace(models={"critic": critic}, settings=SimpleNamespace(token_budget=100))
     above_value().call([Group(QUESTION, [one])], step)
     assert one.scores["advantage"] == 0.75
 
@@ -263,10 +266,10 @@ def test_the_value_regression_of_a_critic_with_one_output_by_hand() -> None:
 # ---------------------------------------------------------------------------------------------------------------- parts
 
 
-def test_every_pair_by_hand() -> None:
+def test_every_contrast_by_hand() -> None:
     """Scores 0, 2, 1: (1, 2), (1, 0), (2, 0), the better first; a group of one gives none and goes."""
     step = SimpleNamespace(notes=Notes())
-    kept = every_pair().call([scored(0, 2, 1), scored(5)], step)
+    kept = every_contrast().call([scored(0, 2, 1), scored(5)], step)
     assert [group.pairs for group in kept] == [[(1, 2), (1, 0), (2, 0)]]
 
 

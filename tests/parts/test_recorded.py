@@ -9,14 +9,22 @@ import pytest
 import torch
 from conftest import make_model, numbers
 
-from burnish.cast import packing, recorded, working
-from burnish.cast.forward import Asked
-from burnish.cast.load import load_model
-from burnish.cast.packing import TILE, TooShort, families_of, lines_for, pack, packed_tokens
-from burnish.cast.recorded import AFTER, PATIENCE, Recorder, size_for
-from burnish.cast.working import Working
+from burnish.forward import packing
+from burnish.forward.outputs import Asked
+from burnish.forward.packing import TILE, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.kernels.cuda_graphs import training
+from burnish.kernels.cuda_graphs.training import AFTER, PATIENCE, TrainingGraphs, size_for
+from burnish.kernels.triton.runner import TritonRunner
+from burnish.models import mixed_precision
+from burnish.models.load import load_model
+from burnish.models.mixed_precision import ComputeCopy
 
 CPU = torch.device("cpu")
+
+
+def graphs_of(copies: ComputeCopy) -> TrainingGraphs:
+    assert isinstance(copies.runner, TritonRunner) and copies.runner.graphs is not None
+    return copies.runner.graphs
 
 
 def rows_of(*lengths: int, shared: int = 5) -> tuple[list[torch.Tensor], list[int]]:
@@ -94,26 +102,26 @@ def test_stretches_too_short_for_the_table_are_refused(monkeypatch: pytest.Monke
 
 
 def test_sizes_are_recorded_when_they_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "on_gpu", lambda device: True)
+    monkeypatch.setattr(mixed_precision, "on_gpu", lambda device: True)
     model = load_model(make_model(tmp_path), 0, CPU, native=False)
-    recorder: Recorder = Working(model, frozen=False).copy.recorder  # type: ignore[assignment]
-    assert [recorder._size(8000) for _ in range(AFTER + 1)] == [None] * AFTER + [8192]
-    recorder.kept[8192] = None  # type: ignore[assignment]
-    assert recorder._size(8192) == 8192 and recorder._size(7000) == 8192, "one that is a little too large serves"
-    small = [recorder._size(2000) for _ in range(PATIENCE + 1)]
+    graphs = graphs_of(ComputeCopy(model, frozen=False))
+    assert [graphs._size(8000) for _ in range(AFTER + 1)] == [None] * AFTER + [8192]
+    graphs.kept[8192] = None  # type: ignore[assignment]
+    assert graphs._size(8192) == 8192 and graphs._size(7000) == 8192, "one that is a little too large serves"
+    small = [graphs._size(2000) for _ in range(PATIENCE + 1)]
     assert small == [8192] * PATIENCE + [2048], "and for a while one that is much too large, until its own is worth it"
-    assert recorder._size(recorded.LARGEST + 1) is None
+    assert graphs._size(training.LARGEST + 1) is None
     with torch.no_grad():
-        assert not recorder._may()
-    assert recorder._may()
-    recorder.off = True
-    assert not recorder._may()
+        assert not graphs._may()
+    assert graphs._may()
+    graphs.off = True
+    assert not graphs._may()
 
 
 def test_a_recording_for_short_rows_gives_way_to_one_for_long_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "on_gpu", lambda device: True)
+    monkeypatch.setattr(mixed_precision, "on_gpu", lambda device: True)
     monkeypatch.setattr(packing, "on_gpu", lambda device: True)
     made: list[bool] = []
 
@@ -122,11 +130,11 @@ def test_a_recording_for_short_rows_gives_way_to_one_for_long_rows(
             self.layout = packed
             made.append(packed.long)
 
-    monkeypatch.setattr(recorded, "Recording", Noted)
+    monkeypatch.setattr(training, "TrainingGraph", Noted)
     model = load_model(make_model(tmp_path), 0, CPU, native=False)
-    recorder: Recorder = Working(model, frozen=False).copy.recorder  # type: ignore[assignment]
-    recorder.memory = 0
+    graphs = graphs_of(ComputeCopy(model, frozen=False))
+    graphs.memory = 0
     short, long = (pack(numbers([torch.arange(n)]), None, CPU, 1024) for n in (packing.SPAN, packing.SPAN + 1))
     for packed in (short, short, long, short, long):
-        recorder._recording(1024, packed)
+        graphs._graph(1024, packed)
     assert made == [False, True], "one for rows of several spans serves shorter rows, too, and not the other way round"

@@ -14,11 +14,13 @@ from burnish.learn.inputs import own_guess, uniform_noise
 from burnish.loop import loop
 from burnish.methods.imitation import sft
 from burnish.methods.regularised import half, hft, ift, neftune, suffix_weighted_nll
-from burnish.nouns import Trace, Turn
+from burnish.types import Trace, Turn
 
 
 def test_neftune_noise_by_hand() -> None:
-    """alpha / sqrt(L d) = 6 / sqrt(4 * 9) = 1: entries move by less than 1, evenly, and the same key moves them alike."""
+    """alpha / sqrt(L d) = 6 / sqrt(4 * 9) = 1: entries move by less than 1, evenly, and the same key
+    moves them alike.
+    """
     trace = Trace((Turn(torch.arange(4), "task"),))
     trace.streams["noise"] = torch.arange(4) + 1
     noisy = uniform_noise(6.0).call(torch.zeros(4, 9), trace, nn.Identity())
@@ -39,7 +41,9 @@ def test_own_guess_by_hand() -> None:
 
 
 def test_suffix_weights_by_hand() -> None:
-    """nll (1, 2), gamma 0.5: S = (1 + 1, 2) = (2, 2), so both weigh alike: 1.5. gamma 1: S = (3, 2): (3 + 4) / 5 = 1.4."""
+    """nll (1, 2), gamma 0.5: S = (1 + 1, 2) = (2, 2), so both weigh alike: 1.5. gamma 1: S = (3, 2): (3
+    + 4) / 5 = 1.4.
+    """
     nll = tensor([1.0, 2.0])
     assert suffix_weighted_nll(nll, 0.5).item() == pytest.approx(1.5)
     assert suffix_weighted_nll(nll, 1.0).item() == pytest.approx(1.4)
@@ -47,7 +51,9 @@ def test_suffix_weights_by_hand() -> None:
 
 
 def test_ift_switched_off_is_the_sequence_mean_of_sft(small_model: Path) -> None:
-    """share 0, gamma 0: each demonstration's mean nll, averaged. (Inputs are held, so only the table's input gradient is missing.)"""
+    """share 0, gamma 0: each demonstration's mean nll, averaged. (Inputs are held, so only the table's input gradient
+    is missing.)
+    """
     built = ift(TASK, share=0.0, gamma=0.0)
     for phase, groups, step in credited(built, build_cast(built, small_model)):
         from burnish.learn.learn import measure
@@ -57,7 +63,9 @@ def test_ift_switched_off_is_the_sequence_mean_of_sft(small_model: Path) -> None
         for group in groups:
             trace = group.traces[0]
             with torch.no_grad():
-                means.append(-step.cast["policy"].outputs([trace.tokens], [trace.by("demo")], {"logp"})["logp"].mean())
+                means.append(
+                    -step.models["policy"].outputs([trace.tokens], [trace.by("demo")], {"logp"})["logp"].mean()
+                )
         assert total == pytest.approx(float(torch.stack(means).mean()), rel=1e-5)
 
 
@@ -72,9 +80,9 @@ def test_half_rests_what_the_paper_says() -> None:
 
 def test_hft_moves_one_half_and_leaves_the_other(small_model: Path) -> None:
     built = hft(TASK)
-    cast = build_cast(built, small_model)
-    before = {name: p.detach().clone() for name, p in cast["policy"].model.named_parameters()}
-    next(loop(built, cast, SMALL, steps=1))
-    for name, p in cast["policy"].model.named_parameters():
+    models = build_cast(built, small_model)
+    before = {name: p.detach().clone() for name, p in models["policy"].module.named_parameters()}
+    next(loop(built, models, SMALL, steps=1))
+    for name, p in models["policy"].module.named_parameters():
         resting = any(f"layers.{layer}." in name and part in name for layer in range(2) for part in half(0, 0, layer))
         assert torch.equal(before[name], p) == resting, name

@@ -12,50 +12,51 @@ import torch
 from conftest import SMALL, make_model
 from torch import Tensor
 
-from burnish.cast.local import Request
-from burnish.cast.member import Member
-from burnish.cast.models import TINY
-from burnish.cast.native import compiled, remembered
-from burnish.cast.native.remembered import Remembered
-from burnish.cast.roles import stage
-from burnish.cast.stage import build
+from burnish.engine.local import Request
+from burnish.kernels.cpu import activation_cache
+from burnish.kernels.cpu import build as compiled
+from burnish.kernels.cpu.activation_cache import ActivationCache
+from burnish.models.build import build
+from burnish.models.known_models import TINY
+from burnish.models.model import Model
+from burnish.roles import roles
 
 pytestmark = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
 
 
 @pytest.fixture(scope="module", params=["tiny", "Qwen2"])
-def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
+def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     path: Path = TINY
     if request.param == "Qwen2":
         path = make_model(tmp_path_factory.mktemp("remembered") / "model", kind="Qwen2", head_dim=32)
     with pytest.MonkeyPatch.context() as change:
-        change.setattr(remembered, "CHECKED", 1 << 30)
-        made = build(stage(), path, SMALL, device="cpu")["policy"]
+        change.setattr(activation_cache, "CHECKED", 1 << 30)
+        made = build(roles(), path, SMALL, device="cpu")["policy"]
         memory_of(made).asked = 1  # the first pack is computed, to see whether both agree
         yield made
 
 
-def memory_of(policy: Member) -> Remembered:
-    return policy.model.model.remembered  # type: ignore[no-any-return, union-attr]
+def memory_of(policy: Model) -> ActivationCache:
+    return policy.module.model.remembered  # type: ignore[no-any-return, union-attr]
 
 
-def asked(policy: Member, lengths: tuple[int, ...]) -> list[Request]:
+def asked(policy: Model, lengths: tuple[int, ...]) -> list[Request]:
     """Groups of prompts of these lengths, that begin alike, with uneven replies: some are of one token."""
-    words = policy.model.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
+    words = policy.module.get_input_embeddings().weight.shape[0]  # type: ignore[operator, union-attr]
     common = torch.randint(4, words, (max(lengths),), generator=torch.Generator().manual_seed(0))
     prompts = [torch.cat([common[:n], torch.tensor([5 + n % 7])]) for n in lengths]
     return [Request(prompts[k % len(prompts)], k, 1 + (k * 5) % 14) for k in range(6 * len(prompts))]
 
 
-def learnt(policy: Member, rows: list[Tensor], masks: list[Tensor]) -> list[Tensor]:
+def learnt(policy: Model, rows: list[Tensor], masks: list[Tensor]) -> list[Tensor]:
     """Log-probs, and the gradient of a mixture of them."""
-    policy.model.zero_grad()
+    policy.module.zero_grad()
     logp = policy.outputs(rows, masks, {"logp"})["logp"]
     (logp * torch.linspace(-1, 1, len(logp))).sum().backward()
-    return [logp.detach(), *(p.grad.clone() for p in policy.model.parameters() if p.grad is not None)]
+    return [logp.detach(), *(p.grad.clone() for p in policy.module.parameters() if p.grad is not None)]
 
 
-def sampled(policy: Member, lengths: tuple[int, ...]) -> tuple[list[Tensor], list[Tensor]]:
+def sampled(policy: Model, lengths: tuple[int, ...]) -> tuple[list[Tensor], list[Tensor]]:
     requests = asked(policy, lengths)
     samples = policy.generate(requests)
     rows = [torch.cat([r.prompt, s.tokens]) for r, s in zip(requests, samples, strict=True)]
@@ -65,23 +66,23 @@ def sampled(policy: Member, lengths: tuple[int, ...]) -> tuple[list[Tensor], lis
 def recalls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Filled with whether each pack was recalled."""
     found: list[bool] = []
-    plain = Remembered.recall
+    plain = ActivationCache.recall
 
-    def noted(self: Remembered, *given: object) -> object:
+    def noted(self: ActivationCache, *given: object) -> object:
         known = plain(self, *given)  # type: ignore[arg-type]
         found.append(known is not None)
         return known
 
-    monkeypatch.setattr(Remembered, "recall", noted)
+    monkeypatch.setattr(ActivationCache, "recall", noted)
     return found
 
 
 @pytest.mark.parametrize("lengths", [(1, 2, 9), (70, 90, 130)], ids=["copied prompts", "shared prompts"])
 @pytest.mark.parametrize("slots", [256, 5])
 def test_the_trainer_learns_the_same_from_what_the_sampler_left(
-    policy: Member, lengths: tuple[int, ...], slots: int, monkeypatch: pytest.MonkeyPatch
+    policy: Model, lengths: tuple[int, ...], slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cpu": slots})
+    monkeypatch.setattr("burnish.engine.local.MAX_ROWS", {"cpu": slots})
     rows, masks = sampled(policy, lengths)
     found = recalls(monkeypatch)
     recalled = learnt(policy, rows, masks)
@@ -94,7 +95,7 @@ def test_the_trainer_learns_the_same_from_what_the_sampler_left(
         assert torch.equal(mine, other)
 
 
-def test_what_was_not_sampled_or_is_no_longer_true_is_computed(policy: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_sampled_or_is_no_longer_true_is_computed(policy: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     sampled(policy, (60, 60))  # room for all that follows
     memory_of(policy).forget()
     found = recalls(monkeypatch)
@@ -105,14 +106,15 @@ def test_what_was_not_sampled_or_is_no_longer_true_is_computed(policy: Member, m
     again, _ = sampled(policy, (30,))  # a second call with the same weights leaves the first one's where they are
     learnt(policy, rows, masks)
     with torch.no_grad():
-        next(policy.model.parameters()).mul_(1.0)
+        next(policy.module.parameters()).mul_(1.0)
+    policy.weights_moved()
     learnt(policy, rows, masks)
     assert found == [True, False, True, False] and len(again) == 6
 
 
-def test_one_pack_in_many_is_computed_all_the_same(policy: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pack_in_many_is_computed_all_the_same(policy: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     found = recalls(monkeypatch)
-    monkeypatch.setattr(remembered, "CHECKED", 3)
+    monkeypatch.setattr(activation_cache, "CHECKED", 3)
     memory_of(policy).asked = 0
     rows, masks = sampled(policy, (4,))
     for _ in range(6):
@@ -120,16 +122,14 @@ def test_one_pack_in_many_is_computed_all_the_same(policy: Member, monkeypatch: 
     assert found == [False, True, True, False, True, True]
 
 
-def test_it_takes_no_more_than_its_share_and_no_copy_carries_it(
-    policy: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_takes_no_more_than_its_share_and_no_copy_carries_it(policy: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, masks = sampled(policy, (4,))
     learnt(policy, rows, masks)
     memory = memory_of(policy)
     assert memory.count and memory.number
     for other in (copy.deepcopy(memory), pickle.loads(pickle.dumps(memory))):
         assert not other.count and not other.room and not other.number
-    monkeypatch.setattr(remembered, "SHARE", 1 << 60)
+    monkeypatch.setattr(activation_cache, "SHARE", 1 << 60)
     memory.room = 0
     found = recalls(monkeypatch)
     rows, masks = sampled(policy, (5,))
@@ -137,11 +137,11 @@ def test_it_takes_no_more_than_its_share_and_no_copy_carries_it(
     assert found == [False] and not memory.count
 
 
-def test_what_a_backward_may_still_ask_for_is_not_written_over(policy: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_backward_may_still_ask_for_is_not_written_over(policy: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, masks = sampled(policy, (9, 4))
     plain = learnt(policy, rows, masks)
     found = recalls(monkeypatch)
-    memory, model = memory_of(policy), policy.model
+    memory, model = memory_of(policy), policy.module
     model.zero_grad()
     logp = policy.outputs(rows, masks, {"logp"})["logp"]
     memory.forget()
@@ -151,7 +151,7 @@ def test_what_a_backward_may_still_ask_for_is_not_written_over(policy: Member, m
     assert found == [True] and all(map(torch.equal, mine, plain[1:]))
 
 
-def test_memory_is_used_again_once_a_backward_is_done(policy: Member) -> None:
+def test_memory_is_used_again_once_a_backward_is_done(policy: Model) -> None:
     memory, places = memory_of(policy), []
     for _ in range(3):
         learnt(policy, *sampled(policy, (9, 4)))

@@ -1,4 +1,4 @@
-"""The same numbers multiplied give the same bits, wherever they lie in memory."""
+"""Matmuls are reproducible bit for bit, independent of memory alignment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from burnish import repeatable
+from burnish.util import mkl
 
 
 def elsewhere(x: Tensor, by: int) -> Tensor:
@@ -42,9 +42,9 @@ def test_a_product_does_not_depend_on_where_its_numbers_lie(rows: int, inputs: i
 def test_products_are_settled_where_they_need_it(
     maker: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeatable, "_maker", lambda: maker)
+    monkeypatch.setattr(mkl, "_maker", lambda: maker)
     monkeypatch.delenv("MKL_CBWR", raising=False)
     if before is not None:
         monkeypatch.setenv("MKL_CBWR", before)
-    repeatable.settle_products()
+    mkl.make_mkl_reproducible()
     assert os.environ.get("MKL_CBWR") == after

@@ -1,4 +1,4 @@
-"""Final answers: found and compared. Reward functions: loaded, called, and never trusted."""
+"""Extraction and comparison of final answers; loading, calling and validating reward functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from burnish.tasks.rewards import call_reward, final_answer, load_function, same_answer, small_powers
+from burnish.rewards.call import call_reward
+from burnish.rewards.functions import final_answer, same_answer, small_powers
+from burnish.rewards.load import load_function
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,8 @@ def returning(value: Any) -> Callable[..., Any]:
         (3.0, "reward .*mine returned float; return a list with one number a completion"),
         ([1.0], "reward .*mine returned 1 numbers for 2 completions; return one for each"),
         (
-            [1.0, None],
-            "mine returned None at index 1, for the completion beginning 'the second'; return a finite number",
+            [1.0, "x"],
+            "mine returned 'x' at index 1, for the completion beginning 'the second'; return a finite number",
         ),
         ([math.nan, 0], "mine returned nan at index 0, for the completion beginning 'the first'"),
         ([0, math.inf], "mine returned inf at index 1"),
@@ -221,7 +223,13 @@ def test_errors_of_the_call() -> None:
     def needing(completions: list[str], gold: list[str]) -> list[float]:
         return [0.0]
 
-    with pytest.raises(ValueError, match=r"reward .*failing raised KeyError: 'gold'; fix the function"):
+    with pytest.raises(
+        ValueError,
+        match=r"reward .*failing raised KeyError: 'gold' at test_rewards.py, line \d+, "
+        "for the row with prompt='p' and the completion 'c'; fix the function",
+    ):
         call_reward(failing, ["p"], ["c"], {})
-    with pytest.raises(ValueError, match="takes 'gold', which nobody offers; the keywords offered are answer, prompts"):
+    with pytest.raises(
+        ValueError, match="takes 'gold', which is not offered; the keywords offered are answer, prompts"
+    ):
         call_reward(needing, ["p"], ["c"], {"answer": ["x"]})

@@ -1,4 +1,6 @@
-"""The engine's schedule: rows that come and go, memory that is planned, samples that depend on nothing but themselves."""
+"""The engine's schedule: rows that come and go, memory that is planned, samples that depend on nothing
+but themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,18 @@ import pytest
 import torch
 from conftest import SMALL
 
-from burnish.cast.engine.rows import mates_among
-from burnish.cast.engine.store import Plan, Pool, plan
-from burnish.cast.local import LocalEngine, Request, Sample
-from burnish.cast.roles import stage
-from burnish.cast.stage import build
+from burnish.engine.batch import mates_among
+from burnish.engine.kv_cache import Plan, Pool, plan
+from burnish.engine.local import LocalEngine, Request, Sample
+from burnish.models.build import build
+from burnish.roles import roles
 
 PROMPTS = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 70, 12, 90)]
 
 
 @pytest.fixture(scope="module")
 def policy(small_model: Path):
-    return build(stage(), small_model, SMALL, device="cpu")["policy"]
+    return build(roles(), small_model, SMALL, device="cpu")["policy"]
 
 
 def requests(n: int = 24, longest: int = 30) -> list[Request]:
@@ -38,16 +40,16 @@ def same(one: list[Sample], other: list[Sample]) -> bool:
 def test_few_slots_give_the_same_samples(policy, rows: int, share_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request may wait for a slot, enter beside rows that are half done, and move up: its reply is the same."""
     alone = [policy.generate([request])[0] for request in requests()]
-    monkeypatch.setattr("burnish.cast.local.MAX_ROWS", {"cpu": rows})
-    monkeypatch.setattr("burnish.cast.engine.schedule.SHARE_FROM", share_from)
+    monkeypatch.setattr("burnish.engine.local.MAX_ROWS", {"cpu": rows})
+    monkeypatch.setattr("burnish.engine.strategy.SHARE_FROM", share_from)
     assert same(policy.generate(requests()), alone)
 
 
 def test_the_budget_is_kept(policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts and rows wait for room; never are more tokens held than the budget allows."""
-    monkeypatch.setattr("burnish.cast.engine.schedule.SHARE_FROM", 1)
+    monkeypatch.setattr("burnish.engine.strategy.SHARE_FROM", 1)
     per_token = 2 * 2 * 2 * 8 * 4  # keys and values, layers, heads, size, bytes
-    engine = LocalEngine(policy.model, policy.chat, policy.context, budget=per_token * (100 + 3 * 30))
+    engine = LocalEngine(policy.working.runner, policy.chat, policy.context, budget=per_token * (100 + 3 * 30))
     taken: list[int] = []
     take = Pool.take
 
@@ -62,7 +64,7 @@ def test_the_budget_is_kept(policy, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers(policy) -> None:
-    engine = LocalEngine(policy.model, policy.chat, policy.context, budget=1000)
+    engine = LocalEngine(policy.working.runner, policy.chat, policy.context, budget=1000)
     with pytest.raises(
         ValueError, match=r"a reply of up to 30 tokens after a prompt of 90 needs .* GiB .*--max-new-tokens"
     ):
@@ -113,7 +115,7 @@ def test_stop_strings_end_a_reply_and_are_kept(policy) -> None:
 def test_a_group_that_has_enough_ends(policy) -> None:
     """Two finished replies are enough: the other rows of the prompt end there, those of another prompt do not."""
     asked = [Request(PROMPTS[0], k, 3 if k < 2 else 60) for k in range(6)] + [Request(PROMPTS[2], 9, 40)]
-    found = policy.engine.generate(asked, enough=lambda finished: len(finished) >= 2)
+    found = policy.engine.generate(asked, stop_rule=lambda finished: len(finished) >= 2)
     free = policy.generate(asked)
     assert [s.stopped for s in found[:2]] == [s.stopped for s in free[:2]]
     ended = [s for s in found[2:6] if s.stopped == "enough"]
@@ -126,7 +128,7 @@ def test_a_group_that_has_enough_ends(policy) -> None:
 def test_min_p_leaves_only_tokens_near_the_likeliest(policy) -> None:
     prompt = PROMPTS[2]
     with torch.no_grad():
-        p = torch.softmax(policy.model(prompt[None]).logits[0, -1], -1)
+        p = torch.softmax(policy.module(prompt[None]).logits[0, -1], -1)
     allowed = set((p >= 0.5 * p.max()).nonzero()[:, 0].tolist())
     found = policy.generate([Request(prompt, key, 1, min_p=0.5) for key in range(200)])
     assert {int(s.tokens[0]) for s in found} <= allowed and len(allowed) < 60
@@ -136,4 +138,4 @@ def test_min_p_leaves_only_tokens_near_the_likeliest(policy) -> None:
 
 def test_nothing_asked_nothing_given(policy) -> None:
     assert policy.generate([]) == []
-    assert not any(hasattr(module, "kv") for module in policy.model.modules())  # the memory is given back
+    assert not any(hasattr(module, "kv") for module in policy.module.modules())  # the memory is given back

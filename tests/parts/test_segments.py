@@ -12,14 +12,15 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_values import ASKED, STEP, TASK, assert_close, of_policy, trace
 from torch import tensor
 
+from burnish.credit.gae import whiten
 from burnish.credit.segments import node_values, segment_advantages, success_rates, tree_advantages
 from burnish.credit.steps import step_advantage
 from burnish.learn.maths.regression import advantage_regression
 from burnish.methods.segments import direct_advantage_po, spo_chain, spo_tree
-from burnish.nouns import Clock, Group, Trace, Turn
 from burnish.rollout.branch import lines, uncertain
 from burnish.select.apart import apart
 from burnish.step import Step
+from burnish.types import Clock, Group, Trace, Turn
 
 # ----------------------------------------------------------------------------------------------------------- segments
 
@@ -30,14 +31,23 @@ def probed_group() -> Group:
         ("task", 2), ("policy", 6), index=0, scores={"reward": 1.0}, note={"cuts": [3, 5]}, tags=frozenset({"sample"})
     )
     probes = [
-        trace(("task", 2), ("policy", 4), index=1 + k, scores={"reward": score}, note={"of": 0, "at": at}, tags=frozenset({"probe"}))
+        trace(
+            ("task", 2),
+            ("policy", 4),
+            index=1 + k,
+            scores={"reward": score},
+            note={"of": 0, "at": at},
+            tags=frozenset({"probe"}),
+        )
         for k, (at, score) in enumerate([(3, 0.0), (3, 0.5), (5, 1.0), (5, 0.5)])
-    ]  # fmt: skip
+    ]
     return Group(ASKED, [reply, *probes])
 
 
 def test_segment_advantages_by_hand() -> None:
-    """V(3) = 1/4, V(5) = 3/4, own score 1: tokens 3, 4 get 1/2, tokens 5, 6, 7 get 1/4, token 2 before the first cut 0."""
+    """V(3) = 1/4, V(5) = 3/4, own score 1: tokens 3, 4 get 1/2, tokens 5, 6, 7 get 1/4, token 2 before
+    the first cut 0.
+    """
     group = probed_group()
     segment_advantages().call([group], STEP)
     assert group.traces[0].streams["adv"][2:].tolist() == [0.0, 0.5, 0.5, 0.25, 0.25, 0.25]
@@ -48,7 +58,9 @@ def test_segment_advantages_by_hand() -> None:
 
 
 def test_cut_points_by_hand() -> None:
-    """p = .99 .5 .95 .1 .2 .3: uncertain below 0.9 at 1, 3, 4, 5; every second: 1, 4. Lines begin at 0 and after a newline."""
+    """p = .99 .5 .95 .1 .2 .3: uncertain below 0.9 at 1, 3, 4, 5; every second: 1, 4. Lines begin at 0 and after a
+    newline.
+    """
     turn = Turn(tensor([10, 5, 10, 5, 5, 10]), "policy", tensor([0.99, 0.5, 0.95, 0.1, 0.2, 0.3]).log())
     chat = SimpleNamespace(text=lambda tokens: "\n" if tokens.tolist() == [10] else "x")
     assert uncertain(0.9, 2)(turn, chat) == [1, 4]
@@ -56,10 +68,12 @@ def test_cut_points_by_hand() -> None:
 
 
 def test_spo_chain_values_are_those_of_its_probes_and_telescope(small_model: Path) -> None:
-    """Along a reply the segments' advantages sum to its score minus the value at its first cut; probes are not trained."""
+    """Along a reply the segments' advantages sum to its score minus the value at its first cut; probes
+    are not trained.
+    """
     built = spo_chain(TASK, n=2, probes=3, interval=3, temperature=1.0, top_p=1.0)
-    cast = build_cast(built, small_model)
-    step = Step(Clock(0, 10), cast, SMALL)
+    models = build_cast(built, small_model)
+    step = Step(Clock(0, 10), models, SMALL)
     phase = built.phases[0]
     groups = phase.score.call(phase.rollout.call(phase.draw.call(step), step), step)
     segment_advantages().call(groups, step)
@@ -73,16 +87,16 @@ def test_spo_chain_values_are_those_of_its_probes_and_telescope(small_model: Pat
             first = [p.scores["reward"] for p in mine if p.note["at"] == t.note["cuts"][0]]
             total = sum(float(t.streams["adv"][at]) for at in t.note["cuts"])
             assert total == pytest.approx(t.scores["reward"] - sum(first) / len(first), abs=1e-6)
-    for _, found, _ in credited(built, cast):
-        assert not any(bool(t.streams["member:pg"].any()) for g in found for t in g.traces if "probe" in t.tags)
+    for _, found, _ in credited(built, models):
+        assert not any(bool(t.streams["claim:pg"].any()) for g in found for t in g.traces if "probe" in t.tags)
 
 
 def test_spo_chain_whitens_over_the_tokens_it_trains(small_model: Path) -> None:
     built = spo_chain(TASK, n=4, probes=2)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         traces = [t for g in groups for t in g.traces]
-        values = torch.cat([t.streams["adv"][t.streams["member:pg"]] for t in traces])
-        old = torch.cat([t.streams["old"][t.streams["member:pg"]] for t in traces])
+        values = torch.cat([t.streams["adv"][t.streams["claim:pg"]] for t in traces])
+        old = torch.cat([t.streams["old"][t.streams["claim:pg"]] for t in traces])
         assert float(values.mean()) == pytest.approx(0, abs=1e-5)
         assert float(values.std(unbiased=False)) == pytest.approx(1, abs=1e-3)
         assert bool((old < math.log(0.9)).all())
@@ -107,11 +121,34 @@ def test_tree_advantages_by_hand() -> None:
     assert traces[2].streams["adv"][2:].tolist() == [-0.375, -0.375, -0.375, 0.25]
 
 
+def test_a_shared_segment_counts_once_in_the_whitening() -> None:
+    """Tokens a a b b b c d with A = 3/8, -3/8, -1/4, 1/4: mean -3/56, deviation sqrt(362)/56.
+
+    So a 24, b -18, c -11, d 17, each over sqrt(362). Counted once for each leaf, b would have six tokens and the mean
+    would be -3/20.
+    """
+    traces = small_tree()
+    tree_advantages().call([Group(ASKED, traces)], STEP)
+    whiten(where=lambda t: t.by("policy")).call([Group(ASKED, traces)], STEP)
+    root = math.sqrt(362)
+    assert traces[0].streams["adv"][2:].tolist() == pytest.approx([24 / root] * 2)
+    assert traces[1].streams["adv"][2:].tolist() == pytest.approx([-18 / root] * 3 + [-11 / root])
+    assert traces[2].streams["adv"][2:].tolist() == pytest.approx([-18 / root] * 3 + [17 / root])
+
+
+def test_spo_tree_whitens_over_the_tokens_it_trains(small_model: Path) -> None:
+    built = spo_tree(TASK, branch=3, depth=2, segment=4, temperature=1.0, top_p=1.0, below=1.0)
+    for _, groups, _ in credited(built, build_cast(built, small_model)):
+        values = torch.cat([t.streams["adv"][t.streams["claim:pg"]] for g in groups for t in g.traces])
+        assert float(values.mean()) == pytest.approx(0, abs=1e-5)
+        assert float(values.std(unbiased=False)) == pytest.approx(1, abs=1e-3)
+
+
 def test_a_tree_of_depth_one_is_relative_to_the_group(small_model: Path) -> None:
     """Children of the root alone: A_i = r_i - mean r, before whitening; and shared turns are trained once."""
     built = spo_tree(TASK, branch=4, depth=1, temperature=1.0)
-    cast = build_cast(built, small_model)
-    step = Step(Clock(0, 10), cast, SMALL)
+    models = build_cast(built, small_model)
+    step = Step(Clock(0, 10), models, SMALL)
     phase = built.phases[0]
     groups = phase.score.call(phase.rollout.call(phase.draw.call(step), step), step)
     tree_advantages().call(groups, step)
@@ -131,7 +168,7 @@ def test_a_tree_shares_turns_obeys_the_limit_and_trains_each_turn_once(small_mod
                 assert sum(len(turn) for turn in t.turns[1:]) <= SMALL.max_new_tokens
                 assert len(t.turns) == 2 or len(t.turns[1]) == 4
                 for turn, start, end in t.spans():
-                    claimed[id(turn)] = claimed.get(id(turn), 0) + int(t.streams["member:pg"][start:end].any())
+                    claimed[id(turn)] = claimed.get(id(turn), 0) + int(t.streams["claim:pg"][start:end].any())
             assert max(claimed.values()) == 1
             assert len({id(t.turns[1]) for t in group.traces}) == 3
 
@@ -145,7 +182,9 @@ def test_advantage_regression_by_hand() -> None:
 
 
 def test_candidates_are_apart_and_their_advantages_sum_to_zero() -> None:
-    """Chances .2, .2 (the same reply), .6: one of the equals goes; advantages -.2, .2. A span below 0.5 drops the state."""
+    """Chances .2, .2 (the same reply), .6: one of the equals goes; advantages -.2, .2. A span below 0.5 drops the
+    state.
+    """
     made = [trace(("task", 1), ("ref", 2), scores={"chance": c}) for c in (0.2, 0.2, 0.6)]
     made[2].turns = (made[2].turns[0], Turn(tensor([7, 7]), "ref", parent=made[2].turns[0]))
     group = Group(ASKED, list(made))
@@ -159,21 +198,21 @@ def test_candidates_are_apart_and_their_advantages_sum_to_zero() -> None:
 def test_direct_advantage_at_the_reference_is_a_policy_gradient_over_steps(small_model: Path) -> None:
     """pi = ref: the gradient is -(A / beta) grad of the step's log-prob, mean over candidates."""
     built = direct_advantage_po(TASK, solutions=1, completions=2, candidates=4, least=0.0, beta=0.02)
-    cast = doubled(build_cast(built, small_model))
-    phase, groups, step = list(credited(built, cast))[1]
-    found = of_policy(cast, groups, phase.learn, step)
-    cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    phase, groups, step = list(credited(built, models))[1]
+    found = of_policy(models, groups, phase.learn, step)
+    models["policy"].optimiser.zero()
     traces = [t for g in groups for t in g.traces]
     for t in traces:
-        logp = cast["policy"].outputs([t.tokens], [t.by("ref")], {"logp"})["logp"].sum()
+        logp = models["policy"].outputs([t.tokens], [t.by("ref")], {"logp"})["logp"].sum()
         (-float(t.streams["gain"][-1]) / 0.02 * logp / len(traces)).backward()
-    assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-3)
+    assert_close(found, torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()]), to=1e-3)
 
 
 def test_the_critic_of_steps_learns_rates_and_outcomes_of_solutions(small_model: Path) -> None:
     built = direct_advantage_po(TASK, solutions=2, completions=3)
     _, groups, _ = next(iter(credited(built, build_cast(built, small_model))))
     for t in (t for g in groups for t in g.traces):
-        chosen = t.streams["member:chance"].nonzero()[:, 0].tolist()
+        chosen = t.streams["claim:chance"].nonzero()[:, 0].tolist()
         assert chosen == t.note.get("cuts", []) and (not chosen or chosen[0] == len(t.turns[0]))
-        assert bool(t.streams["member:end"].any()) == ("sample" in t.tags)
+        assert bool(t.streams["claim:end"].any()) == ("sample" in t.tags)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from burnish.cast.engine.request import Request, limits_of, prompts_of
-from burnish.cast.optimiser import Optimiser
-from burnish.cast.packing import JOINED_ALONE, joined, trues
-from burnish.constant import NAN, constant
-from burnish.run.garbage import left_alone
+from burnish.engine.request import Request, limits_of, prompts_of
+from burnish.forward.packing import JOINED_ALONE, joined, trues
+from burnish.models.optimiser import Optimiser
 from burnish.step import Settings
+from burnish.util.gc import gc_freezer
+from burnish.util.tensors import NAN, constant
 
 
 @pytest.mark.parametrize("most", [5, 3000, 2 * JOINED_ALONE])
@@ -46,17 +46,17 @@ def test_a_constant_is_made_once() -> None:
 
 def test_what_a_run_keeps_is_searched_again_after_it() -> None:
     before = gc.get_freeze_count()
-    with pytest.raises(KeyError), left_alone() as leave_alone:
-        leave_alone()
+    with pytest.raises(KeyError), gc_freezer() as freeze:
+        freeze()
         assert gc.get_freeze_count() > before
         raise KeyError
     assert gc.get_freeze_count() == 0
 
 
 def test_a_run_that_nobody_ends_is_ended_in_silence_when_python_exits(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = left_alone()
+    run = gc_freezer()
     run.__enter__()
-    monkeypatch.setattr("burnish.run.garbage.gc", None)  # as it may be then
+    monkeypatch.setattr("burnish.util.gc.gc", None)  # as it may be then
     run.__exit__(None, None, None)
 
 

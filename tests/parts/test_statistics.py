@@ -1,4 +1,4 @@
-"""The statistics of comparisons: numbers derived by hand, and simulations of what they promise (fixed seeds, wide margins)."""
+"""Statistics of comparisons: numbers derived by hand, and simulated coverage and error rates (fixed seeds)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from burnish.randomness import generator
 
 
 def scores(key: object, seeds: int, tasks: int, *, by_seed: float, by_task: float, mean: float = 0.5) -> np.ndarray:
-    """Scores with a share of luck that belongs to the seed, one that belongs to the task, and the rest."""
+    """Scores with variance components of the seed, of the task, and of the residual."""
     draw = generator("simulated", key)
     luck = (
         draw.normal(0, by_seed, (seeds, 1)) + draw.normal(0, by_task, (1, tasks)) + draw.normal(0, 0.1, (seeds, tasks))
@@ -35,7 +35,7 @@ def test_students_quantiles_are_those_of_the_tables() -> None:
 
 
 def test_draws_have_the_spread_that_theory_gives_crossed_samples() -> None:
-    """For x = a_s + b_t the variance of a draw is var(a)/S + var(b)/T, with divisor n: here 1/4 (1 + 1)/2 + ... by hand.
+    """For x = a_s + b_t the variance of a mean is var(a)/S + var(b)/T, with divisor n: 1/4 (1 + 1)/2 + ... by hand.
 
     a = (0, 1): variance 1/4, over S = 2 seeds 1/8. b = (0, 0, 3): variance 2, over T = 3 tasks 2/3. Together 0.7917.
     """
@@ -58,7 +58,7 @@ def test_an_interval_stays_where_scores_can_be() -> None:
 
 
 def test_with_seeds_alone_the_interval_is_students() -> None:
-    """Five seeds, one number each: mean +- t(4) s / sqrt(5). For 1..5: s = 1.5811, so 3 +- 2.776 x 0.7071 = 3 +- 1.963."""
+    """Five seeds, one score each: mean +- t(4) s / sqrt(5). For 1..5: s = 1.5811, 3 +- 2.776 x 0.7071 = 3 +- 1.963."""
     found = interval(np.array([[1.0], [2.0], [3.0], [4.0], [5.0]]), bounds=None)
     assert found.mean == 3.0
     assert (found.high - found.low) / 2 == pytest.approx(1.963, rel=0.06)
@@ -66,7 +66,7 @@ def test_with_seeds_alone_the_interval_is_students() -> None:
 
 @pytest.mark.parametrize(("seeds", "by_seed", "by_task"), [(3, 0.1, 0.02), (5, 0.05, 0.3), (5, 0.0, 0.3)])
 def test_intervals_cover_the_truth_as_often_as_they_say(seeds: int, by_seed: float, by_task: float) -> None:
-    """Whether the luck lies in the seeds, in the tasks, or in both: 95% is promised; never below 90% in 200 tries."""
+    """Nominal coverage is 95%, with variance in seeds, tasks or both; at least 90% in 200 simulations."""
     hits = 0
     for i in range(200):
         found = interval(scores((i, seeds), seeds, 40, by_seed=by_seed, by_task=by_task), bounds=None)
@@ -75,7 +75,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(seeds: int, by_seed: flo
 
 
 def test_plain_percentiles_would_not_cover() -> None:
-    """Why the widening is there: with three lucky seeds the resampled percentiles alone hold the truth far less often."""
+    """Without the widening, the coverage of the percentiles is far below 95% with three seeds."""
     hits = 0
     for i in range(150):
         low, high = np.quantile(crossed_draws(scores((i, 3), 3, 40, by_seed=0.1, by_task=0.02)), (0.025, 0.975))
@@ -136,7 +136,7 @@ def test_holm_keeps_false_alarms_of_a_family_at_one_in_twenty() -> None:
 
 
 def test_nothing_is_found_where_there_is_nothing() -> None:
-    """Four alike candidates, six pairs, forty times: some pair is called different at most about once in twenty."""
+    """Four equal candidates, six pairs, forty simulations: the rate of any false positive is about 5% or less."""
     alarms = 0
     for i in range(40):
         tasks = generator("null", i).normal(0, 0.2, (1, 25))

@@ -1,4 +1,6 @@
-"""Surrogates, corrections and token weights: numbers derived by hand, and what each becomes when its idea is switched off."""
+"""Surrogates, corrections and token weights: numbers derived by hand, and what each becomes when its idea is switched
+off.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,8 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients, same_gradient, slow
 from torch import Tensor, tensor
 
-from burnish.cast.roles import stage
+from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.credit.mismatch import by_sequence, by_token, masked, truncated
 from burnish.credit.streams import behaviour
 from burnish.credit.tokens import covariance, drop_from_band, top_share
@@ -35,13 +36,14 @@ from burnish.methods import corrections, token_weights
 from burnish.methods import right_and_wrong as verdict_methods
 from burnish.methods import surrogates as methods
 from burnish.methods.policy import grpo
-from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.parts import Part, chain, everything
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.length import overlong_punishment, punish_overlong
 from burnish.score.verify import verify
 from burnish.select.filters import mixed
 from burnish.step import Notes
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 QUESTION = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes(), settings=SMALL)
@@ -73,9 +75,9 @@ def plain(term: Term, *credit: Part, select: Part = everything, n: int = 4, tag:
         rollout=sample(n),
         score=verify(TASK),
         select=select,
-        credit=chain(*credit, member(term.name, "policy", tag=tag)),
+        credit=chain(*credit, claim(term.name, "policy", tag=tag)),
         learn=Learn(term),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -90,7 +92,8 @@ def clipped(norm: Norm, **clip: float) -> Method:
 def test_soft_gate_by_hand() -> None:
     """r = 1.5, A = 2, tau_pos = 1: f = 4 sigmoid(0.5) = 4 x 0.622459 = 2.489837, loss -4.979674.
     r = 0.5, A = -1, tau_neg = 2: f = 2 sigmoid(-1) = 2 x 0.268941 = 0.537883, loss 0.537883.
-    Slopes -w r A, w = 4 p (1 - p): 4 x 0.622459 x 0.377541 = 0.940015, so -2.820044; 4 x 0.268941 x 0.731059 = 0.786448, so +0.393224.
+    Slopes -w r A, w = 4 p (1 - p): 4 x 0.622459 x 0.377541 = 0.940015, so -2.820044; 4 x 0.268941 x 0.731059 =
+    0.786448, so +0.393224.
     """
     logp, old, adv = log(0.6, 0.2), log(0.4, 0.4), tensor([2.0, -1.0])
     assert torch.allclose(surrogates.soft_gate(logp, old, adv, 1.0, 2.0), tensor([-4.979674, 0.537883]), atol=1e-5)
@@ -124,7 +127,8 @@ def test_held_ratio_without_bounds_has_the_slope_of_the_unclipped_surrogate() ->
 
 def test_clipped_log_ratio_by_hand() -> None:
     """eps 0.2: l is kept in [ln 0.8, ln 1.2]. r = 1.5, A = 1: min(ln 1.5, ln 1.2) = 0.182322, no slope.
-    r = 1.5, A = -2: min(-2 ln 1.5, -2 ln 1.2) = -0.810930, slope +2. r = 0.5, A = -1: min(0.693147, 0.223144), no slope.
+    r = 1.5, A = -2: min(-2 ln 1.5, -2 ln 1.2) = -0.810930, slope +2. r = 0.5, A = -1: min(0.693147, 0.223144), no
+    slope.
     """
     logp, old, adv = log(0.6, 0.6, 0.2), log(0.4, 0.4, 0.4), tensor([1.0, -2.0, -1.0])
     found = surrogates.clipped_log_ratio(logp, old, adv, 0.2)
@@ -135,7 +139,9 @@ def test_clipped_log_ratio_by_hand() -> None:
 
 
 def test_policy_drift_by_hand_and_as_the_slope_of_a_kl() -> None:
-    """r = 4, cut 2: 2 log 0.8. r = 0.5: -0.5 log 0.2. Uncut, the slope is that of r - 1 - log r, k3 of KL(old || pi)."""
+    """r = 4, cut 2: 2 log 0.8. r = 0.5: -0.5 log 0.2. Uncut, the slope is that of r - 1 - log r, k3 of
+    KL(old || pi).
+    """
     logp, old = log(0.8, 0.2), log(0.2, 0.4)
     assert torch.allclose(surrogates.policy_drift(logp, old, 2.0), tensor([2 * math.log(0.8), -0.5 * math.log(0.2)]))
     a = slope(lambda x: surrogates.policy_drift(x, old, math.inf), logp.clone())
@@ -195,7 +201,8 @@ def test_held_hinge_by_hand() -> None:
 
 def test_a_sequence_ratio_by_hand_and_its_token_form() -> None:
     """Two tokens with r = 2 and r = 1/2 x 1.44: s = sqrt(1.44) = 1.2. A = 1, eps 0.3: loss -1.2; slope of each token is
-    -s A / 2 = -0.6. Under eps 0.1 the reply is clipped as a whole: -1.1, no slope. A second reply, one token, r = 1, A = -1: 1.
+    -s A / 2 = -0.6. Under eps 0.1 the reply is clipped as a whole: -1.1, no slope. A second reply, one token, r = 1, A
+    = -1: 1.
     GSPO-token gives the value s on each token, and after its mean over tokens the same slopes."""
     old, adv = log(0.3, 0.5, 0.5), tensor([1.0, 1.0, -1.0])
     logp = log(0.6, 0.36, 0.5)
@@ -214,7 +221,9 @@ def test_a_sequence_ratio_by_hand_and_its_token_form() -> None:
 
 
 def test_gmpo_clips_before_the_mean_by_hand() -> None:
-    """r = 4 and 1, A = 2, eps = 0.4: log ratios 0.4 and 0, loss -2 e^0.2; the clipped token has no slope, the other -e^0.2."""
+    """r = 4 and 1, A = 2, eps = 0.4: log ratios 0.4 and 0, loss -2 e^0.2; the clipped token has no slope, the other
+    -e^0.2.
+    """
     old, adv, logp = log(0.2, 0.5), tensor([2.0, 2.0]), log(0.8, 0.5)
     term = terms.pg_geometric(0.4)
     found = term.loss(live([0, 0], logp=logp, old=old, adv=adv))
@@ -232,14 +241,19 @@ def test_kl_cov_pulls_only_marked_tokens() -> None:
 
 
 def test_kinds_of_tokens_by_hand() -> None:
-    """Reply 0 has entropies 0..4: its 0.8-quantile is 3.2, so 4 alone is reasoning; at 0.75 it is 3, and 3 itself is too.
+    """Reply 0 has entropies 0..4: its 0.8-quantile is 3.2, so 4 alone is reasoning; at 0.75 it is 3, and 3 itself is
+    too.
     Reply 1, one token, is its own quantile. r = 1.4, A = 1: clipped at 1.2 as knowledge, at 1.5 as reasoning.
     k3 with ref/pi = 2 is 2 - log 2 - 1, times 0.001 on knowledge alone."""
     row, entropy = [0] * 5 + [1], tensor([4.0, 0, 1, 2, 3, 0])
     made = live(
-        row, entropy=entropy, logp=torch.full((6,), math.log(0.35)), old=torch.full((6,), math.log(0.25)),
-        ref=torch.full((6,), math.log(0.7)), adv=torch.ones(6),
-    )  # fmt: skip
+        row,
+        entropy=entropy,
+        logp=torch.full((6,), math.log(0.35)),
+        old=torch.full((6,), math.log(0.25)),
+        ref=torch.full((6,), math.log(0.7)),
+        adv=torch.ones(6),
+    )
     assert torch.allclose(row_quantile(made, entropy, 0.8), tensor([3.2] * 5 + [0.0]))
     assert by_kind(made, 0.75, 1.0, 0.0).tolist() == [1, 0, 0, 0, 1, 1]
     assert torch.allclose(pg_clip_by_kind(0.8, 0.5, 0.2).loss(made), -tensor([1.4, 1.2, 1.2, 1.2, 1.2, 1.4]))
@@ -256,8 +270,11 @@ def test_tapered_reinforce_by_hand() -> None:
 
 
 def test_disco_terms_by_hand() -> None:
-    """Group 0: a right reply of mean log-prob -1, wrong ones of -2 and -3; tau = inf: -2.5 + 1 = -1.5. Group 1 has no wrong
-    reply: 0. The KL of group 0 is the mean of old - logp over its tokens: (0.2 + 0 + 0.1 + 0.1)/4 = 0.1; delta 0.05, beta 10."""
+    """Group 0: a right reply of mean log-prob -1, wrong ones of -2 and -3; tau = inf: -2.5 + 1 = -1.5. Group 1 has no
+    wrong
+    reply: 0. The KL of group 0 is the mean of old - logp over its tokens: (0.2 + 0 + 0.1 + 0.1)/4 = 0.1; delta 0.05,
+    beta 10.
+    """
     logp, moved = tensor([-0.5, -1.5, -2.0, -3.0, -1.0]), tensor([0.2, 0.0, 0.1, 0.1, 0.0])
     made = live([0, 0, 1, 2, 3], [0, 0, 0, 1], logp=logp, old=logp + moved, right=tensor([1.0, 1, 0, 0, 1]))
     found = verdict_terms.discriminate(verdict_terms.mean_logp, math.inf).loss(made)
@@ -293,7 +310,9 @@ def test_overlong_punishment_by_hand() -> None:
 
 
 def test_a_punished_score_by_hand() -> None:
-    """The longest reply is 10 tokens, the buffer half of it: 8 tokens are punished by 0.6. Right: 1 - 0.6; wrong: -1 - 0.6."""
+    """The longest reply is 10 tokens, the buffer half of it: 8 tokens are punished by 0.6. Right: 1 - 0.6; wrong: -1 -
+    0.6.
+    """
     group = made(1.0, 0.0, length=8)
     punish_overlong(0.5).call([group], STEP)
     assert [trace.scores["shaped"] for trace in group.traces] == pytest.approx([0.4, -1.6])
@@ -312,7 +331,8 @@ def test_mixed_asks_the_verifiers_score_not_the_shaped_one() -> None:
 
 
 def test_covariance_and_the_top_share_by_hand() -> None:
-    """log-probs -1, -3 | -2, -2 with A = 1 | -1: means -2 and 0, so cov = 1, -1 | 0, 0. The top half: the largest two, the
+    """log-probs -1, -3 | -2, -2 with A = 1 | -1: means -2 and 0, so cov = 1, -1 | 0, 0. The top half: the largest two,
+    the
     first of the tied ones."""
     group = made(1, 0)
     group.traces[0].streams |= {"old": tensor([math.nan, -1, -3]), "adv": torch.full((3,), 1.0)}
@@ -326,7 +346,9 @@ def test_covariance_and_the_top_share_by_hand() -> None:
 
 
 def test_the_band_is_drawn_from_at_random_and_whatever_the_order() -> None:
-    """Of 200 tokens, the 100 with cov = 2 lie in [1, 5] and those with cov = 9 do not; a share of 0.1 draws 20 of the former."""
+    """Of 200 tokens, the 100 with cov = 2 lie in [1, 5] and those with cov = 9 do not; a share of 0.1 draws 20 of the
+    former.
+    """
 
     def drawn(reverse: bool, step: int) -> list[list[float]]:
         group = made(*[1.0] * 10, length=20)
@@ -354,7 +376,8 @@ def test_no_token_in_the_band_drops_none() -> None:
 
 
 def test_mismatch_weights_by_hand() -> None:
-    """mu has log-probs -1, -1. The trainer's make ratios 3 and 1/4: truncated at 2 they are 2 and 1/4; masked to [0.5, 5],
+    """mu has log-probs -1, -1. The trainer's make ratios 3 and 1/4: truncated at 2 they are 2 and 1/4; masked to [0.5,
+    5],
     3 and 0; masked below 2, 0 and 1/4. The reply's ratio is 3/4 on both tokens."""
     for part, wanted in (
         (truncated(2.0), [2.0, 0.25]),
@@ -401,19 +424,23 @@ def on_mixed(term: Term, *credit: Part) -> Method:
 
 
 def test_dapo_without_its_four_ideas_is_grpo(small_model: Path) -> None:
-    """No punishment and a symmetric clip, on mixed groups: GRPO by token mean. Scores of +-1 have advantages of 0 and 1."""
+    """No punishment and a symmetric clip, on mixed groups: GRPO by token mean. Scores of +-1 have advantages of 0 and
+    1.
+    """
     found = methods.dapo(TASK, n=4, eps_high=0.2, overlong=0.0, minibatches=1)
     same_gradient(found, on_mixed(pg_clip(0.2, norm=token_mean), group_relative(eps=5e-7), behaviour()), small_model)
 
 
 def test_dr_grpo_on_policy_is_a_sum_over_tokens_by_a_constant(small_model: Path) -> None:
-    """The slow loop: every token weighs 1 / (replies x longest reply), whatever its reply's length and its group's spread."""
+    """The slow loop: every token weighs 1 / (replies x longest reply), whatever its reply's length and its group's
+    spread.
+    """
     built = methods.dr_grpo(TASK, n=4)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        found = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        found = gradients(models, phase.learn, groups, step)
         replies = sum(len(group.traces) for group in groups)
-        wanted = slow(cast, groups, lambda t, g, replies=replies: 1 / (replies * SMALL.max_new_tokens))
+        wanted = slow(models, groups, lambda t, g, replies=replies: 1 / (replies * SMALL.max_new_tokens))
         assert float((found - wanted).norm() / wanted.norm()) < 1e-5
 
 
@@ -436,10 +463,10 @@ def test_gspo_and_its_token_form_have_one_gradient_off_policy_too(small_model: P
     found = []
     for name in ("gspo", "gspo_token"):
         built = getattr(methods, name)(TASK, n=4, minibatches=1, eps_low=0.05, eps_high=0.05)
-        cast = doubled(build_cast(built, small_model))
-        for phase, groups, step in credited(built, cast):
+        models = doubled(build_cast(built, small_model))
+        for phase, groups, step in credited(built, models):
             move_anchor(groups)
-            found.append(gradients(cast, phase.learn, groups, step))
+            found.append(gradients(models, phase.learn, groups, step))
     assert float(found[0].norm()) > 0
     assert torch.allclose(found[0], found[1], rtol=1e-9, atol=1e-12)
 
@@ -461,10 +488,15 @@ def test_on_policy_group_means_of_reinforce(name: str, small_model: Path) -> Non
 def test_gpg_is_reinforce_where_every_group_is_mixed(small_model: Path) -> None:
     """The correction is a scale: B / (B - M) of REINFORCE with a group baseline, 1 where M = 0."""
     a, b = methods.gpg(TASK, n=4), plain(pg_reinforce(norm=token_mean), group_relative(std=False))
-    cast = doubled(build_cast(a, small_model))
-    (_, groups, _), *_ = credited(a, cast)
+    models = doubled(build_cast(a, small_model))
+    (_, groups, _), *_ = credited(a, models)
     flat = sum(len({trace.scores["reward"] for trace in group.traces}) < 2 for group in groups)
-    scaled = replace(b, phases=(replace(b.phases[0], learn=Learn(pg_reinforce(norm=token_mean, coef=len(groups) / (len(groups) - flat)))),))  # fmt: skip
+    scaled = replace(
+        b,
+        phases=(
+            replace(b.phases[0], learn=Learn(pg_reinforce(norm=token_mean, coef=len(groups) / (len(groups) - flat)))),
+        ),
+    )
     same_gradient(a, scaled, small_model, to=1e-6)
 
 
@@ -475,9 +507,9 @@ def test_clip_cov_with_an_empty_band_is_grpo_on_mixed_groups(small_model: Path) 
 
 def test_clip_cov_that_drops_all_has_no_gradient(small_model: Path) -> None:
     built = token_weights.clip_cov(TASK, n=4, low=-1e9, high=1e9, share=1.0, minibatches=1)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        assert float(gradients(cast, phase.learn, groups, step).abs().max()) == 0.0
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        assert float(gradients(models, phase.learn, groups, step).abs().max()) == 0.0
 
 
 def test_kl_cov_without_its_penalty_is_the_unclipped_surrogate(small_model: Path) -> None:
@@ -487,12 +519,17 @@ def test_kl_cov_without_its_penalty_is_the_unclipped_surrogate(small_model: Path
 
 def test_high_entropy_tokens_with_all_tokens_is_dapo(small_model: Path) -> None:
     same_gradient(
-        token_weights.high_entropy_tokens(TASK, n=4, top=1.0, minibatches=1), methods.dapo(TASK, n=4, minibatches=1), small_model, to=1e-5
-    )  # fmt: skip
+        token_weights.high_entropy_tokens(TASK, n=4, top=1.0, minibatches=1),
+        methods.dapo(TASK, n=4, minibatches=1),
+        small_model,
+        to=1e-5,
+    )
     built = token_weights.high_entropy_tokens(TASK, n=4)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         traces = [trace for group in groups for trace in group.traces]
-        claimed, all_tokens = (sum(int(f(t).sum()) for t in traces) for f in (lambda t: t.streams["member:pg"], lambda t: t.by("policy")))  # fmt: skip
+        claimed, all_tokens = (
+            sum(int(f(t).sum()) for t in traces) for f in (lambda t: t.streams["claim:pg"], lambda t: t.by("policy"))
+        )
         assert claimed == math.ceil(0.2 * all_tokens)
 
 
@@ -510,9 +547,9 @@ def test_a_sampler_that_is_the_trainer_needs_no_correction(name: str, small_mode
 
 
 def test_corrections_know_their_levels() -> None:
-    with pytest.raises(ValueError, match="level is 'turn'"):
+    with pytest.raises(ValueError, match="option 'level' is 'turn'; it must be token or sequence"):
         corrections.tis(TASK, level="turn")
-    with pytest.raises(ValueError, match="score is 'luck'"):
+    with pytest.raises(ValueError, match="option 'score' is 'luck'; it must be logp or ratio"):
         verdict_methods.disco(TASK, score="luck")
 
 
@@ -522,7 +559,8 @@ def test_topr_on_policy_is_reinforce(small_model: Path) -> None:
 
 
 def test_nft_on_policy_is_dr_grpo_or_grpo(small_model: Path) -> None:
-    """omega = 1 - q: slopes -(1 - q) and +q, Dr. GRPO's advantages. omega = sqrt((1-q)/q): GRPO's, with the deviation of the
+    """omega = 1 - q: slopes -(1 - q) and +q, Dr. GRPO's advantages. omega = sqrt((1-q)/q): GRPO's, with the deviation
+    of the
     population: sqrt(n/(n-1)) times those of the sample's."""
     from burnish.learn.norms import constant
 
@@ -534,12 +572,12 @@ def test_nft_on_policy_is_dr_grpo_or_grpo(small_model: Path) -> None:
 
 def test_nft_without_negatives_learns_from_right_replies_alone(small_model: Path) -> None:
     built = verdict_methods.nft(TASK, n=4, negative=0.0, minibatches=1)
-    cast = doubled(build_cast(built, small_model))
-    for phase, groups, step in credited(built, cast):
-        whole = gradients(cast, phase.learn, groups, step)
+    models = doubled(build_cast(built, small_model))
+    for phase, groups, step in credited(built, models):
+        whole = gradients(models, phase.learn, groups, step)
         for trace in (trace for group in groups for trace in group.traces if trace.scores["reward"] < 0.5):
             trace.streams["old"] = trace.streams["old"] - 0.3
-        assert torch.equal(whole, gradients(cast, phase.learn, groups, step))
+        assert torch.equal(whole, gradients(models, phase.learn, groups, step))
 
 
 @pytest.mark.parametrize("score", ["logp", "ratio"])
@@ -549,7 +587,8 @@ def test_disco_with_a_large_tau_is_disco_b(score: str, small_model: Path) -> Non
 
 
 def test_disco_b_on_policy_is_reinforce_without_the_difficulty_bias(small_model: Path) -> None:
-    """mean over wrong - mean over right of s, within a group of n with share p right, is the mean over replies of -A s with
+    """mean over wrong - mean over right of s, within a group of n with share p right, is the mean over replies of -A s
+    with
     A = (r - p) / (p (1 - p)): GRPO's advantage without its factor sqrt(p (1 - p))."""
 
     def unbiased() -> Part:

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import burnish
 from burnish.tasks.table import BUILTIN, source
 
-TINY = Path(burnish.__file__).parent / "cast" / "tiny"
+TINY = Path(burnish.__file__).parent / "models" / "tiny"
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,23 @@ import pytest
 import torch
 from conftest import numbers
 
-from burnish.cast.forward import outputs
-from burnish.cast.load import load_model
-from burnish.cast.models import TINY
-from burnish.cast.native import compiled
-from burnish.cast.packing import families_of, pack
-from burnish.cast.tree import Tree
+from burnish.forward.accelerate import cpu_library
+from burnish.forward.outputs import outputs
+from burnish.forward.packing import families_of, pack
+from burnish.forward.prefix_tree import Tree
+from burnish.forward.runner import runner_of
+from burnish.models.known_models import TINY
+from burnish.models.load import load_model
 from burnish.randomness import rng
 
+LIBRARY = cpu_library()
 CPU = torch.device("cpu")
 
 
 def some_rows(seed: int, letters: int) -> tuple[list[torch.Tensor], list[int]]:
-    """Replies of few letters to a few prompts: many begin alike, some are the same, some are the beginnings of others."""
+    """Replies of few letters to a few prompts: many begin alike, some are the same, some are the
+    beginnings of others.
+    """
     dice = rng("tree", seed, letters)
     rows, asked = [], []
     for prompt in range(3):
@@ -73,7 +77,7 @@ def test_without_beginnings_nothing_is_shared() -> None:
     assert alike.stretches.tolist() == [[0, 3, -1], [3, 6, -1]] and alike.begins.tolist() == [0, 1, 2]
 
 
-@pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
+@pytest.mark.skipif(isinstance(LIBRARY, str), reason=f"no kernels here: {LIBRARY}")
 @pytest.mark.parametrize("letters", [2, 3])  # with few of them, stretches are short and there are many
 @pytest.mark.parametrize("group", [2, 5, 30])
 @pytest.mark.parametrize("longest", [9, 40])
@@ -89,7 +93,7 @@ def test_a_tree_has_the_gradient_of_its_rows(group: int, letters: int, longest: 
     def gradient(groups: list[tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]]) -> torch.Tensor:
         model.zero_grad()
         for some, asked, by in groups:
-            (outputs(model, some, asked, {"logp"})["logp"] * by).sum().backward()
+            (outputs(runner_of(model), some, asked, {"logp"})["logp"] * by).sum().backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     each = weights.split([int(mask.sum()) for mask in masks])

@@ -26,14 +26,14 @@ def test_the_finite_difference_is_the_fisher_product(tmp_path: Path) -> None:
         tmp_path, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1
     )
     built = trpo(TASK, n=2)
-    cast = doubled(build_cast(built, model))
-    phase, groups, step = next(credited(built, cast))
+    models = doubled(build_cast(built, model))
+    phase, groups, step = next(credited(built, models))
     for group in groups:  # the anchor in full precision: exactly the live log-probs
         for trace in group.traces:
             mask = trace.by("policy")
             old = torch.full((len(trace),), float("nan"), dtype=torch.float64)
             with torch.no_grad():
-                old[mask] = cast["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
+                old[mask] = models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
             trace.streams["old"] = old
     weights = _Weights(step, "policy")
     v = torch.randn(
@@ -48,7 +48,7 @@ def test_the_finite_difference_is_the_fisher_product(tmp_path: Path) -> None:
     for group in groups:
         for trace in group.traces:
             mask = trace.by("policy")
-            for logp in cast["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]:
+            for logp in models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]:
                 grad = torch.autograd.grad(logp, weights.parameters, retain_graph=True, allow_unused=True)
                 flat = torch.cat(
                     [
@@ -63,8 +63,8 @@ def test_the_finite_difference_is_the_fisher_product(tmp_path: Path) -> None:
 
 def test_a_step_stays_inside_the_region_and_improves_the_surrogate(small_model: Path) -> None:
     built = trpo(TASK, n=4, delta=0.02)
-    cast = build_cast(built, small_model)
-    phase, groups, step = next(credited(built, cast))
+    models = build_cast(built, small_model)
+    phase, groups, step = next(credited(built, models))
     assert phase.learn.move is not None
     phase.learn.move(groups, phase.learn, step)
     noted = step.notes.means()
@@ -74,8 +74,8 @@ def test_a_step_stays_inside_the_region_and_improves_the_surrogate(small_model: 
 
 def test_a_region_of_no_size_moves_nothing(small_model: Path) -> None:
     built = trpo(TASK, n=4)
-    cast = build_cast(built, small_model)
-    phase, groups, step = next(credited(built, cast))
-    before = [p.detach().clone() for p in cast["policy"].model.parameters()]
+    models = build_cast(built, small_model)
+    phase, groups, step = next(credited(built, models))
+    before = [p.detach().clone() for p in models["policy"].module.parameters()]
     trust_region("trust", delta=1e-30)(groups, phase.learn, step)
-    assert all(torch.equal(a, b) for a, b in zip(before, cast["policy"].model.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, models["policy"].module.parameters(), strict=True))

@@ -14,27 +14,25 @@ import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
 from torch import Tensor, tensor
 
-from burnish.cast.roles import frozen, stage, trained
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
 from burnish.credit.macro import macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
-from burnish.credit.members import member
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step_returns
 from burnish.credit.steps import dense_bonus
 from burnish.credit.streams import behaviour, ref, streams
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, accumulate
 from burnish.learn.maths.chi2 import bounded_exp, symmetric_chi2
-from burnish.learn.norms import seq_mean
+from burnish.learn.norms import Counts, Norm, seq_mean
 from burnish.learn.terms import pg_clip, value_clip
 from burnish.learn.terms.regression import chi2_pull
 from burnish.loop import loop
 from burnish.method import Method, method
 from burnish.methods.imitation import sft
-from burnish.methods.policy import ppo
-from burnish.methods.values import a2c, chi2_ppo, length_adaptive, ma_rlhf, ppo_max, reft, rto, vapo
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.methods.policy import a2c, ppo
+from burnish.methods.values import chi2_ppo, length_adaptive, ma_rlhf, ppo_max, reft, rto, vapo
 from burnish.parts import chain
+from burnish.roles import frozen, roles, trained
 from burnish.rollout.sample import sample
 from burnish.schedules import before
 from burnish.score.shape import Moments, clipped, normalised
@@ -42,6 +40,7 @@ from burnish.score.verify import verify
 from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Rewarded(source("sort"), coin)
 ASKED = Task("question", "q", {}, "q")
@@ -56,18 +55,18 @@ def trace(*turns: tuple[str, int], **facts: object) -> Trace:
     return Trace(tuple(made), **facts)  # type: ignore[arg-type]
 
 
-def of_policy(cast, groups: list[Group], plan: Learn, step: Step) -> Tensor:
+def of_policy(models, groups: list[Group], plan: Learn, step: Step) -> Tensor:
     """The gradient of the policy's own terms."""
-    cast["policy"].optimiser.zero()
-    mine = Learn(*(term for term in plan.terms if term.trainee == "policy"), temperature=plan.temperature)
+    models["policy"].optimiser.zero()
+    mine = Learn(*(term for term in plan.terms if term.trainee == "policy"), logp_temperature=plan.logp_temperature)
     accumulate(groups, mine, step)
-    return torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()])
+    return torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
 
 
 def last_gradient(built: Method, model: Path, phase: int = -1) -> Tensor:
-    cast = doubled(build_cast(built, model))
-    which, groups, step = list(credited(built, cast))[phase]
-    return of_policy(cast, groups, which.learn, step)
+    models = doubled(build_cast(built, model))
+    which, groups, step = list(credited(built, models))[phase]
+    return of_policy(models, groups, which.learn, step)
 
 
 def assert_close(a: Tensor, b: Tensor, to: float = 1e-6) -> None:
@@ -75,7 +74,8 @@ def assert_close(a: Tensor, b: Tensor, to: float = 1e-6) -> None:
     assert float((a - b).norm() / a.norm()) < to
 
 
-# ------------------------------------------------------------------------------------------------------- A2C and returns
+# ------------------------------------------------------------------------------------------------------- A2C and
+# returns
 
 
 def test_n_step_returns_by_hand() -> None:
@@ -96,16 +96,16 @@ def test_n_step_limits_are_gae_with_lambda_one_and_zero() -> None:
 def test_a2c_with_a_long_look_and_no_critic_is_reinforce(small_model: Path) -> None:
     """V = 0, gamma = 1, no entropy bonus: every token's advantage is its reply's score."""
     built = a2c(TASK, n=4, lookahead=1000, gamma=1.0, entropy=0.0)
-    cast = doubled(build_cast(built, small_model))
-    cast["critic"].model.score.weight.data.zero_()
-    for phase, groups, step in credited(built, cast):
-        found = of_policy(cast, groups, phase.learn, step)
-        cast["policy"].optimiser.zero()
+    models = doubled(build_cast(built, small_model))
+    models["critic"].module.score.weight.data.zero_()
+    for phase, groups, step in credited(built, models):
+        found = of_policy(models, groups, phase.learn, step)
+        models["policy"].optimiser.zero()
         tokens = sum(int(t.by("policy").sum()) for g in groups for t in g.traces)
         for t in (t for g in groups for t in g.traces):
-            logp = cast["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"]
+            logp = models["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"]
             (-t.scores["reward"] * logp.sum() / tokens).backward()
-        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]))
+        assert_close(found, torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()]))
 
 
 def test_returns_without_advantages_are_those_of_gae() -> None:
@@ -132,7 +132,9 @@ def test_length_adaptive_lambda_by_hand() -> None:
 
 
 def test_decoupled_gae_by_hand() -> None:
-    """Two tokens, r = 0, 1, V = 0.5, 0.6, gamma 1. Policy: lambda of length 2 is 0: A = 0.1, 0.4. Critic: lambda 1: R = 1, 1."""
+    """Two tokens, r = 0, 1, V = 0.5, 0.6, gamma 1. Policy: lambda of length 2 is 0: A = 0.1, 0.4. Critic: lambda 1: R =
+    1, 1.
+    """
     t = trace(("task", 1), ("policy", 2))
     t.streams |= {"reward": tensor([NAN, 0.0, 1.0]), "value": tensor([NAN, 0.5, 0.6])}
     gae(lam=length_adaptive(0.05), value_lam=1.0).call([Group(ASKED, [t])], STEP)
@@ -151,22 +153,22 @@ def test_vapo_without_its_ideas_is_ppo_with_lambda_one(small_model: Path) -> Non
 
 def test_vapo_imitates_correct_replies_alone_and_trains_the_value_model_first(small_model: Path) -> None:
     built = vapo(TASK, n=4, value_warmup=1)
-    cast = build_cast(built, small_model)
+    models = build_cast(built, small_model)
     for t in (
-        t for phase, groups, _ in credited(built, cast) if phase.name == "main" for g in groups for t in g.traces
+        t for phase, groups, _ in credited(built, models) if phase.name == "main" for g in groups for t in g.traces
     ):
-        assert torch.equal(t.streams["member:positive"], t.by("policy") & bool(t.scores["reward"] > 0.5))
-    before_it = {name: _weights(cast, name) for name in ("policy", "critic")}
-    steps = loop(built, cast, SMALL, steps=2)
+        assert torch.equal(t.streams["claim:positive"], t.by("policy") & bool(t.scores["reward"] > 0.5))
+    before_it = {name: _weights(models, name) for name in ("policy", "critic")}
+    steps = loop(built, models, SMALL, steps=2)
     next(steps)
-    assert torch.equal(before_it["policy"], _weights(cast, "policy"))
-    assert not torch.equal(before_it["critic"], _weights(cast, "critic"))
+    assert torch.equal(before_it["policy"], _weights(models, "policy"))
+    assert not torch.equal(before_it["critic"], _weights(models, "critic"))
     next(steps)
-    assert not torch.equal(before_it["policy"], _weights(cast, "policy"))
+    assert not torch.equal(before_it["policy"], _weights(models, "policy"))
 
 
-def _weights(cast, name: str) -> Tensor:
-    return torch.cat([p.detach().flatten().clone() for p in cast[name].model.parameters()])
+def _weights(models, name: str) -> Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in models[name].module.parameters()])
 
 
 # ------------------------------------------------------------------------------------------------------------- MA-RLHF
@@ -207,7 +209,7 @@ def test_other_cuts_step(cut: str, small_model: Path) -> None:
 
 
 def test_an_unknown_cut_is_refused() -> None:
-    with pytest.raises(ValueError, match="cut is 'words'; choose one of fixed, random, perplexity"):
+    with pytest.raises(ValueError, match="option 'cut' is 'words'; it must be fixed, random or perplexity"):
         ma_rlhf(TASK, cut="words")
 
 
@@ -215,9 +217,10 @@ def test_macros_of_one_token_are_gae() -> None:
     g = torch.Generator().manual_seed(3)
     r, v = torch.randn(6, generator=g), torch.randn(6, generator=g)
     for a, b in zip(
-        macro_advantages_and_returns(r, v, macro_lengths(6, 1), 0.9, 0.8), advantages_and_returns(r, v, 0.9, 0.8),
+        macro_advantages_and_returns(r, v, macro_lengths(6, 1), 0.9, 0.8),
+        advantages_and_returns(r, v, 0.9, 0.8),
         strict=True,
-    ):  # fmt: skip
+    ):
         assert torch.allclose(a, b)
 
 
@@ -228,12 +231,15 @@ def plain_ppo(kl: float, eps: float = 0.2) -> Method:
         rollout=sample(4),
         score=verify(TASK),
         credit=chain(
-            behaviour(), ref(), streams("critic", "policy", value="value"), token_rewards(kl=kl), gae(),
-            member("pg", "policy"), member("value", "policy"),
+            behaviour(),
+            ref(),
+            streams("critic", "policy", value="value"),
+            token_rewards(kl=kl),
+            gae(),
         ),
         learn=Learn(pg_clip(eps), value_clip(0.2)),
-        cast=stage(ref=frozen("policy"), critic=trained(outputs=1)),
-    )  # fmt: skip
+        models=roles(ref=frozen("policy"), critic=trained(outputs=1)),
+    )
 
 
 def test_ma_rlhf_with_macros_of_one_token_is_ppo(small_model: Path) -> None:
@@ -259,7 +265,9 @@ def test_running_moments_are_those_of_everything_seen() -> None:
 
 
 def test_normalised_and_clipped_scores_by_hand() -> None:
-    """Scores 1, 0, 0, 1: mean 1/2, sample std 0.57735: +-0.866, cut to +-0.8. Then a batch of 1s moves the mean to 2/3."""
+    """Scores 1, 0, 0, 1: mean 1/2, sample std 0.57735: +-0.866, cut to +-0.8. Then a batch of 1s moves
+    the mean to 2/3.
+    """
     group = Group(ASKED, [trace(("task", 1), ("policy", 1), scores={"reward": r}) for r in (1.0, 0, 0, 1)])
     part = normalised(Moments(), 0.8)
     part.call([group], STEP)
@@ -304,24 +312,37 @@ def test_rto_with_an_untrained_dpo_policy_has_no_token_rewards(small_model: Path
     assert float((other - same).norm() / same.norm()) > 1e-3
 
 
+def averaged(norm: Norm, *replies: list[float]) -> float:
+    """What a norm makes of the losses of the tokens of these replies."""
+    tokens = sum(len(reply) for reply in replies)
+    size = norm.size(Counts(tokens, len(replies), groups=1, units=tokens, longest=10))
+    return sum(norm.weight(len(reply), tokens) * loss for reply in replies for loss in reply) / size
+
+
+def test_rto_averages_over_replies(other_model: Path) -> None:
+    """Losses 2 | 0 0 1: (2 + 1/3) / 2 = 7/6, where the mean over all tokens is 3/4."""
+    for term in rto(TASK, dpo_policy=str(other_model)).phases[0].learn.terms:
+        assert averaged(term.norm, [2.0], [0.0, 0.0, 1.0]) == pytest.approx(7 / 6)
+
+
 # ---------------------------------------------------------------------------------------------------------------- ReFT
 
 
 def test_reft_warms_up_by_sft_and_its_reference_is_the_warmed_up_policy(small_model: Path) -> None:
     assert_close(last_gradient(reft(TASK), small_model, phase=0), last_gradient(sft(TASK), small_model))
-    built = reft(TASK, n=2, warmup=3, epochs=1)
-    cast = build_cast(built, small_model)
-    steps = loop(built, cast, SMALL, steps=4)
-    start = _weights(cast, "policy")
+    built = reft(TASK, n=2, warmup=3, updates=1)
+    models = build_cast(built, small_model)
+    steps = loop(built, models, SMALL, steps=4)
+    start = _weights(models, "policy")
     for _ in range(2):
         next(steps)
-        assert torch.equal(_weights(cast, "policy"), _weights(cast, "ref"))
-    assert not torch.equal(start, _weights(cast, "policy"))
+        assert torch.equal(_weights(models, "policy"), _weights(models, "ref"))
+    assert not torch.equal(start, _weights(models, "policy"))
     next(steps)
-    reference = _weights(cast, "ref")
+    reference = _weights(models, "ref")
     next(steps)
-    assert torch.equal(reference, _weights(cast, "ref")) and not torch.equal(reference, _weights(cast, "policy"))
-    with pytest.raises(ValueError, match="warmup is 0"):
+    assert torch.equal(reference, _weights(models, "ref")) and not torch.equal(reference, _weights(models, "policy"))
+    with pytest.raises(ValueError, match="option 'warmup' is 0; it must be at least 1"):
         reft(TASK, warmup=0)
 
 
@@ -348,7 +369,9 @@ def test_symmetric_chi2_by_hand() -> None:
 
 
 def test_chi2_scale_by_hand() -> None:
-    """Two replies with L = log 2 and 0: m = (1/2 + 0) / 2 = 1/4, scale 1 / (2 * 1/2) = 1. At pi = ref: 1 / (2 * 0.01) = 50."""
+    """Two replies with L = log 2 and 0: m = (1/2 + 0) / 2 = 1/4, scale 1 / (2 * 1/2) = 1. At pi = ref: 1 / (2 * 0.01) =
+    50.
+    """
     for ratio, want in ((math.log(2) / 2, 1.0), (0.0, 50.0)):
         traces = [trace(("task", 1), ("policy", 2)) for _ in range(2)]
         for t, each in zip(traces, (ratio, 0.0), strict=True):
@@ -360,19 +383,19 @@ def test_chi2_scale_by_hand() -> None:
 def test_chi2_term_has_the_gradient_of_the_root_of_the_batch_mean(small_model: Path, other_model: Path) -> None:
     """With another model as reference, against autograd through sqrt(mean over replies) itself."""
     built = chi2_ppo(TASK, n=4)
-    built = replace(built, cast={**built.cast, "ref": frozen(str(other_model))})
-    cast = doubled(build_cast(built, small_model))
-    for _, groups, step in credited(built, cast):
-        small = Step(step.clock, cast, replace(SMALL, token_budget=100))
-        found = of_policy(cast, groups, Learn(chi2_pull(coef=0.5)), small)
-        cast["policy"].optimiser.zero()
+    built = replace(built, models={**built.models, "ref": frozen(str(other_model))})
+    models = doubled(build_cast(built, small_model))
+    for _, groups, step in credited(built, models):
+        small = Step(step.clock, models, replace(SMALL, token_budget=100))
+        found = of_policy(models, groups, Learn(chi2_pull(coef=0.5)), small)
+        models["policy"].optimiser.zero()
         ratios = []
         for t in (t for g in groups for t in g.traces):
             mask = t.by("policy")
-            logp = cast["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
+            logp = models["policy"].outputs([t.tokens], [mask], {"logp"})["logp"]
             ratios.append((logp - t.streams["ref"][mask]).sum())
         (0.5 * symmetric_chi2(torch.stack(ratios)).mean().sqrt()).backward()
-        assert_close(found, torch.cat([p.grad.flatten() for p in cast["policy"].model.parameters()]), to=1e-4)
+        assert_close(found, torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()]), to=1e-4)
 
 
 def test_chi2_ppo_without_the_penalty_is_ppo(small_model: Path) -> None:

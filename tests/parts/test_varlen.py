@@ -8,9 +8,9 @@ import torch
 from conftest import numbers
 from torch import Tensor
 
-from burnish.cast import varlen
-from burnish.cast.forward import _lines
-from burnish.cast.packing import Packed, pack
+from burnish.forward import cpu_attention
+from burnish.forward.outputs import _lines
+from burnish.forward.packing import Packed, pack
 from burnish.randomness import generator
 
 CPU = torch.device("cpu")
@@ -43,8 +43,8 @@ def test_a_pack_attends_as_its_rows_do(
 ) -> None:
     if shared and window is not None:
         pytest.skip("packs with shared beginnings are shorter than a window")
-    monkeypatch.setattr(varlen, "QUERIES", sizes[0])
-    monkeypatch.setattr(varlen, "SCORES", sizes[1])
+    monkeypatch.setattr(cpu_attention, "QUERIES", sizes[0])
+    monkeypatch.setattr(cpu_attention, "SCORES", sizes[1])
     beginnings = [torch.arange(n) + 10 * n for n in (4, 9, 1)]
     rows = [
         torch.cat([b, torch.arange(n)])
@@ -56,7 +56,7 @@ def test_a_pack_attends_as_its_rows_do(
     n = len(packed.tokens)
     q, k, v = (normal(n, h, 8, what=f"{i}").requires_grad_() for i, h in enumerate((heads, kv_heads, kv_heads)))
     d = normal(n, heads, 8, what="d")
-    found = varlen.attend(q, k, v, packed, 0.3, window)
+    found = cpu_attention.attend(q, k, v, packed, 0.3, window)
     wanted = plainly(q, k, v, packed, list(map(len, rows)), 0.3, window or 1 << 30)
     assert torch.allclose(found, wanted, atol=1e-12)
     for mine, theirs in zip(
@@ -66,7 +66,9 @@ def test_a_pack_attends_as_its_rows_do(
 
 
 def test_what_many_replies_ask_about_gets_the_same_gradient_every_time() -> None:
-    """The sum over a group's replies of the gradient at the end of their prompt must not depend on which thread comes first."""
+    """The sum over a group's replies of the gradient at the end of their prompt must not depend on which thread comes
+    first.
+    """
     states = normal(400, 96, what="states").float().requires_grad_()
     places = generator("varlen", "places").integers(0, 40, 2000)
     d = normal(2000, 96, what="of places").float()

@@ -1,18 +1,19 @@
-"""Compositions that cannot work are refused when they are built, in a sentence that says who could help."""
+"""Invalid compositions are refused when they are built, with an error that names possible suppliers."""
 
 from __future__ import annotations
 
 import pytest
 
-from burnish.cast.roles import frozen, snapshot, stage
+from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.credit.streams import behaviour, old, ref
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
+from burnish.learn.term import CLAIMED
 from burnish.learn.terms import kl_k3, pg_clip
 from burnish.method import Method, method
 from burnish.parts import Part, chain, everything, suppliers
+from burnish.roles import frozen, roles, snapshot
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.tasks.table import source
@@ -24,45 +25,51 @@ ROOMS = {"draw": prompts(TASK), "rollout": sample(4), "score": verify(TASK)}
 def build(**changed: object) -> Method:
     rooms = {
         **ROOMS,
-        "credit": chain(group_relative(), behaviour(), member("pg", "policy")),
+        "credit": chain(group_relative(), behaviour()),
         "learn": Learn(pg_clip(0.2)),
-        "cast": stage(),
+        "models": roles(),
     }
     return method(**{**rooms, **changed})  # type: ignore[arg-type]
 
 
 def test_the_plain_composition_builds() -> None:
-    assert [room.part.name for room in build().phases[0].rooms()][-1] == "member(pg, policy)"
+    assert [placed.part.name for placed in build().phases[0].parts()][-1] == "behaviour"
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
         (
-            {"credit": chain(behaviour(), member("pg", "policy"))},
+            {"credit": behaviour()},
             "term 'pg' reads 'stream:adv'(?=.*credit.gae).*credit.group_relative",
         ),
         (
-            {"credit": chain(group_relative(), member("pg", "policy"))},
+            {"credit": group_relative()},
             "term 'pg' reads 'stream:old'.*credit.old, credit.behaviour",
         ),
-        ({"credit": chain(group_relative(), behaviour())}, "reads 'member:pg'.*credit.member"),
-        ({"score": everything}, "group_relative.* reads 'score:reward'.*score.verify"),
-        ({"learn": Learn()}, "writes '(stream|member):.*', but nothing after it reads it"),
-        ({"learn": Learn(pg_clip(0.2), kl_k3(coef=0.1))}, "term 'kl' reads 'member:kl'|term 'kl' reads 'stream:ref'"),
+        ({"learn": Learn(pg_clip(0.2, on=CLAIMED))}, "term 'pg' reads 'claim:pg'.*credit.claim"),
+        ({"learn": Learn(pg_clip(0.2, on="demo"))}, "term 'pg' reads 'tokens:demo'.*rollout.given"),
+        ({"learn": Learn(pg_clip(0.2, on=("policy", "env")))}, "term 'pg' reads 'tokens:env'.*rollout.play"),
         (
-            {"credit": chain(group_relative(), behaviour(), old(), member("pg", "policy"))},
+            {"credit": chain(group_relative(), behaviour(), claim("sft", "policy"))},
+            "claim.sft, policy. .* writes 'claim:sft', but nothing after it reads it",
+        ),
+        ({"score": everything}, "group_relative.* reads 'score:reward'.*score.verify"),
+        ({"learn": Learn()}, "writes '(stream|claim):.*', but nothing after it reads it"),
+        ({"learn": Learn(pg_clip(0.2), kl_k3(coef=0.1))}, "term 'kl' reads 'stream:ref'"),
+        (
+            {"credit": chain(group_relative(), behaviour(), old())},
             "writes 'stream:old', which behaviour .* wrote already",
         ),
         (
-            {"credit": chain(group_relative(), behaviour(), ref(), member("pg", "policy"))},
-            "reads 'cast:ref.logp'.*add ref=... with the capability 'logp'",
+            {"credit": chain(group_relative(), behaviour(), ref())},
+            "reads 'model:ref.logp'.*add ref=... with the capability 'logp'",
         ),
-        ({"credit": chain(group_relative(), behaviour(), member("pg", "demo"))}, "reads 'tokens:demo'.*rollout.given"),
-        ({"cast": {"policy": frozen("policy")}}, "term 'pg' trains 'policy', which is frozen"),
-        ({"cast": stage(old=snapshot("nobody"))}, "'old' is snapshot from 'nobody', which is not in the cast"),
-        ({"product": "critic"}, "its product 'critic' is not in its cast"),
-        ({"rollout": None}, "there is no part in room 'rollout'"),
+        ({"credit": chain(group_relative(), behaviour(), claim("pg", "demo"))}, "reads 'tokens:demo'.*rollout.given"),
+        ({"models": {"policy": frozen("policy")}}, "term 'pg' trains 'policy', which is frozen"),
+        ({"models": roles(old=snapshot("nobody"))}, "'old' is snapshot from 'nobody', which is not among its models"),
+        ({"product": "critic"}, "its product 'critic' is not among its models"),
+        ({"rollout": None}, "there is no part in stage 'rollout'"),
     ],
 )
 def test_bad_compositions_are_refused_in_words(changed: dict, sentence: str) -> None:

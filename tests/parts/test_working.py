@@ -9,19 +9,19 @@ import torch
 from conftest import SMALL, make_model
 from torch import nn
 
-from burnish.cast import working
-from burnish.cast.load import load_model
-from burnish.cast.optimiser import Optimiser
-from burnish.cast.working import Working
-from burnish.nouns import Clock
+from burnish.models import mixed_precision
+from burnish.models.load import load_model
+from burnish.models.mixed_precision import ComputeCopy
+from burnish.models.optimiser import Optimiser
+from burnish.types import Clock
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[nn.Module, Working]:
-    monkeypatch.setattr(working, "on_gpu", lambda device: True)
-    monkeypatch.setattr(working, "compile_layers", lambda model: None)
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[nn.Module, ComputeCopy]:
+    monkeypatch.setattr(mixed_precision, "on_gpu", lambda device: True)
+    monkeypatch.setattr(mixed_precision, "compile_layers", lambda model: None)
     model = load_model(make_model(tmp_path), 0, torch.device("cpu"), native=False)
-    return model, Working(model, frozen=False)
+    return model, ComputeCopy(model, frozen=False)
 
 
 def same(model: nn.Module, copy: nn.Module) -> bool:
@@ -29,9 +29,10 @@ def same(model: nn.Module, copy: nn.Module) -> bool:
     return all(torch.equal(p.to(torch.bfloat16), theirs[name]) for name, p in model.named_parameters())
 
 
-def test_the_copy_follows_every_update(made: tuple[nn.Module, Working]) -> None:
+def test_the_copy_follows_every_update(made: tuple[nn.Module, ComputeCopy]) -> None:
     model, copies = made
     optimiser = Optimiser(model, SMALL)
+    optimiser.on_step = copies.weights_moved
     assert same(model, copies.weights())
     for number in range(2):
         for p in model.parameters():
@@ -40,12 +41,13 @@ def test_the_copy_follows_every_update(made: tuple[nn.Module, Working]) -> None:
         optimiser.step(Clock(number, 3))
         assert not any(torch.equal(p, was) for p, was in zip(model.parameters(), before, strict=True))
         assert same(model, copies.weights())
-    with torch.no_grad():  # whoever else moves a weight in place
+    with torch.no_grad():  # any other change, once it is signalled
         next(model.parameters()).add_(1.0)
+    copies.weights_moved()
     assert same(model, copies.weights())
 
 
-def test_gradients_of_the_copy_reach_the_weights(made: tuple[nn.Module, Working]) -> None:
+def test_gradients_of_the_copy_reach_the_weights(made: tuple[nn.Module, ComputeCopy]) -> None:
     """Joined projections learn as one; their parts get their own share. Two collections add up."""
     model, copies = made
     tokens = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
@@ -62,7 +64,7 @@ def test_gradients_of_the_copy_reach_the_weights(made: tuple[nn.Module, Working]
             assert (p.grad - times * g).norm() <= 0.05 * times * g.norm(), name  # bf16 has eight bits
 
 
-def test_settled_gradients_keep_their_place_and_their_numbers(made: tuple[nn.Module, Working]) -> None:
+def test_settled_gradients_keep_their_place_and_their_numbers(made: tuple[nn.Module, ComputeCopy]) -> None:
     model, copies = made
     first = next(model.parameters())
     first.grad = torch.full_like(first, 3.0)

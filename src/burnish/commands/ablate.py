@@ -1,4 +1,4 @@
-"""`burnish ablate METHOD`: switch its parts off in turn."""
+"""`burnish ablate METHOD`: ablation, disable its parts in turn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from burnish.commands.flags import read
 from burnish.commands.many import ManyRuns, plan_of, report, run, shared_flags, terminal, unfinished
+from burnish.run.flags import read
 
 if TYPE_CHECKING:
     from burnish.compare.plan import Candidate
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AblateOptions(ManyRuns):
-    """burnish ablate METHOD --task TASK: which of its parts matter?
+    """burnish ablate METHOD --task TASK: ablation, which of its parts matter?
 
     burnish ablate dapo --task countdown --seeds 5
     burnish ablate "dapo(n=16)" --parent grpo --task add
-    burnish ablate dapo --list                     only say what would be changed
+    burnish ablate dapo --list                     only list the variants
 
-    A method is its parent (the nearest basic method; docs/methods/map.md) with parts exchanged. Each difference is undone alone: what
-    the method adds is switched off, what it changes goes back to the parent's, what it leaves out is put in again. Every variant is
-    compared with the whole method. Parts that cannot be switched off are named with the reason.
-    Ctrl-C stops politely, and the same command goes on. docs/compare.md defines every number."""
+    A method is compared with its parent (the nearest basic method; docs/methods/map.md). Each variant undoes one
+    difference: it disables a part that the method adds, restores a part that it changes, or puts back a part that it
+    leaves out. Every variant is compared with the full method. Parts that cannot be disabled are listed with reasons.
+    Ctrl-C saves and stops; the same command resumes. docs/compare.md defines every number."""
 
     parent: str | None = None
     """The method to compare with part by part; by default the nearest basic one."""
@@ -48,26 +48,28 @@ def main(words: list[str]) -> int:
     from burnish.methods.table import find
 
     base = candidate(methods[0])
-    above = options.parent or parent(base.method, find(base.method))
+    parent_name = options.parent or parent(base.method, find(base.method))
     console = terminal(options.quiet)
-    variants, refused = _variants(base, above, options)
-    _introduce(base, above, variants, refused, console)
+    variants, refused = _variants(base, parent_name, options)
+    _print_variants(base, parent_name, variants, refused, console)
     if options.list:
         return 0
     if not variants:
-        raise ValueError(f"nothing of {base.method} can be switched off against {above}; try another --parent")
-    plan = plan_of((base, *_parent(above, options), *variants), "ablate", options)
+        raise ValueError(f"no part of {base.method} can be disabled against {parent_name}; try another --parent")
+    plan = plan_of((base, *_parent(parent_name, options), *variants), "ablate", options)
     command = shlex.join(["burnish", "ablate", *words])
     ran = run(plan, console, f"{base.label} and {len(variants)} variants on {options.task}", options)
     if any(row.done for row in ran.rows):
-        found = board(ran.rows, threshold=options.threshold, against=base.label)
+        results = board(ran.rows, threshold=options.threshold, against=base.label)
         title = f"{base.label} on {options.task}, part by part"
-        report(found, plan.out, console, command, extra=_html(refused), title=title)
+        report(results, plan.out, console, command, extra=_html(refused), title=title)
     return unfinished(ran, console, command)
 
 
-def _variants(base: Candidate, above: str, options: AblateOptions) -> tuple[tuple[Candidate, ...], dict[str, str]]:
-    """The variants that can be built, and the others with the reason."""
+def _variants(
+    base: Candidate, parent_name: str, options: AblateOptions
+) -> tuple[tuple[Candidate, ...], dict[str, str]]:
+    """The variants that can be built, and the labels of the others with the reason."""
     from burnish.compare.ablation import applied, build_parent, changes
     from burnish.compare.plan import Candidate
     from burnish.methods.table import find
@@ -77,41 +79,40 @@ def _variants(base: Candidate, above: str, options: AblateOptions) -> tuple[tupl
     source = resolve_task(options.task, options.reward)
     entry = find(base.method)
     config = configure(entry, base.method, {**shared_flags(options), **base.flags})
-    mine = entry.build(source, **config.arguments)
-    theirs = build_parent(find(above), source, config.arguments)
-    found, refused = [], {}
-    for change in changes(mine, theirs):
-        label = change.said(above)
+    method = entry.build(source, **config.arguments)
+    parent_method = build_parent(find(parent_name), source, config.arguments)
+    variants, refused = [], {}
+    for change in changes(method, parent_method):
+        label = change.label(parent_name)
         try:
-            applied(mine, theirs, change)
+            applied(method, parent_method, change)
         except ValueError as error:
-            refused[label] = str(error).split(": ", 1)[-1].split(";")[0]  # what is wrong; the advice is for composers
+            refused[label] = str(error).split(": ", 1)[-1].split(";")[0]  # the fault without the advice after ";"
         else:
-            found.append(Candidate(label, base.method, base.flags, {"parent": above, **asdict(change)}))
-    return tuple(found), refused
+            variants.append(Candidate(label, base.method, base.flags, {"parent": parent_name, **asdict(change)}))
+    return tuple(variants), refused
 
 
-def _parent(above: str, options: AblateOptions) -> tuple[Candidate, ...]:
-    """The parent itself, where it can run without more than it is given."""
+def _parent(parent_name: str, options: AblateOptions) -> tuple[Candidate, ...]:
+    """The parent as a candidate; empty if it needs flags that were not given."""
     from burnish.compare.plan import Candidate
     from burnish.methods.table import find
     from burnish.run.config import configure
 
     try:
-        configure(find(above), above, shared_flags(options))
+        configure(find(parent_name), parent_name, shared_flags(options))
     except ValueError:
         return ()
-    return (Candidate(above, above),)
+    return (Candidate(parent_name, parent_name),)
 
 
-def _introduce(
-    base: Candidate, above: str, variants: tuple[Candidate, ...], refused: dict[str, str], console: Console
+def _print_variants(
+    base: Candidate, parent_name: str, variants: tuple[Candidate, ...], refused: dict[str, str], console: Console
 ) -> None:
-    console.print(
-        Text.assemble((base.label, "bold cyan"), f" is {above} with {len(variants) + len(refused)} differences")
-    )
-    for one in variants:
-        console.print(Text(f"  {one.label}"))
+    differences = len(variants) + len(refused)
+    console.print(Text.assemble((base.label, "bold cyan"), f" is {parent_name} with {differences} differences"))
+    for variant in variants:
+        console.print(Text(f"  {variant.label}"))
     for label, why in refused.items():
         console.print(Text.assemble((f"  {label}: cannot be run alone", "dim"), (f" ({why})", "dim")), soft_wrap=True)
 

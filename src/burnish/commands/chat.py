@@ -1,20 +1,22 @@
-"""`burnish chat MODEL`: talk to a model. The conversation is kept as tokens: what was said is never tokenised again."""
+"""`burnish chat MODEL`: talk to a model. The conversation is kept as tokens, and text is never tokenised twice."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from burnish.cast.member import Member
+    from burnish.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -22,46 +24,53 @@ class ChatOptions:
     """burnish chat MODEL: a conversation in the terminal; from a pipe, one message a line.
 
     MODEL is a name (burnish models) or a directory, for example runs/DIR/model.
-    /reset starts over, /quit (or the end of input) leaves."""
+    /reset clears the conversation, /quit (or the end of input) ends it."""
 
     temperature: float = 0.7
-    """The temperature of sampling; 0 is greedy."""
+    """Sampling temperature; 0 is greedy."""
     max_new_tokens: int = 256
     """The longest reply, in tokens."""
     seed: int = 0
     """The same seed and the same messages give the same replies."""
+    chat_template: str | None = None
+    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    system_prompt: str | None = None
+    """The system message of conversations that have none; by default the one that the model was trained with."""
+    template_option: str | None = None
+    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
     device: str = "auto"
     """cpu, cuda, or auto."""
 
 
 @dataclass
 class Conversation:
-    """The turns so far, as tokens."""
+    """The tokens of all turns so far."""
 
-    member: Member
+    model: Model
     options: ChatOptions
     tokens: list[Tensor] = field(default_factory=list)
 
     def say(self, text: str) -> str:
-        """Add a message, sample the reply, add it, and return what it says."""
+        """Append a message, sample and append the reply, and return its text."""
         import torch
 
-        from burnish.cast.local import Request
-        from burnish.nouns import Task
+        from burnish.engine.local import Request
         from burnish.randomness import key_of
+        from burnish.types import Task
 
-        chat = self.member.chat
-        asked = Task("question", ({"role": "user", "content": text},), {}, "chat")
-        heard = [*self.tokens, chat.observation(text) if self.tokens else chat.prompt(asked)]
-        prompt = torch.cat(heard)
-        if len(prompt) >= self.member.context:
+        chat = self.model.chat
+        task = Task("question", ({"role": "user", "content": text},), {}, "chat")
+        turns = [*self.tokens, chat.observation(text) if self.tokens else chat.prompt(task)]
+        prompt = torch.cat(turns)
+        if len(prompt) >= self.model.context:
             raise ValueError(
-                f"the conversation has {len(prompt)} tokens and the model reads {self.member.context}: /reset starts over"
+                f"the conversation has {len(prompt)} tokens and the model's context holds {self.model.context}: "
+                "/reset clears it"
             )
-        key = key_of("chat", self.options.seed, len(heard))
-        (reply,) = self.member.generate([Request(prompt, key, self.options.max_new_tokens, self.options.temperature)])
-        closing = torch.tensor([chat.stops[-1]] if reply.stopped == "length" else [], dtype=torch.long)
-        self.tokens = [*heard, reply.tokens, closing]
+        key = key_of("chat", self.options.seed, len(turns))
+        (reply,) = self.model.generate([Request(prompt, key, self.options.max_new_tokens, self.options.temperature)])
+        closing = chat.closing if reply.stopped == "length" else torch.tensor([], dtype=torch.long)
+        self.tokens = [*turns, reply.tokens, closing]
         return chat.text(reply.tokens)
 
 
@@ -74,28 +83,32 @@ def main(words: list[str]) -> int:
         raise ValueError("say which model to talk to: burnish chat tiny, or burnish chat runs/DIR/model")
     if options.max_new_tokens < 1:
         raise ValueError(f"--max-new-tokens is {options.max_new_tokens}; it must be at least 1")
-    from burnish.commands.member import alone
+    from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.models.template import Style, read_template
     from burnish.step import Settings
 
-    talk = Conversation(alone(models[0], Settings(), options.device)["policy"], options)
-    console, errors = Console(highlight=False), Console(stderr=True, highlight=False)
+    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    conversation = Conversation(load_policy(models[0], Settings(), options.device, style)["policy"], options)
+    console, errors = stdout_console(), Console(stderr=True, highlight=False)
+    print_assumed_template(conversation.model.chat, errors)
     if console.is_terminal and sys.stdin.isatty():
-        console.print(Text.assemble((models[0], "bold cyan"), (f", temperature {options.temperature:g}. /reset starts over, /quit leaves.", "dim")))  # fmt: skip
+        hint = f", temperature {options.temperature:g}. /reset clears the conversation, /quit ends it."
+        console.print(Text.assemble((models[0], "bold cyan"), (hint, "dim")))
     for message in _messages(console):
         if message == "/quit":
             break
         if message == "/reset":
-            talk.tokens = []
+            conversation.tokens = []
             continue
         try:
-            console.print(Text(talk.say(message)), soft_wrap=True)
+            console.print(Text(conversation.say(message)), soft_wrap=True)
         except ValueError as error:
             errors.print(Text(str(error), style="yellow"), soft_wrap=True)
     return 0
 
 
-def _messages(console: Console):  # noqa: ANN202 - a generator of str
-    """What is typed, or what is piped, a line at a time; empty lines say nothing."""
+def _messages(console: Console) -> Iterator[str]:
+    """Yield the lines that are typed or piped in, without empty ones."""
     if not sys.stdin.isatty():
         yield from (line.strip() for line in sys.stdin if line.strip())
         return

@@ -1,4 +1,4 @@
-"""`burnish check`: what is installed, what is missing and how to get it, and whether one step runs."""
+"""`burnish check`: report installed and missing packages, the machine, and whether one training step runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 NEEDED = ("torch", "transformers", "safetensors", "numpy", "rich", "pyyaml")
-EXTRAS = {  # package -> (the extra of burnish that brings it, what it is for)
+EXTRAS = {  # package -> (the extra of burnish that installs it, what needs it)
     "peft": ("lora", "--lora"),
     "datasets": ("data", "datasets of the hub"),
     "pyarrow": ("data", "parquet files"),
@@ -42,7 +43,7 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. state: fine, absent (an extra), broken."""
+    """One line of the report. state: fine, absent (optional), broken."""
 
     name: str
     text: str
@@ -53,7 +54,7 @@ def main(words: list[str]) -> int:
     asked = read(CheckOptions, "check", words)
     if asked is None:
         return 0
-    console, broken = Console(highlight=False), 0
+    console, broken = stdout_console(), 0
     for finding in _findings(asked[1].model):
         broken += finding.state == "broken"
         print_finding(console, finding)
@@ -62,7 +63,7 @@ def main(words: list[str]) -> int:
 
 
 def print_finding(console: Console, finding: Finding) -> None:
-    """One line behind a tick, a dash or a cross."""
+    """Print one line with a tick, a dash or a cross."""
     mark, colour = {"fine": ("✓", "green"), "absent": ("-", "yellow"), "broken": ("✗", "red")}[finding.state]
     console.print(Text.assemble((f"{mark} ", colour), f"{finding.name:<14} {finding.text}"), soft_wrap=True)
 
@@ -70,13 +71,12 @@ def print_finding(console: Console, finding: Finding) -> None:
 def _findings(model: str) -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     for name in NEEDED:
-        found = _version(name)
-        yield Finding(name, found or f"missing: pip install {name}", "fine" if found else "broken")
+        installed = _version(name)
+        yield Finding(name, installed or f"missing: pip install {name}", "fine" if installed else "broken")
     for name, (extra, use) in EXTRAS.items():
-        found = _version(name)
-        yield Finding(
-            name, found or f"not installed, for {use}: pip install 'burnish[{extra}]'", "fine" if found else "absent"
-        )
+        installed = _version(name)
+        text = installed or f"not installed, for {use}: pip install 'burnish[{extra}]'"
+        yield Finding(name, text, "fine" if installed else "absent")
     yield Finding("processor", f"{os.cpu_count()} cores, {_memory()}")
     if not all(_version(name) for name in NEEDED):
         return
@@ -86,20 +86,22 @@ def _findings(model: str) -> Iterator[Finding]:
 
 
 def _kernels() -> Finding:
-    """Whether the kernels for a CPU are there, or can be built."""
-    from burnish.cast.native.compiled import why_not
+    """Whether the CPU kernels are built, or can be."""
+    from burnish.forward.accelerate import cpu_library
 
-    reason = why_not()
-    if reason is None:
-        return Finding("CPU kernels", "built by this machine's C compiler")
-    return Finding(
-        "CPU kernels", f"none, so torch does their work, which takes about half as long again: {reason}", "absent"
-    )
+    library = cpu_library()
+    if isinstance(library, str):
+        text = f"none, so burnish falls back to torch, which takes about 1.5 times as long: {library}"
+        return Finding("CPU kernels", text, "absent")
+    text = f"built by {library.version}, library {library.sha256[:12]}"
+    if library.note:
+        return Finding("CPU kernels", f"{text}; built again in every process, because {library.note}", "absent")
+    return Finding("CPU kernels", f"{text}, in {library.folder}")
 
 
 def _trial(model: str) -> Iterator[Finding]:
-    from burnish.cast.models import resolve
-    from burnish.run.train import train
+    from burnish.api.train import train
+    from burnish.models.known_models import resolve
 
     try:
         place = resolve(model)
@@ -120,7 +122,7 @@ def _trial(model: str) -> Iterator[Finding]:
                 max_new_tokens=32,
                 out=str(Path(folder) / "run"),
             )
-        except Exception as error:  # noqa: BLE001 - whatever is wrong, it is what this command is asked to report
+        except Exception as error:  # noqa: BLE001 - this command reports any error
             yield Finding("one step", f"failed: {type(error).__name__}: {error}", "broken")
             return
     yield Finding("one step", f"GRPO on {model}: loaded, trained and saved in {time.perf_counter() - begin:.1f} s")
@@ -130,7 +132,7 @@ def _gpu() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("gpu", "none that torch can use; everything runs on the processor")
+        return Finding("gpu", "none that torch can use; everything runs on the CPU")
     properties = torch.cuda.get_device_properties(0)
     return Finding("gpu", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB")
 

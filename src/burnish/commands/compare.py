@@ -5,23 +5,24 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from burnish.commands.flags import read
 from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
+from burnish.run.flags import read
 
 
 @dataclass(frozen=True)
 class CompareOptions(ManyRuns):
-    """burnish compare METHOD METHOD ... --task TASK --budget UNIT=AMOUNT: which is better, and is it sure?
+    """burnish compare METHOD METHOD ... --task TASK --budget UNIT=AMOUNT: which is better, and is it significant?
 
     burnish compare grpo dr_grpo gspo --task countdown --seeds 5 --budget tokens=2M
     burnish compare grpo "grpo(n=16)" "grpo(n=16, lr=3e-5)" --task add
     burnish compare grpo my_method.py:mine --task data.jsonl --model smollm2
 
-    Every candidate is a method, its flags in brackets (then in quotes). Each runs with every seed until its budget is used up:
+    A candidate is a method, with flags in brackets (then quoted). Each runs with every seed until its budget is spent:
       tokens   sampled, plus trained on          samples  replies sampled, plus given replies trained on
       seconds  of training steps                 flops    of every forward and backward pass           steps
-    Ctrl-C stops politely, and the same command goes on: finished runs are kept, and so are their checkpoints.
-    You get a leaderboard here, report.html (one file), board.json and runs.csv. docs/compare.md defines every number."""
+    Ctrl-C saves and stops; the same command resumes: finished runs and checkpoints are kept.
+    It prints a leaderboard and writes report.html (one file), board.json and runs.csv. docs/compare.md defines every
+    number."""
 
 
 def main(words: list[str]) -> int:

@@ -1,44 +1,77 @@
-"""`burnish eval MODEL`: how good is it on a task it has not trained on?"""
+"""`burnish eval MODEL`: what a model is worth on held-out rows, by the measure that the data allow."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from burnish.commands.flags import read
+from burnish.option import Option
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.models.build import Models
     from burnish.run.evaluate import Evaluation, Interval
+    from burnish.run.measures import Likelihood, Preference
+    from burnish.step import Settings
+    from burnish.tasks.source import Source
 
 SAMPLES = 4
+MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood")
 
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """burnish eval MODEL --task TASK: pass@k and majority@k on held-out tasks, with 95% intervals.
+    """burnish eval MODEL --task TASK: measure a model on held-out tasks, with 95% intervals.
 
-    MODEL is a name (burnish models) or a directory, for example runs/DIR/model."""
+    Replies that can be judged: greedy accuracy, pass@k and majority@k of sampled replies. With a reward function or a
+    reward model: the mean reward. Preference pairs: how many are in the right order, and by how much. Demonstrations:
+    their perplexity. MODEL is a name (burnish models) or a directory, for example runs/DIR/model; a reward model is
+    measured on pairs."""
 
     task: str = "sort"
     """A built-in task (burnish tasks), gym:NAME, or a dataset."""
-    tasks: int = 200
-    """Held-out tasks that are asked."""
-    k: int = 16
-    """Replies sampled for each task."""
-    temperature: float = 1.0
-    """The temperature of sampling; 0 is greedy (then --k 1 is enough)."""
+    columns: str | None = None
+    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
+    measure: Annotated[str, Option(choices=MEASURES)] = "auto"
+    """accuracy, reward, preference or likelihood; auto takes the first of these that the data allow."""
+    tasks: Annotated[int, Option(at_least=1)] = 200
+    """Number of held-out tasks."""
+    k: Annotated[int, Option(at_least=1)] = 16
+    """Replies sampled for each task, beside the greedy one."""
+    temperature: Annotated[float, Option(at_least=0)] = 1.0
+    """Temperature of the sampled replies; 0: only the greedy one."""
     seed: int = 0
     """The same seed samples the same replies."""
-    max_new_tokens: int = 64
+    max_new_tokens: Annotated[int, Option(at_least=1)] = 64
     """The longest reply, in tokens."""
+    max_length: Annotated[int | None, Option(at_least=1)] = None
+    """The longest row, in tokens; by default the model's context."""
+    on_long: Annotated[str, Option(choices=("drop", "truncate", "stop"))] = "drop"
+    """What to do with longer rows: drop, truncate or stop."""
+    train_on: Annotated[str, Option(choices=("all", "last", "everything"))] = "all"
+    """Whose tokens the likelihood of a conversation counts: all replies, the last one, or everything."""
     reward: str | None = None
-    """A reward function path/to/file.py:function, in place of the task's verifier."""
+    """A reward function path/to/file.py:function, instead of the task's verifier."""
+    reward_model: str | None = None
+    """The directory of a reward model that scores the replies."""
+    reference: str | None = None
+    """A model to compare with: margins of pairs are of log pi / ref, as in DPO; of replies, the win rate is shown: how
+    often they score more than the reference's."""
+    chat_template: str | None = None
+    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    system_prompt: str | None = None
+    """The system message of conversations that have none; by default the one that the model was trained with."""
+    template_option: str | None = None
+    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     json: bool = False
@@ -52,83 +85,259 @@ def main(words: list[str]) -> int:
     (models, options) = asked
     if not models:
         raise ValueError("say which model to evaluate: burnish eval runs/DIR/model --task sort")
-    for name in ("tasks", "k", "max_new_tokens"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} is {getattr(options, name)}; it must be at least 1")
-    console = Console(highlight=False)
-    found = _evaluate(models[0], options, console)
-    ks = [k for k in (2**i for i in range(options.k.bit_length())) if k < options.k] + [options.k]
+    console = stdout_console()
+    report = _report(models[0], options, console)
     if options.json:
-        print(json.dumps(_as_json(models[0], options, found, ks), indent=1))
+        print(json.dumps({"model": models[0], "task": options.task, "seed": options.seed, **report.numbers}, indent=1))
     else:
-        _print(models[0], options, found, ks, console)
+        console.print(Text.assemble((models[0], "bold cyan"), f" on {options.task}: {report.heading}"))
+        for part in report.parts:
+            console.print(part)
     return 0
 
 
-def _evaluate(model: str, options: EvalOptions, console: Console) -> Evaluation:
-    from burnish.commands.member import alone
-    from burnish.run.evaluate import can_evaluate, evaluate
+@dataclass(frozen=True)
+class Report:
+    """What an evaluation found: for JSON, and to print."""
+
+    numbers: dict[str, Any]
+    heading: str
+    parts: tuple[Table | Text, ...]
+
+
+def _report(name: str, options: EvalOptions, console: Console) -> Report:
+    from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
+    from burnish.models.template import Style, read_template
+    from burnish.run import measures
+    from burnish.run.lengths import Needs, fit
     from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
 
-    source = resolve_task(options.task, options.reward)
-    if not can_evaluate(source):
-        raise ValueError(
-            f"replies to task {options.task!r} cannot be judged: it has no answers to check; give a --reward function"
+    source = resolve_task(options.task, options.reward, columns=options.columns)
+    scores = is_reward_model(name)
+    measure = _measure(source, options, scores)
+    settings = Settings(
+        max_new_tokens=options.max_new_tokens,
+        max_length=options.max_length,
+        on_long=options.on_long,
+        train_on=options.train_on,
+    )
+    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    reader = "rm" if scores else "policy"
+    if scores:
+        models = _load_scorer(name, settings, options.device, style)
+    else:
+        models = load_policy(
+            name, settings, options.device, style, reward_model=options.reward_model, reference=options.reference
         )
-    settings = Settings(max_new_tokens=options.max_new_tokens)
-    cast = alone(model, settings, options.device)
+    print_assumed_template(models[reader].chat, Console(stderr=True, highlight=False))
+    needs = {
+        "likelihood": Needs((), conversations=True, samples=False),
+        "preference": Needs(("chosen", "rejected"), conversations=False, samples=False),
+    }.get(measure, Needs((), conversations=False, samples=True))
+    long = fit(source, needs, models, reader, settings, splits=("heldout",))
+    if measure == "likelihood":
+        report = _of_likelihood(measures.likelihood(models, source, settings, options.tasks))
+    elif measure == "preference":
+        found = measures.preference(
+            models, source, settings, options.tasks, reader=reader, reference=options.reference is not None
+        )
+        report = _of_preference(found, "score" if scores else "log pi / ref" if options.reference else "log pi")
+    else:
+        report = _of_replies(models, source, settings, options, measure, console)
+    if long is not None and (said := long.sentence()):
+        report = Report(
+            {**report.numbers, "left_out": long.rows - long.kept}, f"{report.heading}; {said}", report.parts
+        )
+    return report
+
+
+def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
+    """The measure to take; raise ValueError where the data allow none, or not the one that was asked for."""
+    from burnish.run.evaluate import can_evaluate
+
+    pairs = {"chosen", "rejected"} <= source.gives or {"demo", "mistake"} <= source.gives
+    judged = not scores and options.reward_model is None and can_evaluate(source)
+    possible = {
+        "accuracy": judged and options.reward is None,
+        "reward": not scores and (options.reward is not None or options.reward_model is not None),
+        "preference": pairs,
+        "likelihood": not scores and "demo" in source.gives,
+    }
+    if scores and not pairs:
+        raise ValueError(
+            f"a reward model is measured on preference pairs, but task {options.task!r} has none (columns chosen and "
+            "rejected); give another --task"
+        )
+    wanted = (
+        next((name for name, can in possible.items() if can), None) if options.measure == "auto" else options.measure
+    )
+    if wanted is None or not possible[wanted]:
+        has = ", ".join(sorted(source.gives)) or "only prompts"
+        raise ValueError(
+            f"task {options.task!r} gives {has}, which "
+            + ("cannot be measured" if wanted is None else f"does not allow --measure {wanted}")
+            + "; give a --reward function or a --reward-model, or data with answers, pairs or demonstrations"
+        )
+    return wanted
+
+
+def _load_scorer(name: str, settings: Settings, device: str, style: Any) -> Models:
+    from burnish.models.build import build
+    from burnish.models.known_models import resolve
+    from burnish.roles import Role
+
+    return build({"rm": Role("frozen", "base", outputs=1)}, resolve(name), settings, device=device, style=style)
+
+
+# ------------------------------------------------------------------------------------------------------ likelihood
+
+
+def _of_likelihood(found: Likelihood) -> Report:
+    tokens, nll, perplexity = sum(found.tokens), found.per_token(), found.perplexity()
+    numbers = {"measure": "likelihood", "tasks": len(found.nll), "tokens": tokens, "nll": _plain(nll)}
+    numbers["perplexity"] = _plain(perplexity)
+    table = _table("", "mean", "95%")
+    table.add_row("perplexity", f"[bold]{perplexity.mean:.3f}[/]", _between(perplexity, "{:.3f}"))
+    table.add_row("NLL per token", f"[bold]{nll.mean:.4f}[/]", _between(nll, "{:.4f}"))
+    return Report(numbers, f"{len(found.nll)} held-out demonstrations, {tokens:,} tokens", (table,))
+
+
+def _of_preference(found: Preference, of: str) -> Report:
+    accuracy, margin, ties = found.accuracy(), found.margin(), found.ties()
+    numbers: dict[str, Any] = {"measure": "preference", "tasks": len(found.margins), "of": of}
+    numbers |= {"accuracy": _plain(accuracy), "ties": ties, "margin": _plain(margin)}
+    table = _table("", "mean", "95%")
+    table.add_row("pairs in the right order", f"[bold]{accuracy.mean:.1%}[/]", _between(accuracy, "{:.1%}"))
+    if found.per_token:
+        normed = found.accuracy_per_token()
+        numbers["accuracy_per_token"] = _plain(normed)
+        table.add_row("the same, per token", f"[bold]{normed.mean:.1%}[/]", _between(normed, "{:.1%}"))
+    table.add_row("ties, each half right", f"{ties:.1%}", "")
+    table.add_row(f"margin of {of}", f"[bold]{margin.mean:.3f}[/]", _between(margin, "{:.3f}"))
+    return Report(numbers, f"{len(found.margins)} held-out pairs, compared by {of}", (table,))
+
+
+# --------------------------------------------------------------------------------------------------------- replies
+
+
+def _of_replies(
+    models: Models, source: Source, settings: Settings, options: EvalOptions, measure: str, console: Console
+) -> Report:
+    """The greedy reply to each task, and k sampled ones."""
+    from burnish.run.evaluate import evaluate
+
+    def sampled(k: int, temperature: float, what: str, who: str = "policy") -> Evaluation:
+        with _bar(what, source, options, console) as answered:
+            return evaluate(
+                models,
+                source,
+                settings,
+                tasks=options.tasks,
+                k=k,
+                seed=options.seed,
+                temperature=temperature,
+                who=who,
+                reward_model=options.reward_model is not None,
+                on_progress=answered,
+            )
+
+    greedy = sampled(1, 0.0, "greedy replies")
+    several = (
+        sampled(options.k, options.temperature, f"{options.k} sampled replies each") if options.temperature else None
+    )
+    ks = [k for k in (2**i for i in range(options.k.bit_length())) if k < options.k] + [options.k]
+    numbers: dict[str, Any] = {"measure": measure, "tasks": len(greedy.correct), "k": options.k}
+    numbers |= {"temperature": options.temperature, "greedy": _plain(greedy.pass_at(1))}
+    numbers |= {"reward": _plain((several or greedy).reward()), "length": (several or greedy).length}
+    if measure == "reward":
+        numbers["greedy"] = _plain(greedy.reward())
+        parts: list[Table | Text] = [_rewards(greedy, several, options.temperature)]
+        if several is not None:
+            numbers["best"] = {str(k): _plain(several.best_of(k)) for k in ks}
+    else:
+        accuracy = greedy.pass_at(1)
+        parts = [Text.from_markup(f"greedy accuracy [bold]{accuracy.mean:.1%}[/]  {_range(accuracy)}")]
+    if several is not None and measure == "accuracy":
+        numbers["pass"] = {str(k): _plain(several.pass_at(k)) for k in ks}
+        numbers["majority"] = {str(k): _plain(several.majority_at(k)) for k in ks}
+        parts.append(_passes(several, ks))
+    if options.reference:
+        k, temperature = (options.k, options.temperature) if several else (1, 0.0)
+        wins = (several or greedy).wins_against(sampled(k, temperature, "replies of the reference", "ref"))
+        numbers["win_rate"] = {"reference": options.reference, **_plain(wins)}
+        rate = Text.from_markup(f"[bold]{wins.mean:.1%}[/]  {_range(wins)}")
+        parts.append(Text.assemble(f"win rate against {options.reference} ", rate))
+    parts.append(_first_tasks(several or greedy, judged=measure == "accuracy", boxed=console.is_terminal))
+    beside = f" and {options.k} at temperature {options.temperature:g}" if several else ""
+    heading = (
+        f"{len(greedy.correct)} held-out tasks, one greedy reply each (temperature 0){beside}, "
+        f"{(several or greedy).length:.1f} tokens on average"
+    )
+    return Report(numbers, heading, tuple(parts))
+
+
+@contextmanager
+def _bar(what: str, source: Source, options: EvalOptions, console: Console) -> Iterator[Any]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total}"),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=console, transient=True, disable=options.json or not console.is_terminal
-    ) as progress:
+    hidden = options.json or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         size = source.size("heldout")
-        bar = progress.add_task(
-            f"sampling {options.k} each", total=options.tasks if size is None else min(options.tasks, size)
-        )
-        return evaluate(
-            cast, source, settings, tasks=options.tasks, k=options.k, seed=options.seed, temperature=options.temperature,
-            heard=lambda answered: progress.update(bar, completed=answered),
-        )  # fmt: skip
+        bar = progress.add_task(what, total=options.tasks if size is None else min(options.tasks, size))
+        yield lambda answered: progress.update(bar, completed=answered)
 
 
-def _as_json(model: str, options: EvalOptions, found: Evaluation, ks: list[int]) -> dict[str, Any]:
-    def plain(interval: Interval) -> dict[str, float]:
-        return {"mean": interval.mean, "low": interval.low, "high": interval.high}
-
-    return {
-        "model": model, "task": options.task, "tasks": len(found.correct), "k": options.k,
-        "temperature": options.temperature, "seed": options.seed,
-        "pass": {str(k): plain(found.pass_at(k)) for k in ks},
-        "majority": {str(k): plain(found.majority_at(k)) for k in ks},
-        "reward": plain(found.reward()), "length": found.length,
-    }  # fmt: skip
+def _rewards(greedy: Evaluation, several: Evaluation | None, temperature: float) -> Table:
+    table = _table("replies", "mean reward", "95%")
+    rows = [("greedy (temperature 0)", greedy.reward())]
+    if several is not None:
+        k = len(several.rewards[0])
+        rows += [(f"sampled (temperature {temperature:g})", several.reward()), (f"best of {k}", several.best_of(k))]
+    for label, x in rows:
+        table.add_row(label, f"[bold]{x.mean:.3f}[/]", _between(x, "{:.3f}"))
+    return table
 
 
-def _print(model: str, options: EvalOptions, found: Evaluation, ks: list[int], console: Console) -> None:
-    from burnish.report.ending import marked, one_line
-
-    console.print(Text.assemble((model, "bold cyan"), f" on {options.task}: {len(found.correct)} held-out tasks, {options.k} "
-                                f"replies each at temperature {options.temperature:g}, {found.length:.1f} tokens on average"))  # fmt: skip
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-    for column in ("k", "pass@k", "95%", "majority@k", "95%"):
-        table.add_column(column, justify="right")
+def _passes(several: Evaluation, ks: list[int]) -> Table:
+    table = _table("k", "pass@k", "95%", "majority@k", "95%")
     for k in ks:
-        one, many = found.pass_at(k), found.majority_at(k)
-        table.add_row(str(k), f"[bold]{one.mean:.1%}[/]", _range(one), f"[bold]{many.mean:.1%}[/]", _range(many))
-    console.print(table)
-    samples = Table(title="The first of them", title_justify="left", title_style="bold", expand=True)
+        passed, majority = several.pass_at(k), several.majority_at(k)
+        table.add_row(str(k), *(text for x in (passed, majority) for text in (f"[bold]{x.mean:.1%}[/]", _range(x))))
+    return table
+
+
+def _first_tasks(evaluation: Evaluation, *, judged: bool, boxed: bool) -> Table:
+    from burnish.report.final_message import marked, one_line
+
+    samples = Table(title="The first tasks", title_justify="left", title_style="bold", expand=boxed)
+    if not boxed:  # a box is for the eye, and its lines would be as long as the longest reply
+        samples.box = None
     samples.add_column("prompt", ratio=1)
     samples.add_column("first reply", ratio=1)
-    for shown in found.shown[:SAMPLES]:
-        samples.add_row(one_line(shown.prompt), marked(shown))
-    console.print(samples)
+    for sample in evaluation.shown[:SAMPLES]:
+        samples.add_row(one_line(sample.prompt), marked(sample) if judged else one_line(sample.reply))
+    return samples
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("", "replies") else "right")
+    return table
+
+
+def _plain(interval: Interval) -> dict[str, float]:
+    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
 
 
 def _range(interval: Interval) -> str:
-    return f"[dim]{interval.low:.1%} to {interval.high:.1%}[/]"
+    return _between(interval, "{:.1%}")
+
+
+def _between(interval: Interval, form: str) -> str:
+    return f"[dim]{form.format(interval.low)} to {form.format(interval.high)}[/]"

@@ -1,4 +1,4 @@
-"""What the commands that make many runs share: their flags, the running, the report."""
+"""Shared code of `compare`, `sweep` and `ablate`: their flags, running the jobs, writing the report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from burnish.util.terminal import stdout_console
+
 if TYPE_CHECKING:
     from burnish.compare.board import Board
-    from burnish.compare.comparison import Ran
-    from burnish.compare.plan import Candidate, Plan
+    from burnish.compare.comparison import Results
+    from burnish.compare.plan import Candidate, ComparisonPlan
 
-WIDTH = 160  # of lines that go into a file
+WIDTH = 160  # columns of the output of --quiet in a terminal
 SHARED = ("model", "prompts", "max_new_tokens", "lr", "lora", "reward", "device")
 
 
 @dataclass(frozen=True)
 class ManyRuns:
-    """Flags of every command that makes many runs."""
+    """Flags of the commands that train many runs."""
 
     task: str = "add"
     """A built-in task (burnish tasks), gym:NAME, or a dataset."""
@@ -30,25 +32,25 @@ class ManyRuns:
     seeds: int = 5
     """Runs of each candidate, with seeds 0, 1, ... Fewer than 4 cannot show a difference."""
     eval_tasks: int = 200
-    """Held-out tasks at the end; a half of them along the way."""
+    """Held-out tasks of the final evaluation; evaluations during training use half of them."""
     replies: int = 8
-    """Replies to each held-out task at the end, for pass@k."""
+    """Replies to each held-out task in the final evaluation, for pass@k."""
     points: int = 8
-    """Evaluations along the way."""
+    """Number of evaluations during training."""
     threshold: float | None = None
-    """The held-out score that sample efficiency is measured at; by default three quarters of the way to the best."""
+    """The held-out score at which sample efficiency is measured; by default three quarters of the way to the best."""
     out: str | None = None
-    """The folder of all its runs; by default runs/COMMAND-TASK-METHODS."""
+    """The folder of all runs; by default runs/COMMAND-TASK-METHODS."""
     workers: int | None = None
-    """Runs at a time; by default one for each GPU, or one for each core."""
+    """Runs in parallel; by default one per GPU, or one per core."""
     limit_seconds: float | None = None
-    """Stop politely after so many seconds; the same command goes on."""
+    """Save and stop after this many seconds; the same command resumes."""
     keep_models: bool = False
     """Keep the trained model of every run."""
     model: str = "tiny"
     """A model's name (burnish models) or directory."""
     prompts: int | None = None
-    """Tasks in a step, for all candidates."""
+    """Tasks per step, for all candidates."""
     max_new_tokens: int | None = None
     """The longest reply, for all candidates."""
     lr: float | None = None
@@ -56,41 +58,50 @@ class ManyRuns:
     lora: int | None = None
     """Train LoRA adapters of this rank, for all candidates."""
     reward: str | None = None
-    """A reward function path/to/file.py:function, in place of the verifier."""
+    """A reward function path/to/file.py:function, instead of the verifier."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     quiet: bool = False
     """Plain lines only."""
 
 
-def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns) -> Plan:
-    """The runs that are asked for, checked before anything runs."""
+def plan_of(candidates: tuple[Candidate, ...], kind: str, options: ManyRuns) -> ComparisonPlan:
+    """Build and check the plan of all runs before the first one starts."""
     from burnish.compare.budget import parse
-    from burnish.compare.plan import Plan, default_folder
+    from burnish.compare.plan import ComparisonPlan, default_folder
 
     names = [one.label for one in candidates] if kind == "compare" else [candidates[0].label]
     out = Path(options.out) if options.out else default_folder(kind, options.task, names)
-    plan = Plan(
-        candidates, options.task, options.seeds, parse(options.budget), out, shared_flags(options), options.eval_tasks,
-        options.replies, options.points, options.keep_models,
-    )  # fmt: skip
+    plan = ComparisonPlan(
+        candidates=candidates,
+        task=options.task,
+        seeds=options.seeds,
+        budget=parse(options.budget),
+        out=out,
+        shared=shared_flags(options),
+        tasks=options.eval_tasks,
+        replies=options.replies,
+        points=options.points,
+        keep_models=options.keep_models,
+    )
     plan.check()
     return plan
 
 
 def shared_flags(options: ManyRuns) -> dict[str, Any]:
-    """The flags that every candidate gets."""
+    """The flags that are passed to every candidate."""
     return {name: value for name in SHARED if (value := getattr(options, name)) is not None}
 
 
 def terminal(quiet: bool) -> Console:
-    """Where it is said: plain and wide lines, where nobody looks at a terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal and not quiet else Console(highlight=False, force_terminal=False, width=WIDTH)
+    """A console; with --quiet in a terminal, its lines are plain and WIDTH columns wide."""
+    console = stdout_console()
+    plain = quiet and console.is_terminal
+    return Console(highlight=False, force_terminal=False, width=WIDTH) if plain else console
 
 
-def run(plan: Plan, console: Console, title: str, options: ManyRuns) -> Ran:
-    """Run what is missing, with one display."""
+def run(plan: ComparisonPlan, console: Console, title: str, options: ManyRuns) -> Results:
+    """Run the jobs without a result, with one progress display."""
     from burnish.compare.comparison import run_jobs
 
     jobs = plan.jobs()
@@ -116,7 +127,10 @@ def report(
     title: str = "",
     more: Callable[[], None] = lambda: None,
 ) -> None:
-    """The leaderboard here, and as files in the comparison's folder. extra: HTML for the page; more: what to print besides."""
+    """Print the leaderboard and write report.html, board.json and runs.csv into the folder.
+
+    extra: HTML to add to the page; more: a function that prints more after the leaderboard
+    """
     from burnish.compare.data import as_csv, as_json
     from burnish.compare.page import page
     from burnish.compare.table import show
@@ -135,16 +149,15 @@ def report(
         console.print(Text.assemble((f"{out / name}", "cyan"), (f"   {what}", "dim")), soft_wrap=True)
 
 
-def unfinished(ran: Ran, console: Console, command: str) -> int:
-    """The command's code; where runs are missing, how to go on, and where none came to an end, why."""
-    if not ran.whole:
+def unfinished(ran: Results, console: Console, command: str) -> int:
+    """The exit code. Prints the command that resumes unfinished runs; raises ValueError if every run failed."""
+    if not ran.complete:
         done = sum(row.done for row in ran.rows)
-        console.print(
-            Text(f"Stopped: {ran.why}. {done} runs are done, the others have saved what they did. Go on with", "yellow")
-        )
+        text = f"Stopped: {ran.why}. {done} runs are finished, the others have saved a checkpoint. Resume with"
+        console.print(Text(text, "yellow"))
         console.print(Text(f"  {command}", "cyan"), soft_wrap=True)
         return 130
     if not any(row.done for row in ran.rows):
         reasons = "; ".join(dict.fromkeys(f"{row.label}: {row.reason}" for row in ran.rows))
-        raise ValueError(f"no run came to its end: {reasons}")
+        raise ValueError(f"every run failed: {reasons}")
     return 0

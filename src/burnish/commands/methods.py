@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 
 @dataclass(frozen=True)
 class MethodsOptions:
-    """burnish methods: every method there is, by family."""
+    """burnish methods: list all methods by family."""
 
     json: bool = False
     """Print a JSON list of objects with name, family, catalogue, title, arxiv and summary."""
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
         rows = [{field: getattr(entry, field) for field in fields} for entry in METHODS.values()]
         print(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
-    console = Console(highlight=False)
+    console = stdout_console()
     families: dict[str, list] = {}
     for entry in METHODS.values():
         families.setdefault(entry.family, []).append(entry)

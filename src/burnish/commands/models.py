@@ -1,22 +1,23 @@
-"""`burnish models` and `burnish models get NAME`."""
+"""`burnish models`: list the named models; `burnish models get NAME`: fetch one."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 
 @dataclass(frozen=True)
 class ModelsOptions:
-    """burnish models: the models that have a name, and whether they are here.
+    """burnish models: list the named models, and whether they are installed.
 
-    burnish models get NAME fetches one.
-    Any directory with a Hugging Face causal language model in safetensors is a model too: --model path/to/it."""
+    burnish models get NAME fetches one, or owner/name[@revision] of the Hugging Face hub into its cache.
+    Any directory with a Hugging Face causal language model in safetensors works too, and any name of the hub:
+    --model path/to/it, --model owner/name."""
 
 
 def main(words: list[str]) -> int:
@@ -25,9 +26,9 @@ def main(words: list[str]) -> int:
         return 0
     if asked[0]:
         return _get(asked[0])
-    from burnish.cast.models import MODELS
+    from burnish.models.known_models import MODELS
 
-    console = Console(highlight=False)
+    console = stdout_console()
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
@@ -38,17 +39,25 @@ def main(words: list[str]) -> int:
         table.add_row("", f"[green]{model.place()}[/]" if here else f"[yellow]{fix}[/]")
     console.print(table)
     console.print(
-        "[dim]Any directory with a Hugging Face causal language model in safetensors works: --model path/to/it[/]"
+        "[dim]Any directory with a Hugging Face causal language model in safetensors works (--model path/to/it), and "
+        "any name of the Hugging Face hub (--model owner/name)[/]"
     )
     return 0
 
 
 def _get(words: list[str]) -> int:
-    from burnish.cast.models import MODELS
+    from burnish.models.hub import hub_name
+    from burnish.models.known_models import MODELS, resolve
 
     if words[0] != "get" or len(words) < 2:
-        raise ValueError(f"`burnish models` takes nothing, or get NAME; the names are {', '.join(MODELS)}")
+        raise ValueError(
+            f"`burnish models` takes nothing, or get NAME; the names are {', '.join(MODELS)}, and owner/name of the "
+            "Hugging Face hub"
+        )
     name = words[1]
+    if hub_name(name) is not None:
+        print(f"{name} is in {resolve(name)}")
+        return 0
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, 1, 0.4)
         hint = f"did you mean {near[0]}?" if near else f"the names are {', '.join(MODELS)}"

@@ -1,22 +1,22 @@
-"""`burnish report RUN`: one run as a page that stands alone, and as Markdown."""
+"""`burnish report RUN`: one run as a self-contained HTML page, and as Markdown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """burnish report RUN: what was done, curves, answers before and after, warnings, how to repeat it.
+    """burnish report RUN: configuration, curves, answers before and after, warnings, and how to reproduce it.
 
-    Writes report.html (one file, nothing to fetch: mail it, print it) and report.md into the run folder.
+    Writes report.html (one self-contained file) and report.md into the run folder.
     RUN is a path, a name below runs/, the beginning of one, or `last`."""
 
     out: str | None = None
-    """The folder to write into; by default the run's own."""
+    """The folder to write into; by default the run folder."""
 
 
 def main(words: list[str]) -> int:
@@ -34,17 +34,18 @@ def main(words: list[str]) -> int:
 
 
 def write(run: Path, out: Path | None = None) -> list[Path]:
-    """Write both reports of a run; where they are."""
+    """Write both reports of a run, and return their paths."""
+    from burnish.report.catalogue import readable
     from burnish.report.markdown import markdown
     from burnish.report.page import html
-    from burnish.report.store import open_store
-    from burnish.report.story import story
+    from burnish.report.summary import run_report
+    from burnish.store.reader import open_store
 
-    with open_store(run) as store:
-        told = story(store)
+    with readable(run), open_store(run) as store:
+        summary = run_report(store)
     out = out or run
     out.mkdir(parents=True, exist_ok=True)
-    pages = {"report.html": html(told), "report.md": markdown(told)}
+    pages = {"report.html": html(summary), "report.md": markdown(summary)}
     for name, text in pages.items():
         (out / name).write_text(text, encoding="utf-8")
     return [out / name for name in pages]

@@ -1,9 +1,10 @@
-"""`burnish runs`: the runs of a folder; one of them in detail; orders to a running one; its data as files."""
+"""`burnish runs`: list runs, show or export one, and control a running one."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,25 +14,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import PIPE_WIDTH, stdout_console
 
-STATES = {"running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red"}
+STATES = {"running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}
 EVENTS = 12
 
 
 @dataclass(frozen=True)
 class RunsOptions:
-    """burnish runs [DIR]                 the runs in a folder (runs/), the newest first
-    burnish runs show RUN              one run: configuration, numbers, events, a few traces
+    """burnish runs [DIR]                 the runs in a folder (runs/), newest first
+    burnish runs show RUN              one run: configuration, metrics, events, a few traces
     burnish runs export RUN --to KIND  metrics, timings, traces and events as parquet, jsonl or csv
-    burnish runs pause RUN             hold a running run after its step; also: resume, checkpoint, stop
+    burnish runs pause RUN             pause a running run after its step; also: resume, checkpoint, stop
 
     RUN is a path, a name below runs/, the beginning of one, or `last`."""
 
     to: str = "jsonl"
-    """The kind of files to export: parquet, jsonl or csv."""
+    """The format of exported files: parquet, jsonl or csv."""
     out: str | None = None
-    """The folder that exported files go to; by default RUN/export."""
+    """The folder for exported files; by default RUN/export."""
+    tag: str | None = None
+    """List only the runs with this tag (with all of them, if several are given with commas)."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -53,38 +57,53 @@ def main(words: list[str]) -> int:
 
 
 def _list(folder: str | None, options: RunsOptions) -> int:
-    from burnish.report.catalogue import RUNS, summaries
+    from burnish.report.catalogue import RUNS, printable, summaries, tags_of
 
     root = folder or RUNS
-    if folder and not Path(folder).is_dir():
+    if folder and not os.path.isdir(folder):
         raise ValueError(f"there is no folder {folder!r}; burnish runs [DIR] lists the runs of a folder")
-    found = summaries(root)
+    runs = summaries(root)
+    if options.tag:
+        wanted = set(tags_of(options.tag))
+        runs = [run for run in runs if wanted <= set(run.tags)]
     if options.json:
-        rows = [{**dataclasses.asdict(run), "path": str(run.path)} for run in found]
+        rows = [{**dataclasses.asdict(run), "path": printable(str(run.path), 4096)} for run in runs]
         print(json.dumps([{k: v for k, v in row.items() if k != "same"} for row in rows], indent=1))
         return 0
-    console = Console(highlight=False)
-    if not found:
-        console.print(f"No runs in {root}/ yet. burnish train starts one.")
+    console = stdout_console()
+    if not runs:
+        tagged = f" with the tag {options.tag}" if options.tag else ""
+        console.print(f"No runs in {root}/{tagged} yet. burnish train starts one.")
         return 0
-    table = _table("run", "method", "task", "model", "steps", "result", "state", "age")
-    for run in found:
+    heads = ("run", "method", "task", "model", "steps", "result", "state", "age")
+    cells: list[tuple[Text, ...]] = []
+    for run in runs:
         steps = f"{run.step}/{run.steps}" if run.step != run.steps else str(run.steps)
         state = "paused" if run.paused else run.state
-        where = Path(run.model).name
-        table.add_row(
-            run.name, run.method, run.task, where, steps, run.result, Text(state, STATES.get(run.state, "")), run.age
-        )
+        name = f"{run.name} [{', '.join(run.tags)}]" if run.tags else run.name
+        columns = (name, run.method, run.task, Path(run.model).name, steps, run.result)
+        cells.append((*map(Text, columns), Text(state, STATES.get(run.state, "")), Text(run.age)))
+    left_out: set[str] = set()
+    for head in ("model", "task", "age", "method", ""):  # left out of a terminal that is too narrow for all of them
+        places = [i for i, name in enumerate(heads) if name not in left_out]
+        table = _table(*(heads[i] for i in places))
+        for row in cells:
+            table.add_row(*(row[i] for i in places))
+        if table.__rich_measure__(console, console.options.update_width(PIPE_WIDTH)).maximum <= console.width:
+            break
+        left_out.add(head)
     console.print(table)
-    console.print(Text("burnish runs show RUN says more; burnish ui shows them all in a browser.", style="dim"))
+    console.print(
+        Text("burnish runs show RUN shows one in detail; burnish ui shows all of them in a browser.", style="dim")
+    )
     return 0
 
 
 def _show(path: Path, options: RunsOptions) -> int:
-    from burnish.report.catalogue import spoken_age, summary
-    from burnish.report.store import open_store
+    from burnish.report.catalogue import duration, readable, summary
+    from burnish.store.reader import open_store
 
-    with open_store(path) as store:
+    with readable(path), open_store(path) as store:
         run, info, metrics, events = summary(store, path), store.info(), store.metrics(), store.events()
         samples, count = store.traces(order="newest", limit=3), store.count()
     if options.json:
@@ -94,28 +113,25 @@ def _show(path: Path, options: RunsOptions) -> int:
             )
         )
         return 0
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(Text.assemble((str(path), "bold"), "  ", (run.state, STATES.get(run.state, ""))))
     facts = _table("", "")
     facts.show_header = False
     config = info.get("config", {})
     git = info.get("git") or {}
-    made = info.get("environment", {})
+    environment = info.get("environment", {})
     changed = f", {len(git['changed'])} files changed" if git.get("changed") else ""
     for name, text in (
         ("method", f"{run.method} on {run.task}, {Path(run.model).name}, seed {run.seed}"),
-        ("steps", f"{run.step} of {run.steps}, {count:,} traces kept"),
+        ("steps", f"{run.step} of {run.steps}, {count:,} traces recorded"),
         ("held-out", run.result),
-        (
-            "options",
-            "  ".join(f"{key}={value}" for key, value in config.items() if key not in _SAID and value is not None),
-        ),
-        ("made with", ", ".join(f"{key} {made[key]}" for key in ("burnish", "torch", "python") if key in made)),
+        ("options", "  ".join(f"{k}={v}" for k, v in config.items() if k not in _SHOWN and v is not None)),
+        ("versions", ", ".join(f"{k} {environment[k]}" for k in ("burnish", "torch", "python") if k in environment)),
         ("git", f"{git['commit'][:12]} ({git['branch']}){changed}" if git else ""),
-        ("updated", spoken_age(_since(run.updated)) + " ago"),
+        ("updated", duration(_since(run.updated)) + " ago"),
     ):
         if text:
-            facts.add_row(Text(name, "dim"), text)
+            facts.add_row(Text(name, "dim"), Text(text))
     console.print(facts)
     _show_metrics(console, metrics)
     _show_events(console, events)
@@ -123,7 +139,7 @@ def _show(path: Path, options: RunsOptions) -> int:
     return 0
 
 
-_SAID = ("method", "task", "model", "seed", "steps", "out")
+_SHOWN = ("method", "task", "model", "seed", "steps", "out")  # options that other lines show
 
 
 def _since(moment: float) -> float:
@@ -133,14 +149,18 @@ def _since(moment: float) -> float:
 
 
 def _show_metrics(console: Console, metrics: list[dict[str, Any]]) -> None:
-    """Each number at the first step, at the last, and its least and largest."""
+    """Print the first, last, smallest and largest value of each metric."""
     if not metrics:
         return
+    from burnish.report.catalogue import printable
+
     table = _table("metric", "first", "last", "least", "largest")
     for name in dict.fromkeys(name for row in metrics for name in row if name != "step"):
-        values = [row[name] for row in metrics if row.get(name) is not None]
+        values = [row[name] for row in metrics if isinstance(row.get(name), int | float)]
         if values:
-            table.add_row(name, *(f"{x:.4g}" for x in (values[0], values[-1], min(values), max(values))))
+            table.add_row(
+                Text(printable(name)), *(f"{x:.4g}" for x in (values[0], values[-1], min(values), max(values)))
+            )
     for column in table.columns[1:]:
         column.justify = "right"
     console.print()
@@ -154,14 +174,14 @@ def _show_events(console: Console, events: list[dict[str, Any]]) -> None:
     for event in events[-EVENTS:]:
         colour = {"warning": "yellow", "error": "red"}.get(event["level"], "")
         table.add_row(
-            "" if event["step"] is None else str(event["step"] + 1), event["kind"], Text(event["text"], colour)
+            "" if event["step"] is None else str(event["step"] + 1), Text(event["kind"]), Text(event["text"], colour)
         )
     console.print()
     console.print(table)
 
 
 def _show_traces(console: Console, traces: list[dict[str, Any]]) -> None:
-    from burnish.report.ending import one_line
+    from burnish.report.final_message import one_line
 
     table = _table("trace", "reward", "prompt", "reply")
     for trace in traces:
@@ -174,7 +194,7 @@ def _show_traces(console: Console, traces: list[dict[str, Any]]) -> None:
 
 def _export(path: Path, options: RunsOptions) -> int:
     from burnish.report.export import export
-    from burnish.report.store import open_store
+    from burnish.store.reader import open_store
 
     out = Path(options.out) if options.out else path / "export"
     with open_store(path) as store:
@@ -185,17 +205,17 @@ def _export(path: Path, options: RunsOptions) -> int:
 
 def _ordering(action: str) -> Callable[[Path, RunsOptions], int]:
     def send(path: Path, options: RunsOptions) -> int:
-        from burnish.report.control import order
-        from burnish.report.store import open_store
+        from burnish.store.control import order
+        from burnish.store.reader import open_store
 
         with open_store(path) as store:
             state = store.state()
         if state != "running":
             raise ValueError(
-                f"{path} is {state}, so there is nothing to {action}; burnish train --resume {path} goes on with it"
+                f"{path} is {state}, so there is nothing to {action}; burnish train --resume {path} resumes it"
             )
         order(path, action)
-        print(f"{action}: {path} will hear it when its step ends")
+        print(f"{action}: sent to {path}; it takes effect after the current step")
         return 0
 
     return send

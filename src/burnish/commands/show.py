@@ -1,17 +1,16 @@
-"""`burnish show METHOD`."""
+"""`burnish show METHOD`: describe a method."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.console import Console
-
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """burnish show METHOD: its paper, formula, composition, cast and flags.
+    """burnish show METHOD: its paper, formula, composition, models and flags.
 
     METHOD is a name of `burnish methods` or path/file.py:function."""
 
@@ -25,5 +24,5 @@ def main(words: list[str]) -> int:
     from burnish.methods.table import find
     from burnish.report.show import show
 
-    show(find(asked[0][0]), asked[0][0], Console(highlight=False))
+    show(find(asked[0][0]), asked[0][0], stdout_console())
     return 0

@@ -1,4 +1,4 @@
-"""`burnish sweep METHOD`: try values of its flags."""
+"""`burnish sweep METHOD`: hyperparameter search over its flags."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import shlex
 from dataclasses import dataclass
 from functools import partial
 
-from burnish.commands.flags import read
 from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
+from burnish.run.flags import read
 
 
 @dataclass(frozen=True)
 class SweepOptions(ManyRuns):
-    """burnish sweep METHOD --grid FLAG=VALUE,VALUE --random FLAG=LOW:HIGH: what do its flags do?
+    """burnish sweep METHOD --grid FLAG=VALUE,VALUE --random FLAG=LOW:HIGH: hyperparameter search over its flags.
 
     burnish sweep grpo --task add --grid lr=1e-5,1e-4 --grid n=4,8 --seeds 2
     burnish sweep grpo --task sort --random lr=1e-5:1e-3:log --random eps=0.1:0.4 --trials 12 --seeds 2
 
-    --grid and --random may be given several times; any flag of the method or of every run will do. A grid is tried whole (or --trials
-    of it); ranges are drawn, evenly or evenly in the logarithm. The method as it is runs beside them.
-    You get a leaderboard of the settings, and the effect of each value whatever the others are, with 95% intervals.
-    Ctrl-C stops politely, and the same command goes on. docs/compare.md defines every number."""
+    --grid and --random may be given several times, for any flag of the method or of every run. All combinations of a
+    grid are run (or --trials of them); ranges are sampled uniformly or log-uniformly. The defaults are the baseline.
+    It prints a leaderboard of the settings and the marginal effect of each value, with 95% intervals.
+    Ctrl-C saves and stops; the same command resumes. docs/compare.md defines every number."""
 
     grid: str | None = None
     """A flag and the values to try: lr=1e-5,1e-4. May be given several times."""
     random: str | None = None
-    """A flag and the range to draw from: eps=0.1:0.4, or lr=1e-6:1e-3:log. May be given several times."""
+    """A flag and the range to sample from: eps=0.1:0.4, or lr=1e-6:1e-3:log. May be given several times."""
     trials: int | None = None
-    """Settings that are tried; by default the whole grid, or 12 where ranges are drawn."""
+    """Number of settings; by default the whole grid, or 12 if ranges are sampled."""
 
 
 def main(words: list[str]) -> int:
@@ -43,11 +43,11 @@ def main(words: list[str]) -> int:
     from burnish.compare import sweep
     from burnish.compare.plan import candidate
 
-    tried = [sweep.grid(one) for one in grids], [sweep.ranged(one) for one in ranges]
+    searched = [sweep.grid(text) for text in grids], [sweep.ranged(text) for text in ranges]
     base = candidate(methods[0])
     settings = [
-        type(one)(one.label, base.method, {**base.flags, **one.flags})
-        for one in sweep.trials(base.method, *tried, options.trials)
+        type(trial)(trial.label, base.method, {**base.flags, **trial.flags})
+        for trial in sweep.trials(base.method, *searched, options.trials)
     ]
     plan = plan_of((base, *settings), "sweep", options)
     command, console = shlex.join(["burnish", "sweep", *words]), terminal(options.quiet)
@@ -56,29 +56,29 @@ def main(words: list[str]) -> int:
         from burnish.compare.board import board
         from burnish.compare.effects import effects_html, show_effects
 
-        found = board(ran.rows, threshold=options.threshold, against=base.label)
-        effects = sweep.effects(found, settings, *tried)
+        results = board(ran.rows, threshold=options.threshold, against=base.label)
+        effects = sweep.effects(results, settings, *searched)
         title = f"{base.label} on {options.task}: {len(settings)} settings"
-        page, say = effects_html(effects, found), partial(show_effects, effects, found, console)
-        report(found, plan.out, console, command, extra=page, title=title, more=say)
+        page, show = effects_html(effects, results), partial(show_effects, effects, results, console)
+        report(results, plan.out, console, command, extra=page, title=title, more=show)
     return unfinished(ran, console, command)
 
 
 def _several(words: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """The values of --grid and --random, which may stand several times, and the other words."""
-    found: dict[str, list[str]] = {"--grid": [], "--random": []}
+    """Separate the values of --grid and --random, which may be repeated, from the other arguments."""
+    values: dict[str, list[str]] = {"--grid": [], "--random": []}
     rest: list[str] = []
     i = 0
     while i < len(words):
         name, equals, value = words[i].partition("=")
-        if name not in found:
+        if name not in values:
             rest.append(words[i])
         elif equals:
-            found[name].append(value)
+            values[name].append(value)
         elif i + 1 < len(words) and not words[i + 1].startswith("--"):
             i += 1
-            found[name].append(words[i])
+            values[name].append(words[i])
         else:
             raise ValueError(f"{name} needs a value: {name} {'lr=1e-5,1e-4' if name == '--grid' else 'eps=0.1:0.4'}")
         i += 1
-    return found["--grid"], found["--random"], rest
+    return values["--grid"], values["--random"], rest

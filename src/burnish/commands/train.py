@@ -1,61 +1,80 @@
-"""`burnish train`: a method, a file of options, or a run to go on with."""
+"""`burnish train`: train with a method or a file of options, or resume a run."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
+from rich.markup import escape
 
-from burnish.commands.flags import booleans_of, dashed, flags_of, flags_of_method, split, table, valued
 from burnish.methods.table import Entry, find
-from burnish.run.config import RESUMABLE, Options, configure, method_fields, method_types
+from burnish.run.config import RESUMABLE, Options, configure, method_fields, method_types, one_length, unknown
+from burnish.run.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
+from burnish.run.help import grouped, print_flags
+from burnish.run.values import coerce
+from burnish.run.words import answer
+from burnish.util.plainfile import read_yaml
+from burnish.util.terminal import stdout_console
 
-_OURS = {"help", "quiet"}  # flags of the command itself, not of the run
+_COMMAND_FLAGS = {"help", "help_all", "quiet"}  # flags of the command itself, not of the run
+_COMMAND_HELP = (
+    ("resume", "run", "-", "Resume a run from its newest checkpoint."),
+    ("quiet", "on/off", "off", "Plain lines only."),
+)
 
 USAGE = """\
 [bold]burnish train[/] [METHOD | run.yaml | path/file.py:function] [--flag value ...]
 [bold]burnish train --resume[/] RUN [--steps N]
 
-  burnish train                              GRPO on the tiny model, with everything by default
+  burnish train                           GRPO on the tiny model, with defaults
   burnish train dpo --task add --steps 100
-  burnish train run.yaml --lr 3e-5           flags come on top of the file (method: NAME, n: 8, ...)
-  burnish train my_method.py:mine            a function(task, *, ...) -> Method of your own
+  burnish train run.yaml --lr 3e-5        flags override the file
+  burnish train my_method.py:mine         a function(task, *, ...) -> Method
 """
 
 
 def main(words: list[str]) -> int:
     name, stored, flags = _read(words)
-    quiet, helped = _truth(flags.pop("quiet", False)), flags.pop("help", False)
+    quiet, helped, everything = (coerce(flag, flags.pop(flag, False), bool) for flag in ("quiet", "help", "help_all"))
     if "resume" in flags:
         return _run_resumed(name, valued(flags, {"resume"}), quiet)
     entry = find(name or "grpo")
-    if helped:
-        print_help(entry, name or "grpo")
+    if helped or everything:
+        print_help(entry, name or "grpo", everything=everything)
         return 0
-    given = valued(flags, {*method_fields(entry), *(f.name for f in dataclasses.fields(Options))})
-    config = configure(entry, name or "grpo", {**stored, **given})
+    known = _known(entry)
+    for flag in flags.keys() - known:
+        raise ValueError(unknown(name or "grpo", flag, known, flag=True))
+    given = valued(flags, known)
+    if one_length(given).keys() & {"steps", "epochs"}:  # a flag overrides either of the file's
+        stored = {key: value for key, value in stored.items() if key not in ("steps", "epochs")}
+    config = configure(entry, name or "grpo", {**one_length(stored), **given})
     with _observer(quiet) as observer:
-        from burnish.run.train import run_anywhere
+        from burnish.api.train import run_anywhere
 
         result = run_anywhere(entry, config, observer)
     return 130 if result.stopped else 0
 
 
 def _read(words: list[str]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
-    """The method's name, what its file says, and the flags."""
-    switches = _OURS | booleans_of(typing.get_type_hints(Options))
+    """Parse the arguments into the method's name, the options of the YAML file, and the flags."""
+    switches = _COMMAND_FLAGS | booleans_of(typing.get_type_hints(Options))
     plain, flags = split(words, switches)
+    for word in (one for one in plain if "=" in one and ":" not in one):  # verl's way of writing options: key=value
+        method = plain[0] if plain[0] != word else "grpo"
+        if ours := answer(word.partition("=")[0], _known(find(method)), method=method, flag=True):
+            raise ValueError(ours)
     name, stored = (plain[0] if plain else None), {}
     if name and name.endswith((".yaml", ".yml")):
         stored = _from_yaml(Path(name))
         name = str(stored.pop("method", "grpo"))
     if name and name.endswith(".py"):
         raise ValueError(f"say which function of {name} makes the method: {name}:FUNCTION")
-    if "resume" not in flags:  # the method may have switches of its own
+    if "resume" not in flags:  # parse again, with the method's boolean flags
         plain, flags = split(words, switches | booleans_of(method_types(find(name or "grpo"))))
     if len(plain) > 1:
         hint = f"; did you mean --{plain[1].replace('=', ' ', 1)}?" if "=" in plain[1] else ""
@@ -63,20 +82,21 @@ def _read(words: list[str]) -> tuple[str | None, dict[str, Any], dict[str, Any]]
     return name, stored, flags
 
 
+def _known(entry: Entry) -> set[str]:
+    return {*method_fields(entry), *(f.name for f in dataclasses.fields(Options))}
+
+
 def _from_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ValueError(f"there is no file {str(path)!r} to read options from")
-    try:
-        found = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
+    options = read_yaml(path)
+    if not isinstance(options, dict):
         raise ValueError(f"{path} should hold lines `option: value`, with `method: NAME` among them")
-    return {str(key).replace("-", "_"): value for key, value in found.items()}
+    return {str(key).replace("-", "_"): value for key, value in options.items()}
 
 
 def _run_resumed(name: str | None, flags: dict[str, Any], quiet: bool) -> int:
-    from burnish.run.train import resume
+    from burnish.api.train import resume
 
     folder = flags.pop("resume")
     if name:
@@ -91,26 +111,27 @@ def _run_resumed(name: str | None, flags: dict[str, Any], quiet: bool) -> int:
 
 
 def _observer(quiet: bool) -> Any:
-    from burnish.report.progress import Lines, Screen
+    from burnish.report.progress import ProgressLines, ProgressScreen
 
-    console = Console()
-    return Lines(console) if quiet or not console.is_terminal else Screen(console)
-
-
-def _truth(value: Any) -> bool:
-    return value is True or str(value).lower() in ("true", "yes")
+    out = Console()
+    return ProgressLines(out) if quiet or not out.is_terminal else ProgressScreen(out)
 
 
-def print_help(entry: Entry, name: str) -> None:
-    """Every flag with its type, its default and a line of help."""
-    console = Console(highlight=False)
-    console.print(USAGE)
-    console.print(f"[bold]{name}[/]'s own flags: {entry.summary}")
-    console.print(table(flags_of_method(entry)))
-    console.print("\n[bold]Flags of every run[/]")
-    console.print(table(flags_of(Options)))
-    console.print("\n[bold]Flags of the command[/]")
-    console.print(
-        "  [cyan]--resume RUN[/]  go on with a run from its newest checkpoint\n  [cyan]--quiet[/]       plain lines only"
-    )
-    console.print(f"\nAn example: [cyan]{entry.example or 'burnish train ' + name}[/]")
+def print_help(entry: Entry, name: str, *, everything: bool) -> None:
+    """Print the method's own flags and the common ones, or every flag in groups."""
+    out = stdout_console()
+    out.print(USAGE)
+    own, groups = flags_of_method(entry), grouped(flags_of(Options))
+    out.print(f"[bold]{name}[/]: {escape(entry.summary)}")
+    print_flags(out, own)
+    shown = groups if everything else dict(list(groups.items())[:1])
+    for title, flags in shown.items():
+        out.print(f"\n[bold]{title}[/]")
+        print_flags(out, flags)
+    out.print("\n[bold]The command[/]")
+    print_flags(out, [Flag(*row) for row in _COMMAND_HELP])
+    if not everything:
+        others = [title.lower() if title != "Ray" else title for title in groups if title not in shown]
+        count = sum(map(len, groups.values())) - sum(map(len, shown.values()))
+        out.print(f"\n[bold]--help-all[/] also lists the other {count} flags: {', '.join(others)}.")
+    out.print(f"\nAn example: [cyan]{escape(entry.example or 'burnish train ' + name)}[/]")

@@ -1,30 +1,30 @@
-"""`burnish ui`: the dashboard, in a browser."""
+"""`burnish ui`: serve the dashboard."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
-from burnish.commands.flags import read
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
 
 
 @dataclass(frozen=True)
 class UiOptions:
     """burnish ui [DIR]: the dashboard of the runs in a folder (runs/), live while they train.
 
-    Learning curves, health, where the time goes, and every trace token by token. It listens on this machine alone;
-    with --host ADDRESS others may look too, and then a token is needed, which is printed with the address."""
+    Learning curves, health checks, timings, and every trace token by token. It listens on the loopback address only;
+    with --host ADDRESS other machines can connect, with the access token that is printed with the address."""
 
     port: int = 7007
     """The port to listen on; 0 takes any free one."""
     host: str = "127.0.0.1"
-    """The address to listen on. Any other than the loopback needs the token."""
+    """The address to listen on: the loopback (127.0.0.1, ::1), or another address of this machine, with a token."""
     token: str | None = None
-    """The token to ask for, at least 16 characters; by default one is made where one is needed."""
+    """The access token, 16 to 200 letters, digits or . _ ~ -; by default a random one if --host needs it."""
     open: bool = True
-    """Open it in a browser, where there is one."""
+    """Open the dashboard in a browser, if there is one."""
 
 
 def main(words: list[str]) -> int:
@@ -34,25 +34,26 @@ def main(words: list[str]) -> int:
     plain, options = asked
     from burnish.report.api import Api
     from burnish.report.catalogue import RUNS
-    from burnish.report.server import door_for, is_loopback, make_server
+    from burnish.report.endpoint import endpoint_for
+    from burnish.report.server import make_server
 
     root = Path(plain[0] if plain else RUNS)
-    if plain and not root.is_dir():
+    if plain and not os.path.isdir(root):
         raise ValueError(f"there is no folder {plain[0]!r}; burnish ui [DIR] shows the runs of a folder")
-    door = door_for(options.host, options.port, options.token)
-    server = make_server(Api(root), door)
-    console = Console(highlight=False)
-    console.print(f"[bold]burnish[/] shows {root}/ at [cyan]{door.url()}[/]", soft_wrap=True)
-    if not is_loopback(door.host):
+    endpoint = endpoint_for(options.host, options.port, options.token)
+    server = make_server(Api(root), endpoint)
+    console = stdout_console()
+    console.print(f"[bold]burnish[/] shows {root}/ at [cyan]{endpoint.url()}[/]", soft_wrap=True)
+    if not endpoint.loopback:
         console.print(
-            "Others can reach this address; they need the token in it, and what they see is not encrypted.",
+            "Other machines can reach this address; they need the token in it, and the connection is not encrypted.",
             style="yellow",
         )
-    console.print("Ctrl-C ends it.", style="dim")
+    console.print("Press Ctrl-C to stop.", style="dim")
     if options.open and console.is_terminal:
         import webbrowser
 
-        webbrowser.open(door.url())
+        webbrowser.open(endpoint.url())
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:

@@ -1,43 +1,46 @@
-"""A method against its parent, part by part: what it adds is switched off, what it changes goes back to the parent's, what it
-leaves out is put in again. Each change is made alone, and the result is built anew, so what cannot be is refused in words.
+"""Ablation: the differences between a method and its parent, each reverted alone.
+
+A part that the method adds is disabled, a part that it changes is restored, and a part that it leaves out is put back.
+Each variant is built like any method, so an impossible composition raises a ValueError with the reason.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
-from burnish.learn.learn import Learn
+from burnish.learn.learn import Learn, plan_of
 from burnish.learn.term import Term
 from burnish.method import Method, Phase
 from burnish.methods.table import Entry, find
-from burnish.parts import Part, Wired, chain
+from burnish.parts import Part, Wired, chain, tokens_read
 from burnish.run.config import method_fields
 from burnish.tasks.source import Source
 
-_SETTINGS = ("epochs", "minibatches", "temperature", "embed", "rest", "move")
-_MUST_BE_READ = ("stream:", "member:", "score:", "pairs", "lists")
+_SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move")
+_MUST_BE_READ = ("stream:", "claim:", "score:", "pairs", "lists")
 _CHAINS = ("score", "select", "credit")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference undone.
+    """One reverted difference.
 
-    kind   off: what the method adds is taken out; back: the parent's takes its place; again: what it left out is put in
-    room   draw, rollout, score, select, credit, term, setting or cast;  name  the part's, as `burnish show` prints it
-    other  the parent's part that comes in
+    kind   off: disable a part that the method adds; back: restore the parent's part; again: put a left-out part back
+    stage  draw, rollout, score, select, credit, term, setting or models
+    name   the method's part, as `burnish show` prints it
+    other  the parent's part that replaces it or is put back
     """
 
     kind: str
-    room: str
+    stage: str
     name: str
     other: str = ""
 
-    def said(self, parent: str) -> str:
+    def label(self, parent: str) -> str:
         """The change in words, for tables."""
         if self.kind == "off":
             return f"without {self.name}"
@@ -46,201 +49,206 @@ class Change:
         return f"{parent}'s {self.other} for {self.name}" if self.other != self.name else f"{self.name} as in {parent}"
 
 
-def changes(mine: Method, base: Method) -> list[Change]:
-    """Every difference between a method and its parent, to be undone one at a time."""
-    found: list[Change] = []
-    for room in ("draw", "rollout"):
-        here, there = _names(mine, room), _names(base, room)
-        found += [Change("back", room, name, there[0]) for name in here if name not in there]
-    for room in _CHAINS:
-        found += _chain_changes(mine, base, room)
-    found += _term_changes(mine, base)
+def changes(method: Method, base: Method) -> list[Change]:
+    """Every difference between a method and its parent, to be reverted one at a time."""
+    differences: list[Change] = []
+    for stage in ("draw", "rollout"):
+        names, base_names = _names(method, stage), _names(base, stage)
+        differences += [Change("back", stage, name, base_names[0]) for name in names if name not in base_names]
+    for stage in _CHAINS:
+        differences += _chain_changes(method, base, stage)
+    differences += _term_changes(method, base)
     for name in _SETTINGS:
-        values = [getattr(phase.learn, name) for phase in mine.phases]
+        values = [getattr(phase.learn, name) for phase in method.phases]
         if any(not same(value, getattr(base.phases[0].learn, name)) for value in values):
-            found.append(Change("back", "setting", name, name))
-    for name, role in mine.cast.items():
-        if name in base.cast and not same(role, base.cast[name]):
-            found.append(Change("back", "cast", name, name))
-    return list(dict.fromkeys(found))
+            differences.append(Change("back", "setting", name, name))
+    for name, role in method.models.items():
+        if name in base.models and not same(role, base.models[name]):
+            differences.append(Change("back", "models", name, name))
+    return list(dict.fromkeys(differences))
 
 
-def _chain_changes(mine: Method, base: Method, room: str) -> list[Change]:
-    here, there = _atoms(mine, room), _atoms(base, room)
-    added = [atom for name, atom in here.items() if name not in there and not _of_a_term(atom)]
-    missing = [atom for name, atom in there.items() if name not in here and not _of_a_term(atom)]
-    found = []
+def _chain_changes(method: Method, base: Method, stage: str) -> list[Change]:
+    atoms, base_atoms = _atoms(method, stage), _atoms(base, stage)
+    added = [atom for name, atom in atoms.items() if name not in base_atoms and not _of_a_term(atom)]
+    missing = [atom for name, atom in base_atoms.items() if name not in atoms and not _of_a_term(atom)]
+    differences = []
     for atom in added:
         twin = next((other for other in missing if other.writes & atom.writes), None)
         if twin is not None:
             missing.remove(twin)
-            found.append(Change("back", room, atom.name, twin.name))
+            differences.append(Change("back", stage, atom.name, twin.name))
         else:
-            found.append(Change("off", room, atom.name))
-    wanted = {name for phase in base.phases for term in phase.learn.terms for name in term.reads}
-    alone = [atom for atom in missing if not atom.writes & wanted]  # what serves a term comes and goes with the term
-    return found + [Change("again", room, "", atom.name) for atom in alone]
+            differences.append(Change("off", stage, atom.name))
+    term_reads = {name for phase in base.phases for term in plan_of(phase).terms for name in term.reads}
+    independent = [atom for atom in missing if not atom.writes & term_reads]  # the others are added with their term
+    return differences + [Change("again", stage, "", atom.name) for atom in independent]
 
 
-def _term_changes(mine: Method, base: Method) -> list[Change]:
-    here, there = _terms(mine), _terms(base)
-    found = [Change("off", "term", name) for name in here if name not in there]
-    found += [
-        Change("back", "term", name, name) for name in here if name in there and not same(here[name], there[name])
-    ]
-    return found + [Change("again", "term", "", name) for name in there if name not in here]
+def _term_changes(method: Method, base: Method) -> list[Change]:
+    terms, base_terms = _terms(method), _terms(base)
+    differences = [Change("off", "term", name) for name in terms if name not in base_terms]
+    changed = [name for name in terms if name in base_terms and not same(terms[name], base_terms[name])]
+    differences += [Change("back", "term", name, name) for name in changed]
+    return differences + [Change("again", "term", "", name) for name in base_terms if name not in terms]
 
 
-def applied(mine: Method, base: Method, change: Change) -> Method:
-    """The method with one difference undone; ValueError where what is left does not work together."""
-    if change.room == "cast":
-        return replace(mine, cast={**mine.cast, change.name: base.cast[change.name]})
-    cast = {**base.cast, **mine.cast} if change.kind != "off" else mine.cast
-    phases = tuple(_phase(phase, base.phases[0], change) for phase in mine.phases)
-    if all(new is old for new, old in zip(phases, mine.phases, strict=True)):
+def applied(method: Method, base: Method, change: Change) -> Method:
+    """The method with one difference reverted; raises ValueError if the remaining parts do not fit together."""
+    if change.stage == "models":
+        return replace(method, models={**method.models, change.name: base.models[change.name]})
+    models = {**base.models, **method.models} if change.kind != "off" else method.models
+    phases = tuple(_phase(phase, base.phases[0], change) for phase in method.phases)
+    if all(new is old for new, old in zip(phases, method.phases, strict=True)):
         raise ValueError(f"there is no {change.name or change.other!r} to change")
-    return replace(mine, cast=_needed(cast, mine, phases), phases=phases)
+    return replace(method, models=_needed(models, method, phases), phases=phases)
 
 
 def variant(method: str, parent: str, change: Change) -> Entry:
-    """The changed method as a row like any other: the same signature, built on any task."""
-    entry, above = find(method), find(parent)
+    """The changed method as an entry of the method table, with the same signature."""
+    entry, parent_entry = find(method), find(parent)
 
     @functools.wraps(entry.build)
     def build(source: Source, **given: Any) -> Method:
-        return applied(entry.build(source, **given), build_parent(above, source, given), change)
+        return applied(entry.build(source, **given), build_parent(parent_entry, source, given), change)
 
     return replace(entry, build=build)
 
 
 def build_parent(entry: Entry, source: Source, given: dict[str, Any]) -> Method:
-    """The parent on the same task, with the method's own models where it needs some; its parts are all that is used of it."""
+    """Build the parent on the same task; options without a default take the method's value. Only its parts are used."""
     needed = {n: given.get(n, "tiny") for n, p in method_fields(entry).items() if p.default is p.empty}
     return entry.build(source, **needed)
 
 
 def _phase(phase: Phase, base: Phase, change: Change) -> Phase:
-    if change.room in ("draw", "rollout"):
-        if getattr(phase, change.room).name != change.name:
+    if change.stage in ("draw", "rollout"):
+        if getattr(phase, change.stage).name != change.name:
             return phase
-        return replace(phase, **{change.room: getattr(base, change.room)})
-    if change.room == "setting":
-        plan = _learn(phase.learn, phase.learn.terms, {change.name: getattr(base.learn, change.name)})
+        return replace(phase, **{change.stage: getattr(base, change.stage)})
+    if change.stage == "setting":
+        plan = _learn(plan_of(phase), plan_of(phase).terms, {change.name: getattr(base.learn, change.name)})
         return _pruned(replace(phase, learn=plan))
-    if change.room == "term":
+    if change.stage == "term":
         return _term_phase(phase, base, change)
-    atoms = list(getattr(phase, change.room))
+    atoms = list(getattr(phase, change.stage))
     if change.kind == "again":
-        theirs = list(getattr(base, change.room))
-        new = [atom for atom in theirs if atom.name == change.other or atom.name in {a.name for a in atoms}]
-        kept = [atom for atom in atoms if atom.name not in {a.name for a in theirs}]
-        return _pruned(_chained(phase, change.room, [*new, *kept]))
+        base_atoms = list(getattr(base, change.stage))
+        new = [atom for atom in base_atoms if atom.name == change.other or atom.name in {a.name for a in atoms}]
+        own = [atom for atom in atoms if atom.name not in {a.name for a in base_atoms}]
+        return _pruned(_chained(phase, change.stage, [*new, *own]))
     if change.name not in [atom.name for atom in atoms]:
         return phase
-    twins = [atom for atom in getattr(base, change.room) if atom.name == change.other]
+    twins = [atom for atom in getattr(base, change.stage) if atom.name == change.other]
     new = [part for atom in atoms for part in (twins if atom.name == change.name else [atom])]
-    return _pruned(_relinked(_chained(phase, change.room, new), base))
+    return _pruned(_relinked(_chained(phase, change.stage, new), base))
 
 
 def _term_phase(phase: Phase, base: Phase, change: Change) -> Phase:
-    theirs = {term.name: term for term in base.learn.terms}
+    base_terms = {term.name: term for term in plan_of(base).terms}
     if change.kind == "again":
-        terms = (*phase.learn.terms, theirs[change.other])
-    elif change.name not in [term.name for term in phase.learn.terms]:
+        terms = (*plan_of(phase).terms, base_terms[change.other])
+    elif change.name not in [term.name for term in plan_of(phase).terms]:
         return phase
     else:
+        replacement = (base_terms[change.other],) if change.kind == "back" else ()
         terms = tuple(
-            new
-            for term in phase.learn.terms
-            for new in ([term] if term.name != change.name else [theirs[change.other]] if change.kind == "back" else [])
+            new for term in plan_of(phase).terms for new in ((term,) if term.name != change.name else replacement)
         )
     if not terms:
         raise ValueError("it is the method's only term: without it nothing is learned")
-    return _pruned(_supplied(replace(phase, learn=_learn(phase.learn, terms, {})), base))
+    return _pruned(_supplied(replace(phase, learn=_learn(plan_of(phase), terms, {})), base))
 
 
 def _supplied(phase: Phase, base: Phase) -> Phase:
-    """With the parent's credit parts that write what terms read and nobody writes."""
-    have = {name for room in phase.rooms() for name in room.part.writes}
-    wanted = {name for term in phase.learn.terms for name in term.reads if name.startswith(_MUST_BE_READ)} - have
-    more = [atom for atom in base.credit if atom.writes & wanted]
+    """Add the parent's credit parts that write what terms read and no part of the phase writes."""
+    written = {name for placed in phase.parts() for name in placed.part.writes}
+    read = {name for term in plan_of(phase).terms for name in _read(term, written) if name.startswith(_MUST_BE_READ)}
+    more = [atom for atom in base.credit if atom.writes & (read - written)]
     return replace(phase, credit=chain(*phase.credit, *more)) if more else phase
 
 
 def _relinked(phase: Phase, base: Phase) -> Phase:
-    """With the parent's part wherever one of the method's read what is gone, and the parent's writes the same without it."""
-    have = set(phase.draw.writes | phase.rollout.writes)
-    for room in _CHAINS:
+    """Replace parts that read what no part writes any more by parts of the parent that write the same without it."""
+    written = set(phase.draw.writes | phase.rollout.writes)
+    for stage in _CHAINS:
         atoms: list[Part] = []
-        for atom in getattr(phase, room):
-            if _lacks(atom, have):
-                twins = [
-                    other for other in getattr(base, room) if other.writes & atom.writes and not _lacks(other, have)
-                ]
-                atom = twins[0] if twins else atom
+        for atom in getattr(phase, stage):
+            if _lacks(atom, written):
+                same_writes = [other for other in getattr(base, stage) if other.writes & atom.writes]
+                atom = next((other for other in same_writes if not _lacks(other, written)), atom)
             atoms.append(atom)
-            have |= atom.writes
-        phase = _chained(phase, room, atoms)
+            written |= atom.writes
+        phase = _chained(phase, stage, atoms)
     return phase
 
 
-def _lacks(atom: Part, have: set[str]) -> bool:
-    return any(name not in have and not name.startswith(("cast:", "store:", "given:", "task:")) for name in atom.reads)
+def _lacks(atom: Part, written: set[str]) -> bool:
+    given = ("model:", "store:", "given:", "task:")
+    return any(name not in written and not name.startswith(given) for name in atom.reads)
 
 
 def _pruned(phase: Phase) -> Phase:
-    """Without the parts that now write for nobody."""
+    """Remove the parts whose writes are no longer read."""
     while True:
-        read = set(phase.learn.reads).union(*(room.part.reads for room in phase.rooms()))
-        read = read.union(*(term.reads for term in phase.learn.terms))
-        idle = [
-            (room.room, room.part.name)
-            for room in phase.rooms()
-            if room.room in _CHAINS and (mine := {w for w in room.part.writes if w.startswith(_MUST_BE_READ)}) and not mine & read
-        ]  # fmt: skip
-        if not idle:
+        have = {name for placed in phase.parts() for name in placed.part.writes}
+        read = set(phase.learn.reads).union(*(placed.part.reads for placed in phase.parts()))
+        read = read.union(*(_read(term, have) for term in plan_of(phase).terms))
+        unread = [placed for placed in phase.parts() if placed.stage in _CHAINS and _is_unread(placed.part, read)]
+        if not unread:
             return phase
-        where, name = idle[0]
-        phase = _chained(phase, where, [atom for atom in getattr(phase, where) if atom.name != name])
+        stage, name = unread[0].stage, unread[0].part.name
+        phase = _chained(phase, stage, [atom for atom in getattr(phase, stage) if atom.name != name])
 
 
-def _needed(cast: dict[str, Any] | Any, mine: Method, phases: Sequence[Phase]) -> dict[str, Any]:
-    """The method's own members, and those of the parent that its parts now call on."""
-    read = {name for phase in phases for room in phase.rooms() for name in room.part.reads}
-    read |= {name for phase in phases for term in phase.learn.terms for name in term.reads}
-    called = {name.removeprefix("cast:").split(".")[0] for name in read if name.startswith("cast:")}
-    return {name: role for name, role in cast.items() if name in mine.cast or name in called}
+def _is_unread(part: Wired, read: set[str]) -> bool:
+    """Whether a part writes something that must be read, and none of it is."""
+    writes = {name for name in part.writes if name.startswith(_MUST_BE_READ)}
+    return bool(writes) and not writes & read
 
 
-def _chained(phase: Phase, room: str, atoms: Sequence[Part]) -> Phase:
-    return replace(phase, **{room: chain(*atoms)})  # type: ignore[arg-type]
+def _needed(models: dict[str, Any] | Any, method: Method, phases: Sequence[Phase]) -> dict[str, Any]:
+    """The method's own models, and the parent's models that its parts now use."""
+    read = {name for phase in phases for placed in phase.parts() for name in placed.part.reads}
+    read |= {name for phase in phases for term in plan_of(phase).terms for name in term.reads}
+    called = {name.removeprefix("model:").split(".")[0] for name in read if name.startswith("model:")}
+    return {name: role for name, role in models.items() if name in method.models or name in called}
+
+
+def _chained(phase: Phase, stage: str, atoms: Sequence[Part]) -> Phase:
+    return replace(phase, **{stage: chain(*atoms)})  # type: ignore[arg-type]
 
 
 def _learn(plan: Learn, terms: tuple[Term, ...], changed: dict[str, Any]) -> Learn:
     return Learn(*terms, **{**{name: getattr(plan, name) for name in _SETTINGS}, **changed})
 
 
-def _names(method: Method, room: str) -> list[str]:
-    return list(dict.fromkeys(getattr(phase, room).name for phase in method.phases))
+def _names(method: Method, stage: str) -> list[str]:
+    return list(dict.fromkeys(getattr(phase, stage).name for phase in method.phases))
 
 
-def _atoms(method: Method, room: str) -> dict[str, Part]:
-    return {atom.name: atom for phase in method.phases for atom in getattr(phase, room)}
+def _atoms(method: Method, stage: str) -> dict[str, Part]:
+    return {atom.name: atom for phase in method.phases for atom in getattr(phase, stage)}
 
 
 def _terms(method: Method) -> dict[str, Term]:
-    return {term.name: term for phase in method.phases for term in phase.learn.terms}
+    return {term.name: term for phase in method.phases for term in plan_of(phase).terms}
+
+
+def _read(term: Term, have: set[str]) -> frozenset[str]:
+    """What a term reads, the tokens that it trains on included."""
+    return term.reads | tokens_read(term, have)
 
 
 def _of_a_term(atom: Wired) -> bool:
-    """Whether a part only says which tokens a term claims: it comes and goes with the term."""
-    return bool(atom.writes) and all(name.startswith("member:") for name in atom.writes)
+    """Whether a part only selects the tokens of a term, so that it is added and removed with the term."""
+    return bool(atom.writes) and all(name.startswith("claim:") for name in atom.writes)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two parts are alike: functions by their code and what they hold, everything else by its fields."""
+    """Whether two parts are equal: functions by code, closure and defaults, dataclasses by their fields."""
     if isinstance(a, FunctionType) and isinstance(b, FunctionType):
-        return a.__code__ is b.__code__ and same(_held(a), _held(b)) and same(a.__defaults__, b.__defaults__)
+        return a.__code__ is b.__code__ and same(_closure(a), _closure(b)) and same(a.__defaults__, b.__defaults__)
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is type(b) and hasattr(a, "__dataclass_fields__"):
@@ -248,6 +256,6 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _held(function: Callable[..., Any]) -> list[Any]:
-    """What a function remembers from where it was made."""
-    return [cell.cell_contents for cell in function.__closure__ or ()]  # type: ignore[attr-defined]
+def _closure(function: FunctionType) -> list[Any]:
+    """The values of a function's closure."""
+    return [cell.cell_contents for cell in function.__closure__ or ()]

@@ -1,39 +1,40 @@
-"""From results to a leaderboard: estimates with intervals, pairs with tests, curves with bands, efficiency, cost, stability."""
+"""Compute a leaderboard from results: estimates with intervals, pairwise tests, learning curves, sample efficiency."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from burnish.compare.budget import Budget
-from burnish.compare.job import Found
+from burnish.compare.job import RunResult
+from burnish.compare.results import by_label
 from burnish.compare.statistics import Matrix, Test, holm, interval, paired_test, pass_matrix, reached
-from burnish.compare.store import by_label
 from burnish.report.numbers import better_is_lower
 from burnish.run.evaluate import Interval
 
 LEVEL = 0.05
-ALL_PAIRS = 8  # up to so many candidates every pair is tested; beyond, each against the first
+ALL_PAIRS = 8  # with more candidates, each is tested against the first instead of every pair
 GRID = 16  # points of a learning curve
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One candidate: its runs, and what they say together.
+    """One candidate: its runs and their statistics.
 
-    scores   [seeds, tasks] at the end; one column where a method is not judged by its replies
+    scores   [seeds, tasks], final scores; one column if the method is not evaluated by replies
+    value    mean final score with its interval; start  mean score before training
     passes   k -> pass@k with its interval
-    curve    (amount of the budget's unit, mean with its interval)
-    reach    for each seed, what it took to come up to the threshold; None where it never did
+    curve    (amount of the budget's unit, mean score with its interval)
+    reach    for each seed, the amount of the budget's unit used to reach the threshold; None if it was not reached
     """
 
     label: str
-    rows: tuple[Found, ...]
+    rows: tuple[RunResult, ...]
     scores: Matrix
     value: Interval
     start: float
@@ -47,24 +48,24 @@ class Standing:
 
     @property
     def spread(self) -> float:
-        """The standard deviation over seeds; nan with one."""
+        """The standard deviation over seeds; NaN for one seed."""
         return statistics.stdev(self.by_seed) if len(self.by_seed) > 1 else math.nan
 
     def cost(self, name: str) -> float:
-        """The mean over seeds of what a run used: tokens, samples, flops, seconds, steps."""
+        """The mean over seeds of a run's cost: tokens, samples, flops, seconds or steps."""
         total = {"tokens": ("sampled", "trained")}.get(name, (name,))
         return statistics.fmean(sum(row.spent[part] for part in total) for row in self.rows)
 
     def reached(self) -> float | None:
-        """The median over seeds of what it took, where more than half of the seeds came so far."""
-        taken = sorted(math.inf if one is None else one for one in self.reach)
-        middle = statistics.median_high(taken) if taken else math.inf
-        return None if math.isinf(middle) else middle
+        """The median of `reach`; None unless more than half of the seeds reached the threshold."""
+        amounts = sorted(math.inf if amount is None else amount for amount in self.reach)
+        median = statistics.median_high(amounts) if amounts else math.inf
+        return None if math.isinf(median) else median
 
 
 @dataclass(frozen=True)
 class Pair:
-    """a against b, and what p is once all pairs are asked about together."""
+    """The test of a against b, and its p-value after Holm's correction for all pairs."""
 
     a: str
     b: str
@@ -78,9 +79,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything a report shows. `standings` are ranked, `failures` are runs without a result.
+    """The contents of a report. `standings` are ranked, `failures` are runs without a result.
 
-    against  the candidate that the others are tested against; the best one where every pair is tested
+    against  the baseline that the others are tested against; the best candidate if every pair is tested
     """
 
     task: str
@@ -88,12 +89,12 @@ class Board:
     measure: str
     standings: tuple[Standing, ...]
     pairs: tuple[Pair, ...]
-    failures: tuple[Found, ...]
+    failures: tuple[RunResult, ...]
     threshold: float | None
     against: str
 
     def pair(self, a: str, b: str) -> Pair | None:
-        """The test of two candidates, whichever stands first."""
+        """The test of two candidates, in either order."""
         return next((p for p in self.pairs if {p.a, p.b} == {a, b}), None)
 
     @property
@@ -101,45 +102,46 @@ class Board:
         return self.measure.endswith("accuracy")
 
     def seeds_needed(self) -> int | None:
-        """The seeds at which a difference could be shown, where so few as there are cannot show any; None where they can."""
+        """The number of seeds that could show a difference; None if the present number can."""
         if not self.pairs or any(len(self.pairs) * pair.test.least <= LEVEL for pair in self.pairs):
             return None
         return next(n for n in range(2, 99) if len(self.pairs) * 2 / math.comb(2 * n, n) <= LEVEL)
 
 
-def board(rows: Sequence[Found], *, threshold: float | None = None, against: str | None = None) -> Board:
-    """The leaderboard of some results, which are of one task and one budget.
+def board(rows: Sequence[RunResult], *, threshold: float | None = None, against: str | None = None) -> Board:
+    """The leaderboard of results of one task and one budget.
 
-    against: test every candidate against this one alone, instead of every pair (which is for few candidates).
+    against: test every candidate against this baseline only, instead of every pair
     """
     done = by_label(row for row in rows if row.done)
     failures = tuple(row for row in rows if not row.done)
     if not done:
         reasons = "; ".join(sorted({f"{row.label}: {row.reason}" for row in failures}))
-        raise ValueError(f"no run came to its end, so there is nothing to compare: {reasons or 'nothing has run yet'}")
+        raise ValueError(f"no run is finished, so there is nothing to compare: {reasons or 'nothing has run yet'}")
     first = next(iter(done.values()))[0]
     lower = better_is_lower(first.measure)
-    found = [_standing(label, mine) for label, mine in done.items()]
-    found.sort(key=lambda one: one.value.mean if lower else -one.value.mean)
-    level = threshold
-    if level is None and not lower and found[0].curve:
-        start = statistics.fmean(one.start for one in found)
-        level = start + 0.75 * (found[0].value.mean - start) if found[0].value.mean > start else None
-    ranked = tuple(_with_reach(one, level) for one in found)
+    standings = [_standing(label, results) for label, results in done.items()]
+    standings.sort(key=lambda one: one.value.mean if lower else -one.value.mean)
+    level, best = threshold, standings[0]
+    if level is None and not lower and best.curve:
+        start = statistics.fmean(one.start for one in standings)
+        level = start + 0.75 * (best.value.mean - start) if best.value.mean > start else None
+    ranked = tuple(_with_reach(one, level) for one in standings)
     order = [label for label in by_label(rows) if label in done]
-    one = against if against in done else None if len(order) <= ALL_PAIRS else order[0]
-    pairs = _pairs(ranked, [(other, one) for other in order if other != one] if one else list(combinations(order, 2)))
-    return Board(first.task, first.budget, first.measure, ranked, pairs, failures, level, one or ranked[0].label)
+    base = against if against in done else None if len(order) <= ALL_PAIRS else order[0]
+    couples = [(other, base) for other in order if other != base] if base else list(combinations(order, 2))
+    pairs = _pairs(ranked, couples)
+    return Board(first.task, first.budget, first.measure, ranked, pairs, failures, level, base or ranked[0].label)
 
 
-def scores(rows: Sequence[Found]) -> Matrix:
-    """[seeds, tasks]: the share of right replies of each run to each task."""
+def scores(rows: Sequence[RunResult]) -> Matrix:
+    """[seeds, tasks]: the share of correct replies of each run to each task."""
     if all(row.right for row in rows):
         return np.array([[count / row.replies for count in row.right] for row in rows])
     return np.array([[row.value] for row in rows])
 
 
-def _standing(label: str, rows: Sequence[Found]) -> Standing:
+def _standing(label: str, rows: Sequence[RunResult]) -> Standing:
     x = scores(rows)
     bounds = (0.0, 1.0) if rows[0].measure.endswith("accuracy") else None
     replies = min(row.replies for row in rows)
@@ -148,11 +150,12 @@ def _standing(label: str, rows: Sequence[Found]) -> Standing:
         ks.append(replies)
     counts = np.array([row.right for row in rows], dtype=int)
     passes = {k: interval(pass_matrix(counts, replies, k)) for k in ks}
-    return Standing(label, tuple(rows), x, interval(x, bounds), float(np.mean([row.curve[0].value for row in rows])), passes, _curve(rows, bounds))  # fmt: skip
+    start = float(np.mean([row.curve[0].value for row in rows]))
+    return Standing(label, tuple(rows), x, interval(x, bounds), start, passes, _curve(rows, bounds))
 
 
-def _curve(rows: Sequence[Found], bounds: tuple[float, float] | None) -> tuple[tuple[float, Interval], ...]:
-    """The learning curve: each task's score is joined by straight lines along each run, then averaged at the same amounts."""
+def _curve(rows: Sequence[RunResult], bounds: tuple[float, float] | None) -> tuple[tuple[float, Interval], ...]:
+    """The learning curve: scores per task and run, interpolated linearly on a common grid, then averaged."""
     if any(len(row.curve) < 2 for row in rows):
         return ()
     end = min(max(mark.at for mark in row.curve) for row in rows)
@@ -161,8 +164,8 @@ def _curve(rows: Sequence[Found], bounds: tuple[float, float] | None) -> tuple[t
     return tuple((float(x), interval(layers[:, i], bounds)) for i, x in enumerate(grid))
 
 
-def _along(row: Found, grid: np.ndarray) -> Matrix:
-    """[grid, tasks] of one run."""
+def _along(row: RunResult, grid: np.ndarray) -> Matrix:
+    """[grid, tasks]: the scores of one run, interpolated on the grid."""
     xs = np.array([mark.at for mark in row.curve])
     if row.curve[0].right:
         n = len(row.curve[0].right)
@@ -171,16 +174,15 @@ def _along(row: Found, grid: np.ndarray) -> Matrix:
     else:
         ys = np.array([[mark.value] for mark in row.curve])
     after = np.clip(np.searchsorted(xs, grid, side="right"), 1, len(xs) - 1)
-    wide = np.maximum(xs[after] - xs[after - 1], 1e-12)
-    share = np.clip((grid - xs[after - 1]) / wide, 0.0, 1.0)[:, None]
+    width = np.maximum(xs[after] - xs[after - 1], 1e-12)
+    share = np.clip((grid - xs[after - 1]) / width, 0.0, 1.0)[:, None]
     return ys[after - 1] * (1 - share) + ys[after] * share
 
 
 def _with_reach(one: Standing, level: float | None) -> Standing:
     if level is None:
         return one
-    taken = [reached([(mark.at, mark.value) for mark in row.curve], level) for row in one.rows]
-    return Standing(one.label, one.rows, one.scores, one.value, one.start, one.passes, one.curve, tuple(taken))
+    return replace(one, reach=tuple(reached([(m.at, m.value) for m in row.curve], level) for row in one.rows))
 
 
 def _pairs(ranked: Sequence[Standing], couples: Sequence[tuple[str, str]]) -> tuple[Pair, ...]:
@@ -191,7 +193,7 @@ def _pairs(ranked: Sequence[Standing], couples: Sequence[tuple[str, str]]) -> tu
 
 
 def _test(a: Standing, b: Standing) -> Test | None:
-    """The test on the seeds that both have; none where their scores cannot be paired."""
+    """The test on the common seeds; None if the scores cannot be paired."""
     seeds = sorted({row.seed for row in a.rows} & {row.seed for row in b.rows})
     if not seeds or a.scores.shape[1] != b.scores.shape[1]:
         return None

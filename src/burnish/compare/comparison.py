@@ -1,4 +1,4 @@
-"""A whole comparison: run what is missing, then write the leaderboard as data and as a page."""
+"""Run the jobs of a comparison that have no result yet."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from burnish.compare.display import Display
-from burnish.compare.job import Found, Job
+from burnish.compare.job import Job, RunResult
 from burnish.compare.pool import Pool, workers_and_gpus
-from burnish.compare.store import Store
+from burnish.compare.results import ResultsFile
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The results there are, and whether they are all there."""
+class Results:
+    """The results so far; `complete` is true if all jobs have one, else `why` is the reason for the stop."""
 
-    rows: list[Found]
-    whole: bool
+    rows: list[RunResult]
+    complete: bool
     why: str = ""
 
 
@@ -32,33 +32,31 @@ def run_jobs(
     workers: int | None = None,
     device: str = "auto",
     limit: float | None = None,
-    heard: Callable[[Found], None] = lambda found: None,
-) -> Ran:
-    """The jobs that have no result yet, on all cores or GPUs; results are in out/results.json as they come."""
-    store = Store(out / "results.json")
-    store.of(jobs[0].budget)
-    missing = [job for job in jobs if not store.done(job.key)]
+) -> Results:
+    """Run the jobs without a result on all cores or GPUs; results are written to out/results.json as they arrive."""
+    file = ResultsFile(out / "results.json")
+    file.of(jobs[0].budget)
+    missing = [job for job in jobs if not file.done(job.key)]
     why = ""
     if missing:
-        many, gpus = workers_and_gpus(workers, device)
+        size, gpus = workers_and_gpus(workers, device)
 
-        def found(row: Found) -> None:
-            display.found(row)
-            store.add(row)
-            heard(row)
+        def on_result(row: RunResult) -> None:
+            display.on_result(row)
+            file.add(row)
 
         with Display(console, title, len(jobs), len(jobs) - len(missing)) as display:
-            pool = display.follow(Pool(many, out / "logs", found, gpus))
+            pool = display.follow(Pool(size, out / "logs", on_result, gpus))
             try:
                 pool.run(missing, limit=limit)
             finally:
-                store.save()
+                file.save()
             why = pool.why
-    wanted = {job.key for job in jobs}
-    rows = sorted((row for row in store.rows.values() if row.key in wanted), key=_order(jobs))
-    return Ran(rows, all(job.key in store.rows for job in jobs), why)
+    keys = {job.key for job in jobs}
+    rows = sorted((row for row in file.rows.values() if row.key in keys), key=_order(jobs))
+    return Results(rows, all(job.key in file.rows for job in jobs), why)
 
 
-def _order(jobs: Sequence[Job]) -> Callable[[Found], int]:
+def _order(jobs: Sequence[Job]) -> Callable[[RunResult], int]:
     places = {job.key: i for i, job in enumerate(jobs)}
     return lambda row: places[row.key]

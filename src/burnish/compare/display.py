@@ -1,4 +1,4 @@
-"""What people see while runs go on: one bar for all, a line for each run under way; plain lines where there is no terminal."""
+"""Progress of a comparison in the terminal: a bar for all runs and one for each running job; else plain lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from burnish.compare.job import Found
+from burnish.compare.job import RunResult
 from burnish.compare.pool import Pool
 from burnish.report.numbers import written
 
 
 class Display:
-    """Draws a pool. `total` counts the runs that are wanted, `before` those that were done already."""
+    """Live display of a pool. `total` is the number of runs, `before` the number that had finished earlier."""
 
     def __init__(self, console: Console, title: str, total: int, before: int = 0) -> None:
         self.console, self.title, self.total, self.before = console, title, total, before
@@ -34,21 +34,22 @@ class Display:
             self.live.stop()
 
     def follow(self, pool: Pool) -> Pool:
-        """Draw this pool from now on; what the one before has done counts as done."""
+        """Display this pool from now on; the finished runs of the previous pool are added to `before`."""
         self.before += self.pool.finished if self.pool else 0
         self.pool = pool
         return pool
 
-    def found(self, row: Found) -> None:
-        """A run came to its end."""
+    def on_result(self, row: RunResult) -> None:
+        """Count a finished or failed run, and print it."""
         self.failures += not row.done
         done = self.before + (self.pool.finished if self.pool else 0) + 1
         if row.done:
             first = f"{written(row.measure, row.curve[0].value)} to " if len(row.curve) > 1 else ""
-            said = f"{first}{written(row.measure, row.value)}, {row.spent['steps']} steps, {row.spent['seconds']:.0f} s"
+            last = f"{written(row.measure, row.value)}, {row.spent['steps']} steps, {row.spent['seconds']:.0f} s"
+            outcome = f"{first}{last}"
         else:
-            said = f"failed: {row.reason}"
-        text = f"{done:>{len(str(self.total))}}/{self.total}  {row.label}, {row.task}, seed {row.seed}: {said}"
+            outcome = f"failed: {row.reason}"
+        text = f"{done:>{len(str(self.total))}}/{self.total}  {row.label}, {row.task}, seed {row.seed}: {outcome}"
         if not self.console.is_terminal or not row.done:
             self.console.print(
                 text, style=None if row.done else "yellow", markup=False, highlight=False, soft_wrap=True
@@ -62,39 +63,41 @@ class Display:
         grid = Table.grid(padding=(0, 1), expand=True)
         for ratio in (None, 1, None):
             grid.add_column(ratio=ratio, no_wrap=True)
-        under_way = sum(going.used for going in pool.going.values())
+        partial = sum(running.used for running in pool.running.values())
         bar = ProgressBar(
             total=max(1, self.total),
-            completed=done + under_way,
+            completed=done + partial,
             style="grey35",
             complete_style="cyan",
             finished_style="cyan",
         )
-        grid.add_row(Text(f" {self.title}", "bold"), bar, Text(f"{done} of {self.total} runs{self._left(under_way)} "))
+        grid.add_row(Text(f" {self.title}", "bold"), bar, Text(f"{done} of {self.total} runs{self._left(partial)} "))
         parts: list[RenderableType] = [grid, self._rows(pool)]
         if pool.stopping:
             parts.append(Text(f" {pool.why}: every run finishes its step and saves ...", "yellow"))
         elif self.failures:
-            parts.append(Text(f" {self.failures} failed; the reasons come in the table", "yellow"))
+            parts.append(Text(f" {self.failures} failed; the table will have the reasons", "yellow"))
         return Group(*parts)
 
     def _rows(self, pool: Pool) -> Table:
         grid = Table.grid(padding=(0, 2, 0, 0))
-        room = max(3, self.console.height - 6)
-        for going in list(pool.going.values())[:room]:
-            bar = ProgressBar(total=1.0, completed=going.used, width=24, style="grey35", complete_style="green")
-            value = "" if going.value is None else f"held-out {100 * going.value:.0f}%"
-            where = f"step {going.steps}" if going.steps else "starting"
+        most = max(3, self.console.height - 6)
+        for running in list(pool.running.values())[:most]:
+            bar = ProgressBar(total=1.0, completed=running.used, width=24, style="grey35", complete_style="green")
             grid.add_row(
-                Text(f"   {going.job.label}", "cyan"), Text(f"seed {going.job.seed}", "dim"), bar,
-                Text(f"{going.used:4.0%}"), Text(where, "dim"), Text(value),
-            )  # fmt: skip
+                Text(f"   {running.job.label}", "cyan"),
+                Text(f"seed {running.job.seed}", "dim"),
+                bar,
+                Text(f"{running.used:4.0%}"),
+                Text(f"step {running.steps}" if running.steps else "starting", "dim"),
+                Text("" if running.value is None else f"held-out {100 * running.value:.0f}%"),
+            )
         return grid
 
-    def _left(self, under_way: float) -> str:
-        """How long it will take, from what was done since the beginning; nothing before there is something to go by."""
+    def _left(self, partial: float) -> str:
+        """Estimated time left, from the pace so far; empty while there is too little to estimate it."""
         assert self.pool is not None
-        done, passed = self.before - self.earlier + self.pool.finished + under_way, time.monotonic() - self.began
+        done, passed = self.before - self.earlier + self.pool.finished + partial, time.monotonic() - self.began
         if done < 0.2 or passed < 10:
             return ""
         seconds = (self.total - self.earlier - done) * passed / done

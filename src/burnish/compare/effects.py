@@ -1,4 +1,4 @@
-"""What flags and parts do, for people: tables in the terminal and in the page."""
+"""Effects of a sweep's flag values as tables, in the terminal and in HTML."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.compare import words
+from burnish.compare import phrasing
 from burnish.compare.board import Board
 from burnish.compare.page import scrolling
 from burnish.compare.page import table as html_table
 from burnish.compare.sweep import Effect
 from burnish.report.charts import Row, interval_chart, points, short
 
-LUCK = "The best of many settings is partly luck: compare it again, with seeds of its own, before believing its lead."
+HIGHER = {True: "higher", False: "lower"}
+LUCK = "The best of many settings is partly luck: compare it again, with new seeds, before relying on its lead."
 
 
 def show_effects(effects: Sequence[Effect], board: Board, console: Console) -> None:
-    """The effect of each value, in the terminal."""
+    """Print the effect of each value."""
     if not effects:
         return
     console.print()
@@ -29,45 +30,63 @@ def show_effects(effects: Sequence[Effect], board: Board, console: Console) -> N
     for head in ("flag", "value", "trials", "mean", unit, ""):
         table.add_column(head, justify="right" if head in ("trials", "mean") else "left")
     last = ""
-    for one in effects:
+    for effect in effects:
         table.add_row(
-            Text(one.flag if one.flag != last else "", "cyan"), one.value, str(one.trials), words.number(one.mean, board.percent),
-            words.gap(one.difference, board.percent), Text(said(one), "bold" if _shown(one) else "dim"),
-        )  # fmt: skip
-        last = one.flag
+            Text(effect.flag if effect.flag != last else "", "cyan"),
+            effect.value,
+            str(effect.trials),
+            phrasing.number(effect.mean, board.percent),
+            phrasing.gap(effect.difference, board.percent),
+            Text(direction(effect, board), "bold" if _is_significant(effect, board) else "dim"),
+        )
+        last = effect.flag
     console.print(table)
     console.print(Text(f"! {LUCK}", "yellow"))
 
 
 def effects_html(effects: Sequence[Effect], board: Board) -> str:
-    """The same as a chart and a table."""
+    """The effects as a chart and a table in HTML."""
     if not effects:
         return ""
-    rows = [
-        [(one.flag, "name"), (one.value, ""), (str(one.trials), ""), (words.number(one.mean, board.percent), ""),
-         (words.gap(one.difference, board.percent), ""), (said(one), "good" if _shown(one) else "faint")]
-        for one in effects
-    ]  # fmt: skip
-    drawn = [
-        Row(f"{e.flag} {e.value}", e.difference.mean, e.difference.low, e.difference.high, "", 1, not _shown(e))
-        for e in effects
-    ]
+    rows, drawn = [], []
+    for effect in effects:
+        significant, difference = _is_significant(effect, board), effect.difference
+        rows.append(
+            [
+                (effect.flag, "name"),
+                (effect.value, ""),
+                (str(effect.trials), ""),
+                (phrasing.number(effect.mean, board.percent), ""),
+                (phrasing.gap(difference, board.percent), ""),
+                (direction(effect, board), "good" if significant else "faint"),
+            ]
+        )
+        name = f"{effect.flag} {effect.value}"
+        drawn.append(Row(name, difference.mean, difference.low, difference.high, "", 1, not significant))
     unit = "against other values, in points" if board.percent else "against other values"
     chart = interval_chart(drawn, x=unit, form=points if board.percent else short, rule=0.0, width=860)
     heads = ["flag", "value", "trials", "mean", f"{unit} [95%]", ""]
-    return f"<h2>What each value does</h2>{scrolling(chart)}{html_table(heads, rows, (2, 3))}<p class=note>{_how(effects).capitalize()}. {LUCK}</p>"
+    note = f"{_how(effects).capitalize()}. {LUCK}"
+    return f"<h2>What each value does</h2>{scrolling(chart)}{html_table(heads, rows, (2, 3))}<p class=note>{note}</p>"
 
 
-def said(one: Effect) -> str:
-    """An interval that holds zero shows nothing."""
-    return "no effect shown" if not _shown(one) else "higher" if one.difference.mean > 0 else "lower"
+def direction(effect: Effect, board: Board) -> str:
+    """higher or lower; "no effect shown" if the interval contains zero, "too few seeds to tell" with one seed."""
+    if _one_seed(board):
+        return "too few seeds to tell"
+    return "no effect shown" if not _is_significant(effect, board) else HIGHER[effect.difference.mean > 0]
 
 
-def _shown(one: Effect) -> bool:
-    return one.difference.low > 0 or one.difference.high < 0
+def _is_significant(effect: Effect, board: Board) -> bool:
+    return not _one_seed(board) and (effect.difference.low > 0 or effect.difference.high < 0)
+
+
+def _one_seed(board: Board) -> bool:
+    """Whether a setting ran with one seed only: then the intervals are over tasks and settings, not over seeds."""
+    return min(len(one.rows) for one in board.standings) < 2
 
 
 def _how(effects: Sequence[Effect]) -> str:
-    if all(one.matched for one in effects):
+    if all(effect.matched for effect in effects):
         return "everything else equal: the same other flags, the same seeds"
-    return "against the trials with other values, whatever else they had"
+    return "compared with the trials with other values, over all other flags"

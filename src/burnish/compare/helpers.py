@@ -1,6 +1,6 @@
-"""What some methods start from: a teacher, a reward model, a DPO policy. Where a comparison needs them, it trains them first.
+"""Train the models that some methods need first: a teacher, a reward model, a DPO policy.
 
-Helpers are trained on the same task, from the same model, for a few steps; what they cost is in nobody's budget.
+Helper models are trained on the same task, from the same model, for a few steps. Their cost is in no budget.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ TRAINED_BY = {"teacher": "sft", "reward": "reward_model", "dpo": "dpo"}
 
 
 def needs(entry: Entry) -> dict[str, str]:
-    """The arguments that a method has no default for, and the kind of helper that each asks for."""
-    found = {}
+    """The kind of helper model for each of a method's options without a default."""
+    kinds = {}
     for name, parameter in method_fields(entry).items():
         if parameter.default is parameter.empty:
-            found[name] = "dpo" if "dpo" in name else "reward" if "reward" in name or "value" in name else "teacher"
-    return found
+            kinds[name] = "dpo" if "dpo" in name else "reward" if "reward" in name or "value" in name else "teacher"
+    return kinds
 
 
 def helper_model(folder: Path, kind: str, task: str) -> Path:
-    """Where the model of a helper is."""
+    """The path of a helper model."""
     return folder / "helpers" / f"{kind}-{plain(task)}" / "model"
 
 
 def helper_jobs(folder: Path, wanted: Iterable[tuple[str, str]], flags: dict[str, object]) -> list[Job]:
-    """The runs that make the helpers (kind, task) which are not there yet."""
+    """The jobs that train the helper models (kind, task) that do not exist yet."""
     jobs = []
     for kind, task in sorted(set(wanted)):
         model = helper_model(folder, kind, task)
@@ -46,5 +46,5 @@ def helper_jobs(folder: Path, wanted: Iterable[tuple[str, str]], flags: dict[str
 
 
 def plain(text: str) -> str:
-    """Text as part of a file's name."""
+    """Text as part of a file name."""
     return "".join(c if c.isalnum() or c in "._=+-" else "-" for c in text).strip("-")

@@ -1,4 +1,4 @@
-"""One run of a comparison: what it is told, and what it found. Both are plain values, for files and other processes."""
+"""One run of a comparison: its job and its result, both serialisable as JSON for files and worker processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from burnish.compare.budget import Budget
 class Job:
     """A candidate, a seed and a budget.
 
-    label    the candidate's name in every table; runs of one label differ in their seed alone
-    flags    options of every run and the method's own, without those that stand beside them here
-    change   a part of the method that is switched off or changed back (compare/ablation.py), with its "parent"; empty: none
-    points   evaluations along the way, evenly over the budget
-    tasks    held-out tasks at the end (a half of them along the way); replies  replies to each at the end
+    label    the candidate's name in every table; runs of one label differ only in their seed
+    flags    options of the run and of the method, other than the fields of this class
+    change   a reverted difference to the "parent" method (compare/ablation.py); empty for none
+    points   evaluations during training, evenly over the budget
+    tasks    held-out tasks of the final evaluation; evaluations during training use half of them
+    replies  replies per task in the final evaluation
     """
 
     label: str
@@ -35,7 +36,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """What tells this run from every other of its comparison."""
+        """Unique key of this run in its comparison."""
         return f"{self.label} | {self.task} | {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
@@ -48,22 +49,22 @@ class Job:
 
 @dataclass(frozen=True)
 class Mark:
-    """An evaluation along the way: after how many steps, how much of the budget's unit, and which tasks came out right."""
+    """An evaluation during training: after `steps` steps and the amount `at` of the budget's unit."""
 
     steps: int
     at: float
     value: float
-    right: str = ""  # a character for each held-out task, 1 where its reply was right
+    right: str = ""  # one character per held-out task, 1 if its reply was correct
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a run found.
+class RunResult:
+    """The result of a run.
 
     status   done, or failed (with the reason in one sentence)
-    measure  what `value` is: accuracy, or a method's own where it gives no replies
-    right    right replies to each held-out task, out of `replies`; empty where there are none to judge
-    legs     the lengths that the run's schedules were laid over, one after the other
+    measure  the name of `value`: accuracy, or a measure of the method if it generates no replies
+    right    number of correct replies to each held-out task, out of `replies`; empty if replies are not evaluated
+    legs     the run lengths that schedules were computed for, one after the other
     """
 
     label: str
@@ -92,13 +93,13 @@ class Found:
         return self.status == "done"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; counts below ten as a string of digits, which is shorter, and nan as null."""
+        """JSON values; counts below ten are a string of digits, which is shorter, and NaN is null."""
         right = "".join(map(str, self.right)) if self.replies < 10 else list(self.right)
         value = None if math.isnan(self.value) else round(self.value, 6)
         return {**asdict(self), "right": right, "value": value}
 
     @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Found:
+    def from_json(cls, stored: dict[str, Any]) -> RunResult:
         return cls(
             **{
                 **stored,
@@ -111,6 +112,6 @@ class Found:
         )
 
 
-def failed(job: Job, reason: str) -> Found:
-    """The row of a run that did not come to its end."""
-    return Found(job.label, job.method, job.task, job.seed, job.budget, "failed", reason, job.flags)
+def failed(job: Job, reason: str) -> RunResult:
+    """The result of a failed run."""
+    return RunResult(job.label, job.method, job.task, job.seed, job.budget, "failed", reason, job.flags)

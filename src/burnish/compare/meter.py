@@ -1,4 +1,4 @@
-"""The meter of a run: it counts what is sampled, learned from and computed, where it happens, and changes nothing."""
+"""Count the tokens, samples and FLOPs of a run, without changing its results."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from typing import Any
 import torch
 from torch import nn
 
-from burnish.cast.apart.engine import ApartEngine
-from burnish.cast.forward import decoder
-from burnish.cast.local import LocalEngine, Request, Sample
 from burnish.compare.budget import Spent
-from burnish.learn.learn import Learn, Move, descend
-from burnish.nouns import Group, Trace
+from burnish.engine.protocol import Engine
+from burnish.engine.request import Request, Sample
+from burnish.forward.module import decoder
+from burnish.forward.runner import ModelRunner
+from burnish.learn.batch import claims
+from burnish.learn.learn import Learn, Move, descend, plan_of
 from burnish.run.train import Run
 from burnish.step import Step
+from burnish.types import Group
 
 
 @dataclass
 class Meter:
-    """Counts while it is on; `spent` is the sum."""
+    """Counters of a run's cost, in `spent`; they do not count while `on` is false."""
 
     spent: Spent = field(default_factory=Spent)
     on: bool = True
     sampling: bool = False
 
     def attach(self, run: Run) -> None:
-        """Listen to every member's engine and forward passes, and to every update of the method."""
-        for member in run.cast:
-            member.engine = _CountedEngine(member.engine, self)  # type: ignore[assignment]
-            hook = self._forward(_weights(member.model))
-            decoder(member.working.copy).register_forward_pre_hook(hook, with_kwargs=True)
-        phases = tuple(replace(phase, learn=self._counted(phase.learn)) for phase in run.method.phases)
+        """Count the engine calls and forward passes of every model, and every update of the method."""
+        for model in run.models:
+            model.engine = _CountedEngine(model.engine, self, _weights(model.working.copy))
+            hook = self._forward(_weights(model.module))
+            decoder(model.working.copy).register_forward_pre_hook(hook, with_kwargs=True)
+        phases = tuple(replace(phase, learn=self._counted(plan_of(phase))) for phase in run.method.phases)
         run.method = replace(run.method, phases=phases)
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Inside, nothing counts: evaluations are nobody's cost."""
+        """Stop counting inside the block, because evaluations are not part of the budget."""
         self.on = False
         try:
             yield
@@ -52,12 +54,12 @@ class Meter:
 
     def _forward(self, weights: int) -> Any:
         def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-            read = kwargs.get("input_ids")
-            read = kwargs.get("inputs_embeds") if read is None else read
-            assert read is not None, "a decoder was called without tokens"
-            passes = 6 if torch.is_grad_enabled() else 2  # forward 2, backward 4 operations a weight and position
-            if not self.sampling:  # what the engine does is counted by what it reads and writes
-                self.add(flops=float(passes * weights * read.shape[0] * read.shape[1]))
+            inputs = kwargs.get("input_ids")
+            inputs = kwargs.get("inputs_embeds") if inputs is None else inputs
+            assert inputs is not None, "a decoder was called without tokens"
+            operations = 6 if torch.is_grad_enabled() else 2  # per weight and position: forward 2, backward 4
+            if not self.sampling:  # _CountedEngine counts the engine's forward passes by tokens
+                self.add(flops=float(operations * weights * inputs.shape[0] * inputs.shape[1]))
 
         return hook
 
@@ -68,45 +70,41 @@ class Meter:
             self._update(batch, plan)
             move(batch, plan, step)
 
-        kept = {name: getattr(plan, name) for name in ("epochs", "minibatches", "temperature", "embed", "rest")}
-        return Learn(*plan.terms, **kept, move=counted)
+        settings = {
+            name: getattr(plan, name) for name in ("updates", "minibatches", "logp_temperature", "embed", "rest")
+        }
+        return Learn(*plan.terms, **settings, move=counted)
 
     def _update(self, batch: list[Group], plan: Learn) -> None:
-        for trace in (trace for group in batch for trace in group.traces):
-            trainees = {t.trainee for t in plan.terms if _claims(t.name, trace)}
+        claimed = claims(batch, plan.terms)
+        for g, k, trace in ((g, k, trace) for g, group in enumerate(batch) for k, trace in enumerate(group.traces)):
+            trainees = {t.trainee for t in plan.terms if claimed[t.name].sizes[g][k]}
             given = bool(trainees) and all(turn.logp is None for turn in trace.turns)
             self.add(trained=len(trace) * len(trainees), samples=int(given))
 
 
-def _claims(term: str, trace: Trace) -> bool:
-    members = trace.streams.get(f"member:{term}")
-    return members is not None and bool(members.any())
-
-
 class _CountedEngine:
-    """An engine, with what it samples counted."""
+    """An engine whose samples are counted."""
 
-    def __init__(self, engine: LocalEngine | ApartEngine, meter: Meter) -> None:
-        self.engine, self.meter = engine, meter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)
+    def __init__(self, engine: Engine, meter: Meter, weights: int) -> None:
+        self.engine, self.meter, self.weights = engine, meter, weights
+        self.start, self.publish, self.end = engine.start, engine.publish, engine.end
 
     def generate(
-        self, requests: list[Request], others: Sequence[nn.Module] = (), *more: Any, **named: Any
+        self, requests: list[Request], others: Sequence[ModelRunner] = (), *more: Any, **named: Any
     ) -> list[Sample]:
-        """The same; prompts that requests share are read once, and each of the models reads everything."""
+        """Generate and count: a shared prompt is counted once, and every model of a mixture counts all tokens."""
         self.meter.sampling = True
         try:
-            found = self.engine.generate(requests, others, *more, **named)
+            samples = self.engine.generate(requests, others, *more, **named)
         finally:
             self.meter.sampling = False
-        sampled = sum(len(sample.tokens) for sample in found)
+        sampled = sum(len(sample.tokens) for sample in samples)
         prompts = {tuple(request.prompt.tolist()) for request in requests}
-        weights = sum(_weights(model) for model in (self.engine.model, *others))
-        begun = sum(not request.said for request in requests)  # not those that go on
-        self.meter.add(sampled=sampled, samples=begun, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
-        return found
+        weights = self.weights + sum(_weights(runner.module) for runner in others)
+        new = sum(not request.said for request in requests)  # replies that continue were counted before
+        self.meter.add(sampled=sampled, samples=new, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
+        return samples
 
 
 def _weights(model: nn.Module) -> int:

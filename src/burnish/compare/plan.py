@@ -1,4 +1,4 @@
-"""What is to be compared: candidates, seeds, a task, a budget; and the runs that this makes."""
+"""The plan of a comparison: candidates, seeds, task and budget, and the jobs that follow from them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from burnish.compare.budget import Budget
 from burnish.compare.helpers import plain
 from burnish.compare.job import Job
+from burnish.methods.swap import swapped
 from burnish.methods.table import find
 from burnish.run.config import configure
-from burnish.swap import swapped
 from burnish.tasks.resolve import resolve_task
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of the table: a method with some of its flags changed. `label` is what it is called."""
+    """One row of the table: a method with some flags changed. `label` is its name in the table."""
 
     label: str
     method: str
@@ -30,8 +30,8 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Candidates that differ in what they are, and in nothing else."""
+class ComparisonPlan:
+    """Candidates that are run with the same seeds, task, budget and shared flags."""
 
     candidates: tuple[Candidate, ...]
     task: str
@@ -45,18 +45,27 @@ class Plan:
     keep_models: bool = False
 
     def jobs(self) -> list[Job]:
-        """Every run: first all candidates with the first seed, then with the second, so that an early stop compares, too."""
-        return [
-            Job(
-                one.label, one.method, {**self.shared, **one.flags}, self.task, seed, self.budget, self._folder(one, seed),
-                self.tasks, self.replies, self.points, self.keep_models, one.change,
-            )
-            for seed in range(self.seeds)
-            for one in self.candidates
-        ]  # fmt: skip
+        """All jobs, seed by seed, so that an early stop leaves comparable results."""
+        return [self._job(one, seed) for seed in range(self.seeds) for one in self.candidates]
+
+    def _job(self, one: Candidate, seed: int) -> Job:
+        return Job(
+            label=one.label,
+            method=one.method,
+            flags={**self.shared, **one.flags},
+            task=self.task,
+            seed=seed,
+            budget=self.budget,
+            out=self._folder(one, seed),
+            tasks=self.tasks,
+            replies=self.replies,
+            points=self.points,
+            keep_model=self.keep_models,
+            change=one.change,
+        )
 
     def check(self) -> None:
-        """Refuse what cannot work before anything runs."""
+        """Raise ValueError for a plan that cannot work, before anything runs."""
         for name, least in (("seeds", 1), ("tasks", 2), ("replies", 1), ("points", 1)):
             if getattr(self, name) < least:
                 flag = {"tasks": "eval-tasks"}.get(name, name)
@@ -83,8 +92,8 @@ class Plan:
             changed = [name for name in now if name not in ("out", "keep_model") and before.get(name) != now[name]]
             if changed:
                 raise ValueError(
-                    f"{self.out} holds runs with another {changed[0]} ({before.get(changed[0])}, not {now[changed[0]]}); "
-                    "ask for the same again to go on with them, or choose another --out"
+                    f"{self.out} holds runs with another {changed[0]} ({before.get(changed[0])}, "
+                    f"not {now[changed[0]]}); use the same options to resume them, or choose another --out"
                 )
 
     def _folder(self, one: Candidate, seed: int) -> str:
@@ -92,13 +101,13 @@ class Plan:
 
 
 def candidate(words: str) -> Candidate:
-    """A candidate from words: grpo, grpo(n=4, lr=3e-5), my_method.py:mine(n=4). Values are literals or plain words."""
-    found = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", words, re.DOTALL)
-    if not found:
+    """Parse a candidate: grpo, grpo(n=4, lr=3e-5), my_method.py:mine(n=4). Values are literals or plain words."""
+    match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", words, re.DOTALL)
+    if not match:
         raise ValueError(f"{words!r} is not a method; write NAME or NAME(flag=value, ...), in quotes: 'grpo(n=4)'")
-    name, inside = found[1], found[2]
+    name, arguments = match[1], match[2]
     try:
-        call = ast.parse(f"f({inside or ''})", mode="eval").body
+        call = ast.parse(f"f({arguments or ''})", mode="eval").body
         assert isinstance(call, ast.Call)
         if call.args:
             raise ValueError
@@ -107,8 +116,8 @@ def candidate(words: str) -> Candidate:
         raise ValueError(
             f"the flags in {words!r} are not flag=value, ...; write for example '{name}(n=4, lr=3e-5)'"
         ) from None
-    said = ", ".join(f"{key}={shown(what)}" for key, what in flags.items())
-    return Candidate(f"{name}({said})" if said else name, name, flags)
+    text = ", ".join(f"{key}={shown(flag)}" for key, flag in flags.items())
+    return Candidate(f"{name}({text})" if text else name, name, flags)
 
 
 def value(node: ast.expr) -> Any:
@@ -116,11 +125,11 @@ def value(node: ast.expr) -> Any:
     return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
-def shown(what: Any) -> str:
-    """A flag's value as people write it."""
-    return f"{what:g}" if isinstance(what, float) else str(what)
+def shown(flag: Any) -> str:
+    """A flag's value as text."""
+    return f"{flag:g}" if isinstance(flag, float) else str(flag)
 
 
 def default_folder(kind: str, task: str, names: Sequence[str]) -> Path:
-    """The same command makes the same folder, so that asking again goes on."""
+    """The default folder of a command; the same command has the same folder, so that it resumes."""
     return Path("runs") / plain(f"{kind}-{task}-{'-'.join(names)}")[:120]

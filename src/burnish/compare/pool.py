@@ -1,7 +1,7 @@
-"""Many runs at a time: worker processes, one thread of arithmetic each, fed one job after the other.
+"""A pool of worker processes that train runs in parallel, with one compute thread each.
 
-A run that fails is a result with a reason. A worker that dies takes one run with it, and another takes its place. A stop
-(Ctrl-C, or the time limit) lets every run finish its step and save; what is not done then goes on with the next call.
+A run that fails is a result with a reason. A worker that dies fails one run and is replaced. A stop (Ctrl-C or the time
+limit) lets every run finish its step and save a checkpoint; the next call resumes unfinished runs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.compare.job import Found, Job, failed
+from burnish.compare.job import Job, RunResult, failed
 
-SILENCE = 1800.0  # seconds without news after which a worker is given up
-GRACE = 20.0  # seconds that runs have to finish their step when the time limit is reached
+SILENCE = 1800.0  # seconds without a message after which a worker is killed
+GRACE = 20.0  # seconds for runs to finish their step after the time limit
 
 
 @dataclass
-class Going:
-    """A run under way, for the display."""
+class RunningJob:
+    """Progress of a running job, for the display."""
 
     job: Job
     began: float = field(default_factory=time.monotonic)
@@ -38,19 +38,19 @@ class Going:
 
 
 class Pool:
-    """Runs jobs on so many workers. `found` hears of every result at once, so that nothing is lost."""
+    """Run jobs on worker processes. `on_result` is called with every result as soon as it arrives."""
 
-    def __init__(self, workers: int, logs: Path, found: Callable[[Found], None], gpus: int = 0) -> None:
-        self.size, self.logs, self.found, self.gpus = workers, logs, found, gpus
+    def __init__(self, workers: int, logs: Path, on_result: Callable[[RunResult], None], gpus: int = 0) -> None:
+        self.size, self.logs, self.on_result, self.gpus = workers, logs, on_result, gpus
         self.waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self.going: dict[int, Going] = {}
+        self.running: dict[int, RunningJob] = {}
         self.finished, self.stopping, self.out_of_time, self.why = 0, False, False, ""
-        self._lock, self._asked = threading.Lock(), 0.0
+        self._lock, self._stop_time = threading.Lock(), 0.0
         self._live: dict[int, subprocess.Popen[str]] = {}
-        self._heard: dict[int, float] = {}
+        self._last_message: dict[int, float] = {}
 
     def run(self, jobs: Sequence[Job], *, limit: float | None = None) -> bool:
-        """All the jobs, or as many as the time limit lets begin; True when none is left."""
+        """Run the jobs until they are finished or the time limit is reached; True if all are finished."""
         self.logs.mkdir(parents=True, exist_ok=True)
         for job in jobs:
             self.waiting.put(job)
@@ -63,16 +63,16 @@ class Pool:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
                 time.sleep(0.1)
-                self._give_up_the_silent()
+                self._kill_silent_workers()
                 if deadline and time.monotonic() > deadline and not self.stopping:
                     self.out_of_time = True
                     self.stop("the time limit is reached")
         return self.finished == len(jobs)
 
     def stop(self, why: str) -> None:
-        """No new runs; those under way finish their step and save."""
+        """Start no new runs; running ones finish their step and save."""
         self.stopping, self.why = True, why
-        self._asked = time.monotonic()
+        self._stop_time = time.monotonic()
         for process in list(self._live.values()):
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
@@ -88,18 +88,18 @@ class Pool:
                 if process is None or process.poll() is not None:
                     process = self._start(number)
                 with self._lock:
-                    self.going[number] = Going(job)
-                result = self._one(number, process, job)
+                    self.running[number] = RunningJob(job)
+                result = self._run_job(number, process, job)
                 with self._lock:
-                    del self.going[number]
+                    del self.running[number]
                     if result is not None:
-                        self.found(result)
+                        self.on_result(result)
                         self.finished += 1
         finally:
             self._end(number, process)
 
-    def _one(self, number: int, process: subprocess.Popen[str], job: Job) -> Found | None:
-        """The result of one job, or none where it was stopped."""
+    def _run_job(self, number: int, process: subprocess.Popen[str], job: Job) -> RunResult | None:
+        """The result of one job; None if it was stopped."""
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps(job.to_json()) + "\n")
@@ -107,14 +107,14 @@ class Pool:
         except BrokenPipeError:
             return None if self.stopping else failed(job, self._death(number, process))
         for line in process.stdout:
-            self._heard[number] = time.monotonic()
-            news = json.loads(line)
-            if news["event"] == "progress":
-                going = self.going[number]
-                going.used, going.steps, going.value = news["used"], news["steps"], news["value"]
-            elif news["event"] == "found":
-                return Found.from_json(news["found"])
-            elif news["event"] == "stopped":
+            self._last_message[number] = time.monotonic()
+            message = json.loads(line)
+            if message["event"] == "progress":
+                running = self.running[number]
+                running.used, running.steps, running.value = message["used"], message["steps"], message["value"]
+            elif message["event"] == "result":
+                return RunResult.from_json(message["result"])
+            elif message["event"] == "stopped":
                 return None
         return None if self.stopping else failed(job, self._death(number, process))
 
@@ -129,12 +129,17 @@ class Pool:
             environment["CUDA_VISIBLE_DEVICES"] = _gpu(number % self.gpus)
         with self._log(number).open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "burnish.compare.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "burnish.compare.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
         self._live[number] = process
-        self._heard[number] = time.monotonic()
-        if self.stopping:  # asked to stop while it was being started
+        self._last_message[number] = time.monotonic()
+        if self.stopping:  # `stop` was called while the worker started
             process.terminate()
         return process
 
@@ -142,19 +147,20 @@ class Pool:
         self._live.pop(number, None)
         if process is None:
             return
+        assert process.stdin is not None
         with suppress(BrokenPipeError, OSError):
-            process.stdin.close()  # type: ignore[union-attr]
+            process.stdin.close()
         try:
             process.wait(timeout=GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=GRACE)
 
-    def _give_up_the_silent(self) -> None:
+    def _kill_silent_workers(self) -> None:
         now = time.monotonic()
         for number, process in list(self._live.items()):
-            late = self.out_of_time and now - self._asked > GRACE
-            if late or (number in self.going and now - self._heard[number] > SILENCE):
+            late = self.out_of_time and now - self._stop_time > GRACE
+            if late or (number in self.running and now - self._last_message[number] > SILENCE):
                 process.kill()
 
     def _log(self, number: int) -> Path:
@@ -162,9 +168,9 @@ class Pool:
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """Inside, the first Ctrl-C stops politely, and the second at once."""
+        """Inside the block, the first Ctrl-C calls `stop`, and the second kills the workers."""
 
-        def note(number: int, frame: Any) -> None:
+        def handler(number: int, frame: Any) -> None:
             if self.stopping:
                 for process in list(self._live.values()):
                     process.kill()
@@ -172,8 +178,8 @@ class Pool:
             self.stop("you asked to stop")
 
         try:
-            earlier = signal.signal(signal.SIGINT, note)
-        except ValueError:  # not in the main thread: signals are somebody else's
+            earlier = signal.signal(signal.SIGINT, handler)
+        except ValueError:  # only the main thread can handle signals
             yield
             return
         try:
@@ -183,19 +189,19 @@ class Pool:
 
 
 def _gpu(number: int) -> str:
-    """The name of the n-th GPU that this process may see."""
-    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return seen[number % len(seen)] if seen else str(number)
+    """The n-th GPU of CUDA_VISIBLE_DEVICES, or n if it is not set."""
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return visible[number % len(visible)] if visible else str(number)
 
 
-def workers_and_gpus(asked: int | None, device: str) -> tuple[int, int]:
-    """How many workers, on how many GPUs: as asked, or one for each GPU, or one for each core."""
+def workers_and_gpus(workers: int | None, device: str) -> tuple[int, int]:
+    """Number of workers and of GPUs; by default one worker per GPU, or per core without a GPU."""
     gpus = 0
     if device != "cpu":
         import torch
 
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if asked is not None and asked < 1:
-        raise ValueError(f"--workers is {asked}; it must be at least 1")
-    return asked or gpus or cores, gpus
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers is {workers}; it must be at least 1")
+    return workers or gpus or cores, gpus

@@ -1,7 +1,10 @@
-"""One run, until its budget is used up: it goes in legs, each as long as what was used so far says, and can go on after a stop.
+"""Train one run until its budget is spent.
 
-Files beside those of every run: job.json (what it was told), spent.jsonl (what every step used), curve.jsonl (held-out
-results along the way), found.json (the result, once there is one).
+The number of steps is not known in advance. The run is trained in legs: a leg ends at the estimated last step, and if
+the budget is not spent then, the next leg resumes with a new estimate. A stopped run can be resumed.
+
+Files in addition to those of every run: job.json (the job), spent.jsonl (the cost after every step), curve.jsonl
+(held-out results during training), legs.jsonl (the lengths of the legs), found.json (the result).
 """
 
 from __future__ import annotations
@@ -16,71 +19,81 @@ from typing import Any
 
 import yaml
 
+from burnish.checkpoint import checkpoint
 from burnish.compare.ablation import Change, variant
 from burnish.compare.budget import Spent
-from burnish.compare.job import Found, Job, Mark
+from burnish.compare.job import Job, Mark, RunResult
 from burnish.compare.measure import measured, measured_at_start
 from burnish.compare.meter import Meter
 from burnish.loop import Report
 from burnish.methods.table import Entry, find
-from burnish.run import checkpoint
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
+from burnish.run.lock import RunLock
 from burnish.run.train import Observer, Run, execute, prepare
 
-Tell = Callable[[float, int, float | None], None]  # share of the budget used, steps done, last held-out value
+OnProgress = Callable[[float, int, float | None], None]  # share of the budget used, steps done, last held-out value
 
 
 class Stopped(Exception):
-    """The run was asked to stop; what it has done is saved."""
+    """Ctrl-C stopped the run; its checkpoint is saved."""
 
 
-def run_job(job: Job, tell: Tell) -> Found:
-    """The whole run, from wherever it stands. Raises Stopped when Ctrl-C ended it first."""
-    place = Path(job.out)
-    ready = place / "found.json"
-    if ready.is_file():
-        return Found.from_json(json.loads(ready.read_text()))
-    if not checkpoint.checkpoints(place):
-        shutil.rmtree(place, ignore_errors=True)  # a start that came to nothing
-    watch = _Watch(job, tell)
-    while not watch.full:
-        watch.leg()
-        if watch.interrupted:
+def run_job(job: Job, on_progress: OnProgress) -> RunResult:
+    """Train or resume a run to its end. Raises Stopped if Ctrl-C stopped it first."""
+    folder = Path(job.out)
+    file = folder / "found.json"
+    if file.is_file():
+        return RunResult.from_json(json.loads(file.read_text()))
+    if folder.is_dir() and not checkpoint.checkpoints(folder):
+        with RunLock.take(folder):
+            shutil.rmtree(folder, ignore_errors=True)  # the run stopped before its first checkpoint
+    observer = _BudgetObserver(job, on_progress)
+    while not observer.full:
+        observer.leg()
+        if observer.interrupted:
             raise Stopped
-    found = watch.result()
-    _write(ready, found.to_json())
-    if job.keep_model:
-        checkpoint.publish_model(watch.run.cast[watch.run.method.product], place / "model")
-    else:
-        shutil.rmtree(place / "model", ignore_errors=True)
-    shutil.rmtree(place / "checkpoints", ignore_errors=True)
-    return found
+    result = observer.result()
+    with RunLock.take(folder):
+        _write(file, result.to_json())
+        if job.keep_model:
+            checkpoint.publish_model(observer.run.models[observer.run.method.product], folder / "model")
+        else:
+            shutil.rmtree(folder / "model", ignore_errors=True)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return result
 
 
-class _Watch(Observer):
-    """Counts a run's cost, evaluates it along the way, and ends it when its budget is used up."""
+class _BudgetObserver(Observer):
+    """Count a run's cost, evaluate it during training, and end it when its budget is spent."""
 
     run: Run
 
-    def __init__(self, job: Job, tell: Tell) -> None:
-        self.job, self.tell, self.place = job, tell, Path(job.out)
+    def __init__(self, job: Job, on_progress: OnProgress) -> None:
+        self.job, self.on_progress, self.place = job, on_progress, Path(job.out)
         self.meter, self.curve = Meter(), list[Mark]()
         self.legs: list[int] = _read_lines(self.place / "legs.jsonl")
         self.full = self.interrupted = False
 
     def leg(self) -> None:
-        """Go on until the budget is used up, or to the end of the steps that it was thought to last for."""
-        going_on = (self.place / "config.yaml").is_file()
-        if going_on:
+        """Train until the budget is spent, or until the estimated last step."""
+        resumed = (self.place / "config.yaml").is_file()
+        folder = Folder(self.place) if resumed else None
+        if folder is not None:
+            folder.lock()
             latest, _ = checkpoint.newest(self.place)
             self._recall(_step_of(latest) if latest else 0)
         if self.legs and self.legs[-1] > self.meter.spent.steps:
-            steps = self.legs[-1]  # stopped in the middle of a leg: its schedules go on as they were
+            steps = self.legs[-1]  # stopped in the middle of a leg: keep its length, and so its schedules
         else:
             steps = self.job.budget.steps_ahead(self.meter.spent)
         config = self._config(steps)
-        self.run = prepare(entry_of_job(self.job), config, Folder(self.place) if going_on else None)
+        try:
+            self.run = prepare(entry_of_job(self.job), config, folder)
+        except BaseException:
+            if folder is not None:
+                folder.release()
+            raise
         if not self.legs or self.legs[-1] != steps:
             _append(self.place / "legs.jsonl", steps)
             self.legs.append(steps)
@@ -88,6 +101,7 @@ class _Watch(Observer):
         (self.place / "job.json").write_text(json.dumps(self.job.to_json(), indent=1))
         if self.job.budget.used(self.meter.spent) >= 1 or _trains_nothing(self.run):
             self.full = True
+            self.run.folder.release()
             return
         result = execute(self.run, self)
         self.interrupted = result.stopped and not self.full
@@ -105,25 +119,38 @@ class _Watch(Observer):
         next_mark = (sum(mark.steps > 0 for mark in self.curve) + 1) / self.job.points
         if next_mark <= used < 1:
             self._mark()
-        self.tell(min(1.0, used), spent.steps, self.curve[-1].value)
+        self.on_progress(min(1.0, used), spent.steps, self.curve[-1].value)
         if used >= 1:
             self.full = True
             if not self.interrupted:
-                signal.raise_signal(signal.SIGINT)  # the run's own way to stop: it finishes the step and saves
+                signal.raise_signal(signal.SIGINT)  # the run handles it: it finishes the step and saves
 
     def stopping(self) -> None:
         self.interrupted = not self.full
 
-    def result(self) -> Found:
-        """The evaluation at the end, with everything that led to it."""
+    def result(self) -> RunResult:
+        """Evaluate the trained model, and return the result of the run."""
         job, spent = self.job, self.meter.spent
         with self.meter.off():
             end = measured(self.run, job.tasks, job.replies, done=True)
         curve = [*self.curve, Mark(spent.steps, spent.of(job.budget.unit), end.value)]
-        return Found(
-            job.label, job.method, job.task, job.seed, job.budget, "done", "", job.flags, end.measure, end.value,
-            end.replies, end.right, tuple(curve), spent.to_json(), tuple(self.legs), str(self.run.cast[self.run.method.product].device),
-        )  # fmt: skip
+        return RunResult(
+            label=job.label,
+            method=job.method,
+            task=job.task,
+            seed=job.seed,
+            budget=job.budget,
+            status="done",
+            flags=job.flags,
+            measure=end.measure,
+            value=end.value,
+            replies=end.replies,
+            right=end.right,
+            curve=tuple(curve),
+            spent=spent.to_json(),
+            legs=tuple(self.legs),
+            device=str(self.run.models[self.run.method.product].device),
+        )
 
     def _config(self, steps: int) -> Config:
         job = self.job
@@ -131,17 +158,17 @@ class _Watch(Observer):
         return configure(find(job.method), job.method, {**given, "eval_tasks": 0, "eval_every": 0, "keep": 1})
 
     def _mark(self) -> None:
-        """Half of the held-out tasks, one reply each."""
+        """Evaluate on half of the held-out tasks, one reply each, and append the point to the curve."""
         with self.meter.off():
-            ask = measured if self.curve else measured_at_start
-            now = ask(self.run, max(1, self.job.tasks // 2), 1)
+            measure = measured if self.curve else measured_at_start
+            now = measure(self.run, max(1, self.job.tasks // 2), 1)
         spent = self.meter.spent
         mark = Mark(spent.steps, spent.of(self.job.budget.unit), now.value, "".join(map(str, now.right)))
         self.curve.append(mark)
         _append(self.place / "curve.jsonl", asdict(mark))
 
     def _recall(self, step: int) -> None:
-        """What was used and found up to a checkpoint; what came later will come again."""
+        """Restore cost and curve up to a checkpoint; later rows are deleted, because their steps are repeated."""
         spent = [row for row in _read_lines(self.place / "spent.jsonl") if row["steps"] <= step]
         marks = [row for row in _read_lines(self.place / "curve.jsonl") if row["steps"] <= step]
         for name, rows in (("spent.jsonl", spent), ("curve.jsonl", marks)):
@@ -151,7 +178,7 @@ class _Watch(Observer):
 
 
 def entry_of_job(job: Job) -> Entry:
-    """The method of a job, its one part changed where it asks for that."""
+    """The method of a job, with its change applied (see compare/ablation.py)."""
     if not job.change:
         return find(job.method)
     parent = job.change["parent"]
@@ -172,17 +199,17 @@ def _append(file: Path, row: Any) -> None:
 
 
 def _read_lines(file: Path) -> list[Any]:
-    """The whole lines of a file; one that was cut off in the middle of writing is left out."""
-    found = []
+    """The rows of a JSON lines file, up to the first incomplete line."""
+    rows = []
     for line in file.read_text().splitlines() if file.is_file() else []:
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             break
-    return found
+    return rows
 
 
 def _write(file: Path, value: Any) -> None:
-    aside = file.with_suffix(".partial")
-    aside.write_text(json.dumps(value))
-    aside.rename(file)
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    partial.rename(file)

@@ -1,7 +1,8 @@
-"""The statistics of comparisons: pure functions of numbers.
+"""Statistics of comparisons as pure functions: bootstrap intervals, permutation tests, Holm's correction, pass@k.
 
-The numbers of one candidate are a matrix x[s, t]: the score of the run with seed s on held-out task t. Seeds and tasks are
-crossed: every run answers the same tasks. Both are samples of something larger (other seeds, other tasks), so both are resampled.
+The scores of one candidate are a matrix x[s, t]: the score of the run with seed s on held-out task t. Seeds and tasks
+are crossed, because all runs are evaluated on the same tasks. Both are samples of a larger population, so both are
+resampled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from burnish.run.evaluate import Interval, pass_at_k
 
 RESAMPLES = 2000
 PERMUTATIONS = 10_000
-ALL_RELABELLINGS = 20_000  # up to here every relabelling of the runs is tried, beyond it PERMUTATIONS random ones
+ALL_RELABELLINGS = 20_000  # up to this number all permutations of the runs are tried, else PERMUTATIONS random ones
 _Z = 1.959964  # the normal distribution's 97.5% quantile
 
 Matrix = NDArray[np.float64]
@@ -28,12 +29,12 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Test:
-    """Is a better than b? The difference of their means with its interval, and the p-values of the two questions.
+    """The difference of the means of a and b with its interval, and the p-values of two permutation tests.
 
-    runs   could chance in training (seeds) have made it? Runs change sides: the seeds' luck is all there is under the null
-    tasks  could the choice of held-out tasks have made it? The two scores of a task, averaged over seeds, change sides
-    p      the larger of both: a difference must survive both questions
-    least  the smallest p that so few runs can give at all
+    runs   p-value for chance in training (seeds): the runs of a and b are permuted
+    tasks  p-value for the choice of held-out tasks: the two scores of a task, averaged over seeds, are swapped
+    p      the larger of both, because a difference must be significant in both tests
+    least  the smallest `runs` that this number of runs can give
     """
 
     difference: Interval
@@ -47,10 +48,10 @@ class Test:
 
 
 def crossed_draws(x: ArrayLike, *, key: object = "seeds", tasks_key: object = "tasks") -> Matrix:
-    """Means of resampled matrices: seeds and tasks are drawn anew, with replacement, each independently of the other.
+    """Means of resampled matrices: seeds and tasks are resampled with replacement, independently of each other.
 
-    This is the bootstrap for crossed samples (Owen 2007, "The pigeonhole bootstrap"): never too narrow, since what belongs
-    neither to a seed nor to a task is counted once for each. The keys are those of the randomness.
+    This is the bootstrap for crossed samples (Owen 2007, "The pigeonhole bootstrap"). It is conservative: variance that
+    belongs neither to a seed nor to a task is counted once for each. The keys select the random numbers.
     """
     x = _matrix(x)
     seeds, tasks = x.shape
@@ -60,20 +61,20 @@ def crossed_draws(x: ArrayLike, *, key: object = "seeds", tasks_key: object = "t
 
 @lru_cache(maxsize=64)
 def _resampled(key: str, n: int) -> NDArray[np.int64]:
-    """How often each of n things is drawn, RESAMPLES times over."""
+    """[RESAMPLES, n]: how often each of n items is drawn in a resample."""
     return randomness.generator(key, n).multinomial(n, np.full(n, 1 / n), RESAMPLES)
 
 
 def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> Interval:
     """The mean of x[s, t] with a 95% interval over seeds and tasks.
 
-    The 2.5% and 97.5% points of `crossed_draws`, moved away from the mean by the factor that few seeds call for:
+    The 2.5% and 97.5% percentiles of `crossed_draws`, widened around the mean by a factor for few seeds:
 
         sqrt(t(S-1)^2 v_s + t(T-1)^2 v_t) / (1.96 sd(draws))        v_s = var(seed means)/S, v_t = var(task means)/T
 
-    with t(df) the 97.5% quantile of Student's t: a spread of S values is too small by (S-1)/S when it is resampled, and known
-    from S values only. Percentiles alone would cover the truth 78% of the time at S = 3 where luck lies in the seeds. With one
-    seed the interval speaks of that run, over tasks.
+    with t(df) the 97.5% quantile of Student's t. Resampling underestimates the variance of S values by (S-1)/S, and the
+    variance itself is estimated from S values only. Without the factor, the coverage is 78% at S = 3 if the variance
+    lies in the seeds. With one seed the interval is over tasks only, for that run.
     """
     x = _matrix(x)
     parts = [
@@ -83,10 +84,10 @@ def interval(x: ArrayLike, bounds: tuple[float, float] | None = (0.0, 1.0)) -> I
 
 
 def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
-    """mean(a) - mean(b) for two sets of units that are not paired, with a 95% interval over units and tasks.
+    """mean(a) - mean(b) of two unpaired sets of units, with a 95% interval over units and tasks.
 
-    a[u, t] and b[u, t] are scores of trials on the same tasks. Units are resampled within each set, tasks together for both;
-    the interval is widened as in `interval`, each set with a variance of its own (Welch).
+    a[u, t] and b[u, t] are scores of trials on the same tasks. Units are resampled within each set, tasks jointly for
+    both; the interval is widened as in `interval`, with a separate variance for each set (Welch).
     """
     a, b = _matrix(a), _matrix(b)
     draws = crossed_draws(a, key="contrast a", tasks_key="contrast") - crossed_draws(
@@ -103,7 +104,7 @@ def contrast(a: ArrayLike, b: ArrayLike) -> Interval:
 def _stretched(
     mean: float, parts: Sequence[tuple[float, int]], draws: Matrix, bounds: tuple[float, float] | None
 ) -> Interval:
-    """The percentiles of draws, moved away from the mean for variances (of the mean, degrees of freedom) known from few values."""
+    """The percentiles of draws, widened by Student's t; parts are (variance of the mean, degrees of freedom)."""
     total, spread = sum(v for v, _ in parts), float(draws.std())
     if total <= 1e-15 or spread <= 1e-12:
         return Interval(mean, mean, mean)
@@ -122,26 +123,28 @@ def _t_quantile(freedom: float) -> float:
 
 
 def t_quantile(freedom: float) -> float:
-    """The 97.5% quantile of Student's t. With t = sqrt(df) tan(a) its density is cos(a)^(df-1), which is summed up."""
+    """The 97.5% quantile of Student's t. With t = sqrt(df) tan(a) its density is cos(a)^(df-1), which is integrated."""
     return _t_quantile(round(min(max(freedom, 1.0), 1e4), 2))
 
 
 def paired_test(a: ArrayLike, b: ArrayLike) -> Test:
-    """Two candidates on the same seeds and tasks: see `Test`.
+    """Two-sided permutation tests of two candidates on the same seeds and tasks: see `Test`.
 
-    Runs: under the null the 2S runs are alike, so any S of them could have been a's. p is the share of relabellings whose
-    difference of means is at least as large. Tasks: under the null a and b change places on a task without consequence. Two-sided.
+    Runs: under the null hypothesis the 2S runs are exchangeable. p is the share of permutations whose difference of
+    means is at least as large. Tasks: under the null hypothesis the scores of a and b on a task are exchangeable.
     """
     a, b = _matrix(a), _matrix(b)
     if a.shape != b.shape:
-        raise ValueError(f"scores of {a.shape} and {b.shape} (seeds, tasks) cannot be paired; take runs of both alike")
+        raise ValueError(
+            f"scores of {a.shape} and {b.shape} (seeds, tasks) cannot be paired; use the same seeds and tasks"
+        )
     by_run, least = _relabelled(a.mean(1), b.mean(1))
-    by_task = _flipped((a - b).mean(0)) if a.shape[1] > 1 else 0.0  # one number a run: there are no tasks to ask about
+    by_task = _flipped((a - b).mean(0)) if a.shape[1] > 1 else 0.0  # one score per run has no tasks
     return Test(interval(a - b, bounds=None), by_run, by_task, least)
 
 
 def _relabelled(a: Matrix, b: Matrix) -> tuple[float, float]:
-    """The p-value of runs that change sides, and the smallest that there can be."""
+    """The p-value of the permutation test over runs, and the smallest possible p-value."""
     n, pooled = len(a), np.concatenate([a, b])
     count = math.comb(2 * n, n)
     if count <= ALL_RELABELLINGS:
@@ -150,16 +153,16 @@ def _relabelled(a: Matrix, b: Matrix) -> tuple[float, float]:
     else:
         draw = randomness.generator("relabelled", n)
         sides = np.argsort(draw.random((PERMUTATIONS, 2 * n)), axis=1)[:, :n]
-        sides[0] = np.arange(n)  # what happened is one of the ways it could have been
+        sides[0] = np.arange(n)  # include the observed labelling
         least = 1 / PERMUTATIONS
-    mine = pooled[sides].sum(1)
-    differences = np.abs(2 * mine - pooled.sum()) / n
+    sums = pooled[sides].sum(1)
+    differences = np.abs(2 * sums - pooled.sum()) / n
     observed = abs(float(a.mean() - b.mean()))
     return float((differences >= observed - 1e-12).mean()), least
 
 
 def _flipped(difference: Matrix) -> float:
-    """The p-value of a mean difference when the sign of each task's difference is a coin."""
+    """The p-value of a mean difference under random signs of the tasks' differences."""
     draw = randomness.generator("flipped", len(difference))
     signs = draw.integers(0, 2, (PERMUTATIONS - 1, len(difference)), dtype=np.int8).astype(np.float32) * 2 - 1
     means = np.abs(signs @ difference.astype(np.float32)) / len(difference)
@@ -167,9 +170,9 @@ def _flipped(difference: Matrix) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values that hold for all questions together: the k-th smallest of m times (m - k + 1), never decreasing (Holm 1979).
+    """p-values corrected for multiple tests: the k-th smallest of m times (m - k + 1), never decreasing (Holm 1979).
 
-    Rejecting where the result is at most 5% keeps the chance of even one false alarm at 5%, whatever the questions share.
+    Rejecting results of at most 5% limits the probability of any false positive to 5%, also if tests are dependent.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, highest = [0.0] * len(p_values), 0.0
@@ -180,13 +183,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def pass_matrix(right: ArrayLike, replies: int, k: int) -> Matrix:
-    """pass@k for every seed and task, unbiased: 1 - C(n-c, k) / C(n, k) for c right replies of n."""
+    """pass@k for every seed and task, unbiased: 1 - C(n-c, k) / C(n, k) for c correct replies of n."""
     table = np.array([pass_at_k(replies, c, k) for c in range(replies + 1)])
     return table[np.asarray(right, dtype=int)]
 
 
 def reached(curve: Sequence[tuple[float, float]], threshold: float) -> float | None:
-    """Where a curve (x, y) first comes up to the threshold, straight lines between its points; None where it never does."""
+    """The first x at which a linearly interpolated curve (x, y) reaches the threshold; None if it never does."""
     before: tuple[float, float] | None = None
     for x, y in curve:
         if y >= threshold:
@@ -198,6 +201,6 @@ def reached(curve: Sequence[tuple[float, float]], threshold: float) -> float | N
 
 
 def _matrix(x: ArrayLike) -> Matrix:
-    found = np.asarray(x, dtype=np.float64)
-    assert found.ndim == 2 and found.size, "scores stand in a matrix [seeds, tasks]"
-    return found
+    matrix = np.asarray(x, dtype=np.float64)
+    assert matrix.ndim == 2 and matrix.size, "scores must be a matrix [seeds, tasks]"
+    return matrix

@@ -1,4 +1,4 @@
-"""Sweeps: which values of a method's flags are tried, and what each value does whatever the others are."""
+"""Sweeps: grid and random search over a method's flags, and the marginal effect of each value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from burnish.run.evaluate import Interval
 
 @dataclass(frozen=True)
 class Grid:
-    """A flag and the values that are tried."""
+    """A flag and its values for a grid search."""
 
     name: str
     values: tuple[str, ...]
@@ -27,7 +27,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Range:
-    """A flag that is drawn from low to high: evenly, in whole numbers where both are, or evenly in its logarithm."""
+    """A flag that is sampled from low to high: uniformly (as an integer if both ends are), or log-uniformly."""
 
     name: str
     low: float
@@ -36,19 +36,18 @@ class Range:
     whole: bool = False
 
     def draw(self, trial: int) -> float:
-        """The value of a trial: the same trial always draws the same."""
+        """The value of a trial, a deterministic function of its number."""
         u = randomness.rng("sweep", self.name, self.low, self.high, trial).random()
         if self.log:
             return float(f"{math.exp(math.log(self.low) + u * math.log(self.high / self.low)):.3g}")
-        found = self.low + u * (self.high - self.low)
-        return (
-            min(int(self.high), int(self.low + u * (self.high - self.low + 1))) if self.whole else float(f"{found:.3g}")
-        )
+        if self.whole:
+            return min(int(self.high), int(self.low + u * (self.high - self.low + 1)))
+        return float(f"{self.low + u * (self.high - self.low):.3g}")
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A value of a flag (or a third of its range): how many trials had it, their mean, and how that differs from the others."""
+    """Marginal effect of a flag's value (or a third of its range): trials, their mean, difference to the others."""
 
     flag: str
     value: str
@@ -59,18 +58,18 @@ class Effect:
 
 
 def grid(words: str) -> Grid:
-    """--grid lr=1e-5,1e-4"""
-    name, equals, values = words.partition("=")
-    found = tuple(value.strip() for value in values.split(",") if value.strip())
-    if not equals or not found:
+    """Parse --grid lr=1e-5,1e-4"""
+    name, equals, text = words.partition("=")
+    values = tuple(value.strip() for value in text.split(",") if value.strip())
+    if not equals or not values:
         raise ValueError(f"--grid {words!r} names no values; write --grid lr=1e-5,1e-4")
-    if len(set(found)) < len(found):
+    if len(set(values)) < len(values):
         raise ValueError(f"--grid {words!r} names a value twice; name each once")
-    return Grid(name.strip().replace("-", "_"), found)
+    return Grid(name.strip().replace("-", "_"), values)
 
 
 def ranged(words: str) -> Range:
-    """--random eps=0.1:0.4, or --random lr=1e-6:1e-3:log"""
+    """Parse --random eps=0.1:0.4, or --random lr=1e-6:1e-3:log"""
     name, equals, rest = words.partition("=")
     ends = rest.split(":")
     try:
@@ -83,14 +82,14 @@ def ranged(words: str) -> Range:
         raise ValueError(f"--random {words!r} is not a range; write --random eps=0.1:0.4 or --random lr=1e-6:1e-3:log")
     if not low < high or (len(ends) == 3 and low <= 0):
         raise ValueError(
-            f"--random {words!r} has no room between its ends; the first must be the smaller (and above 0 for log)"
+            f"--random {words!r} is an empty range; the first end must be the smaller (and above 0 for log)"
         )
     whole = all(end.strip().lstrip("-").isdigit() for end in ends[:2])
     return Range(name.strip().replace("-", "_"), low, high, len(ends) == 3, whole)
 
 
 def trials(method: str, grids: Sequence[Grid], ranges: Sequence[Range], many: int | None) -> list[Candidate]:
-    """The settings that are tried: all of the grid; with ranges, `many` draws that take the grid's cells in turn."""
+    """The settings of a sweep: all cells of the grid; with ranges, `many` samples that cycle through the cells."""
     names = [*(one.name for one in grids), *(one.name for one in ranges)]
     if not names:
         raise ValueError("say which flags to try: --grid lr=1e-5,1e-4 or --random eps=0.1:0.4")
@@ -104,65 +103,66 @@ def trials(method: str, grids: Sequence[Grid], ranges: Sequence[Range], many: in
     order = (
         randomness.shuffled(len(cells), "sweep", *names) if count < len(cells) or ranges else list(range(len(cells)))
     )
-    found: list[Candidate] = []
+    settings: list[Candidate] = []
     for trial in range(min(count, len(cells)) if not ranges else count):
         flags: dict[str, Any] = {**cells[order[trial % len(cells)]], **{one.name: one.draw(trial) for one in ranges}}
         label = ", ".join(f"{name}={shown(value)}" for name, value in flags.items())
-        if label not in [one.label for one in found]:
-            found.append(Candidate(label, method, flags))
-    return found
+        if label not in [one.label for one in settings]:
+            settings.append(Candidate(label, method, flags))
+    return settings
 
 
 def effects(
     board: Board, candidates: Sequence[Candidate], grids: Sequence[Grid], ranges: Sequence[Range]
 ) -> list[Effect]:
-    """What each value does. Where the whole grid was run, everything else equal (the same other flags, the same seed);
-    where values were drawn, against the trials with other values, whatever else they had."""
-    there = {one.label: one for one in board.standings}
-    tried = [(one, there[one.label]) for one in candidates if one.label in there]
-    full = not ranges and len(tried) == math.prod(len(g.values) for g in grids)
-    found: list[Effect] = []
+    """The marginal effect of each value of each flag.
+
+    If the whole grid was run, trials that differ only in this flag are compared, seed by seed. Otherwise the trials
+    with this value are compared with all other trials. Ranges are split into thirds.
+    """
+    standings = {one.label: one for one in board.standings}
+    trials = [(one, standings[one.label]) for one in candidates if one.label in standings]
+    full = not ranges and len(trials) == math.prod(len(g.values) for g in grids)
+    marginals: list[Effect] = []
     for one in grids:
-        by_value = {value: [pair for pair in tried if pair[0].flags[one.name] == value] for value in one.values}
-        found += _of_values(one.name, by_value, full)
+        by_value = {value: [pair for pair in trials if pair[0].flags[one.name] == value] for value in one.values}
+        marginals += _of_values(one.name, by_value, full)
     for other in ranges:
-        edges = np.quantile([float(c.flags[other.name]) for c, _ in tried], (1 / 3, 2 / 3)) if tried else (0.0, 0.0)
+        edges = np.quantile([float(c.flags[other.name]) for c, _ in trials], (1 / 3, 2 / 3)) if trials else (0.0, 0.0)
         thirds: dict[str, list[tuple[Candidate, Standing]]] = {}
-        for c, s in sorted(tried, key=lambda pair: float(pair[0].flags[other.name])):
+        for c, s in sorted(trials, key=lambda pair: float(pair[0].flags[other.name])):
             value = float(c.flags[other.name])
-            name = (
-                f"up to {edges[0]:.3g}"
-                if value <= edges[0]
-                else f"up to {edges[1]:.3g}"
-                if value <= edges[1]
-                else f"above {edges[1]:.3g}"
-            )
+            upper = next((edge for edge in edges if value <= edge), None)
+            name = f"above {edges[1]:.3g}" if upper is None else f"up to {upper:.3g}"
             thirds.setdefault(name, []).append((c, s))
-        found += _of_values(other.name, thirds, False)
-    return found
+        marginals += _of_values(other.name, thirds, False)
+    return marginals
 
 
 def _of_values(flag: str, by_value: dict[str, list[tuple[Candidate, Standing]]], matched: bool) -> list[Effect]:
     by_value = {value: pairs for value, pairs in by_value.items() if pairs}
     if len(by_value) < 2:
         return []
-    found = []
+    marginals = []
     for value, pairs in by_value.items():
         rest = [pair for other, more in by_value.items() if other != value for pair in more]
-        mine = np.array([s.scores.mean(0) for _, s in pairs])
+        scores = np.array([s.scores.mean(0) for _, s in pairs])
         paired = _matched(flag, pairs, rest) if matched else None
         if paired is not None:
             difference = interval(paired, bounds=(-1.0, 1.0))
         else:
-            difference = contrast(mine, np.array([s.scores.mean(0) for _, s in rest]))
-        found.append(Effect(flag, value, len(pairs), float(mine.mean()), difference, paired is not None))
-    return found
+            difference = contrast(scores, np.array([s.scores.mean(0) for _, s in rest]))
+        marginals.append(Effect(flag, value, len(pairs), float(scores.mean()), difference, paired is not None))
+    return marginals
 
 
 def _matched(
     flag: str, pairs: list[tuple[Candidate, Standing]], rest: list[tuple[Candidate, Standing]]
 ) -> Matrix | None:
-    """[others x seeds, tasks]: a trial minus the mean of those that differ in this flag alone; None where seeds are missing."""
+    """[others x seeds, tasks]: a trial minus the mean of the trials that differ only in this flag.
+
+    None if the seeds of the trials differ.
+    """
     rows = []
     for c, s in pairs:
         alike = [o for d, o in rest if all(d.flags[k] == v for k, v in c.flags.items() if k != flag)]

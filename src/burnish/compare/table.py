@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.compare import words
+from burnish.compare import phrasing
 from burnish.compare.board import Board, Standing
 from burnish.compare.budget import written
 
@@ -16,38 +16,44 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def show(board: Board, console: Console) -> None:
-    """Print the table, the pairs, what to be careful about, and what failed."""
+    """Print the table, the pairs, warnings, and failed runs."""
     console.print()
     console.print(
         Text.assemble(
-            (f"Held-out {board.measure.removeprefix('held-out ')}", "bold"), (f"   {words.method_note(board)}", "dim")
+            (f"Held-out {board.measure.removeprefix('held-out ')}", "bold"),
+            (f"   {phrasing.method_note(board)}", "dim"),
         )
     )
     console.print(_standings(board, console.width))
     if len(board.pairs) > 1:
         console.print(_pairs(board))
-    for sentence in words.cautions(board):
+    for sentence in phrasing.cautions(board):
         console.print(Text(f"! {sentence}", "yellow"))
     for row in board.failures:
         console.print(Text(f"  {row.label}, seed {row.seed}: {row.reason}", "yellow"), soft_wrap=True)
 
 
 def _standings(board: Board, width: int) -> Table:
-    """The widest columns come only where there is room for them."""
+    """The ranked candidates; less important columns are left out of a narrow terminal."""
     k = max((k for one in board.standings for k in one.passes), default=0)
-    columns: list[tuple[str, int, Callable[[int, Standing], Text]]] = [  # head, the width it needs, what stands there
+
+    def passed(one: Standing) -> str:
+        return phrasing.number(one.passes[k].mean, True) if k in one.passes else "-"
+
+    pass_width, reach_width = 100 if k > 1 else 9999, 140 if board.threshold is not None else 9999
+    columns: list[tuple[str, int, Callable[[int, Standing], Text]]] = [  # header, terminal width it needs, cell
         ("", 0, lambda place, one: Text(str(place), "dim")),
         ("candidate", 0, lambda place, one: Text(one.label, "bold cyan")),
-        ("mean", 0, lambda place, one: Text(words.number(one.value.mean, board.percent), "bold")),
-        ("95% interval", 0, lambda place, one: Text(words.ranged(one.value, board.percent))),
-        ("seeds", 118, lambda place, one: Text(words.spread(one, board), "dim")),
-        (f"pass@{k}", 100 if k > 1 else 9999, lambda place, one: Text(words.number(one.passes[k].mean, True) if k in one.passes else "-")),
+        ("mean", 0, lambda place, one: Text(phrasing.number(one.value.mean, board.percent), "bold")),
+        ("95% interval", 0, lambda place, one: Text(phrasing.ranged(one.value, board.percent))),
+        ("seeds", 118, lambda place, one: Text(phrasing.spread(one, board), "dim")),
+        (f"pass@{k}", pass_width, lambda place, one: Text(passed(one))),
         ("curve", 92, lambda place, one: Text(spark(one))),
-        (words.against_whom(board), 0, lambda place, one: _verdict(one, board)),
-        (_level(board), 140 if board.threshold is not None else 9999, lambda place, one: Text(words.reach(one, board))),
+        (phrasing.against_whom(board), 0, lambda place, one: _verdict(one, board)),
+        (_level(board), reach_width, lambda place, one: Text(phrasing.reach(one, board))),
         ("steps", 155, lambda place, one: Text(f"{one.cost('steps'):.0f}")),
         ("seconds", 128, lambda place, one: Text(written(one.cost("seconds")))),
-    ]  # fmt: skip
+    ]
     columns = [column for column in columns if column[1] <= width]
     table = _table()
     for head, _, _ in columns:
@@ -57,36 +63,39 @@ def _standings(board: Board, width: int) -> Table:
             no_wrap=head == "mean",
         )
     for place, one in enumerate(board.standings, 1):
-        table.add_row(*(what(place, one) for _, _, what in columns))
+        table.add_row(*(cell(place, one) for _, _, cell in columns))
     return table
 
 
 def _verdict(one: Standing, board: Board) -> Text:
-    said = words.against(one, board)
-    return Text(said, "green" if said.startswith("be") else "red" if said.startswith("worse") else "dim")
+    text = phrasing.against(one, board)
+    return Text(text, "green" if text.startswith("be") else "red" if text.startswith("worse") else "dim")
 
 
 def _level(board: Board) -> str:
-    return "" if board.threshold is None else f"{board.budget.unit} to {words.number(board.threshold, board.percent)}"
+    return (
+        "" if board.threshold is None else f"{board.budget.unit} to {phrasing.number(board.threshold, board.percent)}"
+    )
 
 
 def _pairs(board: Board) -> Table:
     table = _table()
     table.title, table.title_justify, table.title_style = "Pairs", "left", "bold"
     points = "difference in points [95%]" if board.percent else "difference [95%]"
-    for head in ("", points, "p, all pairs together", "so"):
+    for head in ("", points, "p, corrected", "verdict"):
         table.add_column(head)
     for pair in board.pairs:
-        said = words.verdict(pair, board)
         table.add_row(
-            Text(f"{pair.a} - {pair.b}"), Text(words.gap(pair.test.difference, board.percent)),
-            Text(words.p_value(pair.adjusted)), Text(said, "bold" if pair.distinct else "dim"),
-        )  # fmt: skip
+            Text(f"{pair.a} - {pair.b}"),
+            Text(phrasing.gap(pair.test.difference, board.percent)),
+            Text(phrasing.p_value(pair.adjusted)),
+            Text(phrasing.verdict(pair, board), "bold" if pair.distinct else "dim"),
+        )
     return table
 
 
 def spark(one: Standing) -> str:
-    """The learning curve in eight characters, from 0 to the highest it could be."""
+    """The learning curve as a sparkline of eight characters, from 0 to 1 (or the highest mean, if larger)."""
     means = [value.mean for _, value in one.curve][::2]
     top = max(1.0, *means) if means else 1.0
     return "".join(_BLOCKS[max(1, round(mean / top * 8))] for mean in means)

@@ -1,10 +1,10 @@
-"""A process that does runs one after the other: jobs come as lines of JSON on standard input, news go out on standard output.
+"""Worker process of the pool: reads jobs as lines of JSON from standard input, writes messages to standard output.
 
     {"event": "progress", "used": 0.4, "steps": 12, "value": 0.81}
-    {"event": "found", "found": {...}}        done, or failed with its reason
-    {"event": "stopped"}                      Ctrl-C; the run is saved and can go on
+    {"event": "result", "result": {...}}      finished, or failed with a reason
+    {"event": "stopped"}                      Ctrl-C; the run is saved and can be resumed
 
-Whatever libraries print goes to standard error, so that the news stay readable.
+The output of libraries is redirected to standard error, so that standard output has messages only.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from burnish.compare.job import Job, failed
 
 
 def main() -> int:
-    """Serve jobs until standard input ends."""
-    news = os.fdopen(os.dup(1), "w", buffering=1)
+    """Run jobs until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    from burnish.compare.single import Stopped  # imported once the news are safe from what libraries print
+    from burnish.compare.single import Stopped  # imported after the redirection, because libraries may print
 
-    _say(news, event="ready")
+    _send(out, event="ready")
     try:
         for line in sys.stdin:
-            _serve(Job.from_json(json.loads(line)), news)
+            _serve(Job.from_json(json.loads(line)), out)
     except (KeyboardInterrupt, Stopped):
-        _say(news, event="stopped")
+        _send(out, event="stopped")
         return 130
     return 0
 
 
-def _serve(job: Job, news: TextIO) -> None:
+def _serve(job: Job, out: TextIO) -> None:
     from burnish.compare.single import Stopped, run_job
 
-    def tell(used: float, steps: int, value: float | None) -> None:
-        _say(news, event="progress", used=used, steps=steps, value=value)
+    def on_progress(used: float, steps: int, value: float | None) -> None:
+        _send(out, event="progress", used=used, steps=steps, value=value)
 
     try:
-        found = run_job(job, tell)
+        result = run_job(job, on_progress)
     except Stopped:
         raise
-    except Exception as error:  # whatever a method of somebody's own may raise: one run's failure is not the others'
-        traceback.print_exc()  # into the log of this process; the row gets the sentence
-        found = failed(job, _sentence(error))
-    _say(news, event="found", found=found.to_json())
+    except Exception as error:  # a user's method may raise anything, and must not stop the other runs
+        traceback.print_exc()  # into this worker's log; the result has one sentence
+        result = failed(job, _sentence(error))
+    _send(out, event="result", result=result.to_json())
     _free()
 
 
@@ -65,9 +65,9 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _say(news: TextIO, **what: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more: the files have it all
-        news.write(json.dumps(what) + "\n")
+def _send(out: TextIO, **message: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the pool is gone; the run's files have the result
+        out.write(json.dumps(message) + "\n")
 
 
 if __name__ == "__main__":

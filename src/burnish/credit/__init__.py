@@ -1,0 +1,174 @@
+"""Credit: what each token is worth, and what it is compared with. `credit=credit.group_relative()`."""
+
+from burnish.credit.actions import actions
+from burnish.credit.alignment import aligned
+from burnish.credit.baselines import (
+    Memory,
+    RewardQueue,
+    RunningMean,
+    group_mean_batch_std,
+    leave_one_out,
+    over_batch_mean,
+    over_greedy,
+    over_length_weighted_mean,
+    over_memory,
+)
+from burnish.credit.cached import LogpCache, cached_ref
+from burnish.credit.chi2 import chi2_scale
+from burnish.credit.claims import claim
+from burnish.credit.components import decoupled
+from burnish.credit.confidence import own_probability
+from burnish.credit.consistency import local_and_global
+from burnish.credit.constrained import calibrated_weight, constrained_advantage, mixed_advantages
+from burnish.credit.copies import copies
+from burnish.credit.density import PromptMemory, density_ratio
+from burnish.credit.entropy_control import swap_in_tempered
+from burnish.credit.forced import over_forced
+from burnish.credit.gae import gae, token_rewards, whiten
+from burnish.credit.goals import goals
+from burnish.credit.group import group_relative
+from burnish.credit.kl_baseline import kl_baseline
+from burnish.credit.leads import by_leads
+from burnish.credit.macro import macro_gae
+from burnish.credit.margin import group_plus_margin
+from burnish.credit.masked_inputs import masked_inputs
+from burnish.credit.message_weights import message_weights
+from burnish.credit.mismatch import Level, by_sequence, by_token, masked, truncated
+from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
+from burnish.credit.penalty import kl_in_score, kl_on_tokens, rewards_to_go
+from burnish.credit.preference import (
+    Midpoint,
+    Reliability,
+    beyond_the_shorter,
+    contrasted_rewards,
+    factor_of_right,
+    guided_weights,
+    label_confidence,
+    matched_margins,
+    matched_replies,
+    pair_preference,
+    reward_midpoint,
+)
+from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step
+from burnish.credit.reward import at_prompt, axiom_kinds, bags, clustered, graded_margin, normal_noise, ratings
+from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
+from burnish.credit.sequence import class_weights, shared
+from burnish.credit.step_labels import step_labels
+from burnish.credit.steps import add_dense, dense_bonus, step_advantage
+from burnish.credit.streams import behaviour, old, ref, streams, token_ids
+from burnish.credit.strength import strengths
+from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
+from burnish.credit.tokens import covariance, drop_from_band, top_share
+from burnish.credit.turns import own_turns, state_groups
+from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
+from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
+
+__all__ = [
+    "strengths",
+    "normal_noise",
+    "at_prompt",
+    "axiom_kinds",
+    "clustered",
+    "bags",
+    "ratings",
+    "graded_margin",
+    "goals",
+    "by_leads",
+    "message_weights",
+    "Level",
+    "LogpCache",
+    "Memory",
+    "Midpoint",
+    "PromptMemory",
+    "Q",
+    "Reliability",
+    "RewardQueue",
+    "RunningMean",
+    "V",
+    "actions",
+    "add_dense",
+    "aligned",
+    "at_utterance",
+    "behaviour",
+    "beyond_the_shorter",
+    "by_bradley_terry",
+    "by_comparison",
+    "by_sequence",
+    "by_token",
+    "cached_ref",
+    "calibrated_weight",
+    "chi2_scale",
+    "claim",
+    "class_weights",
+    "constrained_advantage",
+    "contrasted_rewards",
+    "copies",
+    "covariance",
+    "decoupled",
+    "dense_bonus",
+    "density_ratio",
+    "discounted_sum",
+    "distilled_where",
+    "drop_from_band",
+    "factor_of_right",
+    "from_teacher",
+    "gae",
+    "group_mean_batch_std",
+    "group_plus_margin",
+    "group_relative",
+    "guided_weights",
+    "is_unsolved",
+    "is_wrong",
+    "kl_baseline",
+    "kl_in_score",
+    "kl_on_tokens",
+    "label",
+    "label_confidence",
+    "lambda_advantages",
+    "lambda_returns",
+    "last_turn",
+    "leave_one_out",
+    "local_and_global",
+    "macro_gae",
+    "make_up_for_flat_groups",
+    "masked",
+    "masked_inputs",
+    "matched_margins",
+    "matched_replies",
+    "mean_of_later",
+    "mixed_advantages",
+    "monte_carlo",
+    "n_step",
+    "nash_advantage",
+    "old",
+    "over_batch_mean",
+    "over_forced",
+    "over_greedy",
+    "over_length_weighted_mean",
+    "over_memory",
+    "own_probability",
+    "own_turns",
+    "pair_preference",
+    "pass_rate",
+    "ref",
+    "reward_midpoint",
+    "rewards_to_go",
+    "right",
+    "segment_advantages",
+    "shared",
+    "signed",
+    "state_groups",
+    "step_advantage",
+    "step_labels",
+    "streams",
+    "success_rates",
+    "swap_in_tempered",
+    "td_targets",
+    "token_ids",
+    "token_rewards",
+    "top_share",
+    "tree_advantages",
+    "truncated",
+    "utterance_advantage",
+    "whiten",
+]

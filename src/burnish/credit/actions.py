@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.rollout.branch import Cuts, lines
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 LEVELS: dict[str, Cuts] = {
     "token": lambda turn, chat: list(range(len(turn))),
@@ -32,7 +32,7 @@ def actions(level: str, *, author: str = "policy", reader: str = "policy") -> Pa
         count = 0
         for turn, start, end in trace.spans():
             if turn.author == author:
-                starts = starts_of(turn, step.cast[reader].chat)
+                starts = starts_of(turn, step.models[reader].chat)
                 begins = torch.zeros(end - start, dtype=torch.long)
                 begins[starts] = 1
                 found[start:end] = count + begins.cumsum(0)

@@ -7,9 +7,9 @@ import statistics
 
 import torch
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 
 def alignment_weights(

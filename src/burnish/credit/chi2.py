@@ -7,16 +7,17 @@ import math
 import torch
 
 from burnish.learn.maths.chi2 import symmetric_chi2
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 FLOOR = 1e-4  # the released code's least mean under the square root
 
 
 @supplies("stream:chi2_scale")
 def chi2_scale(author: str = "policy") -> Part:
-    """1 / (2 sqrt(m)) on every token, m = max(1e-4, mean over replies of (e^L - 1) + (e^-L - 1)), L = sum_t log old/ref.
+    """1 / (2 sqrt(m)) on every token, m = max(1e-4, mean over replies of (e^L - 1) + (e^-L - 1)), L = sum_t log
+    old/ref.
 
     d sqrt(m) = dm / (2 sqrt(m)): with this scale a mean over replies has the gradient of the square root of the mean,
     taken over the whole batch and held for the updates that are made of it.

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping
 
 from burnish.credit.baselines import spread
-from burnish.nouns import Group
 from burnish.parts import Part
 from burnish.step import Step
+from burnish.types import Group
 
 
 def normalised(values: list[float], eps: float) -> list[float]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 from burnish.credit.baselines import spread
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def own_probability(alpha: float, *, author: str = "policy") -> Part:
-    """adv = p_old(y | x) + alpha: the probability that the policy gave its own reply when it wrote it, from stream "old"."""
+    """adv = p_old(y | x) + alpha: the probability that the policy gave its own reply when it wrote it, from stream
+    "old".
+    """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         p = math.exp(float(trace.streams["old"][trace.by(author)].sum()))

@@ -6,9 +6,9 @@ import math
 
 from burnish.credit.baselines import spread
 from burnish.credit.components import normalised
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 
 @supplies("stream:adv_global")
@@ -16,7 +16,8 @@ def local_and_global(*, sharpness: float, centre: float, gate: float, score: str
     """Streams "adv" = w A_local and "adv_global" = (1 - w) A_global.
 
         A_local   (r_i - mean r) / (std r + eps) in the group
-        A_global  (R(q) - mean R) / (std R + eps) over the prompts of the batch, R(q) the mean score of prompt q's replies
+        A_global  (R(q) - mean R) / (std R + eps) over the prompts of the batch, R(q) the mean score of prompt q's
+                  replies
         w         sigmoid(sharpness (H(q) - centre)), H(q) the entropy of the group's answers (score "answer_entropy");
                   0 for a reply that scores `gate` or less
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, names, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("stream:*")

@@ -7,26 +7,27 @@ below the target, cooler where it lies above; credit lets the good ones among th
 from __future__ import annotations
 
 from burnish.credit.baselines import spread
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, supplies
 from burnish.rollout.tempered import EntropyMeter
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("tag:trained")
 def swap_in_tempered(meter: EntropyMeter, *, above: float, most: int, author: str = "policy") -> Part:
     """Tags "trained" what is learned from: plain samples, the first of them replaced by good tempered ones.
 
-    A tempered reply is good where its advantage among the tempered replies to its prompt exceeds `above`. At most `most`
-    are taken in (half of them while entropy lies above the target), in the order of the batch, each with advantage 1 and
-    in the place of one plain sample. Then the meter takes the entropy of what is trained.
+    A tempered reply is good where its advantage among the tempered replies to its prompt exceeds `above`. At most
+    `most` are taken in, and half as many (rounded down) while entropy lies above the target, in the order of the batch,
+    each with advantage 1 and in the place of one plain sample. Then the meter takes the entropy of what is trained.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         plain = [trace for trace in traces if "tempered" not in trace.tags]
         good = [t for t in traces if "tempered" in t.tags and float(t.streams["adv"][0]) > above]
-        good = good[: min(most if meter.low() else most // 2, len(plain))]
+        taken = min(most, len(good)) if meter.low() else min(most, len(good)) // 2
+        good = good[: min(taken, len(plain))]
         for trace in good:
             spread(trace, 1.0)
         trained = [*good, *plain[len(good) :]]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, names, per_trace, supplies
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 Authors = str | tuple[str, ...]
 
@@ -36,8 +36,8 @@ def advantages_and_returns(rewards: Tensor, values: Tensor, gamma: float, lam: f
 def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: Authors = "policy") -> Part:
     """r_t = -kl (log pi_old - log pi_ref)(t), plus the trace's score at the author's last token, as stream "reward".
 
-    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With kl None
-    there is no penalty and no reference is asked for. Several authors count as one writer.
+    The per-token penalty of RLHF (arXiv 2203.02155): the k1 estimate of KL(pi || ref) at the sampled token. With kl
+    None there is no penalty and no reference is asked for. Several authors count as one writer.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
@@ -103,9 +103,12 @@ def whiten(
     where: Callable[[Trace], Tensor] | None = None,
     needs: tuple[str, ...] = (),
 ) -> Part:
-    """The stream with mean 0 (its own mean, without `centre`) and standard deviation 1 over the author's tokens in the batch.
+    """The stream with mean 0 (its own mean, without `centre`) and standard deviation 1 over the author's tokens in the
+    batch.
 
-    where  a function from a trace to [T] bool: only these tokens count, and only they change; `needs` names what it reads
+    where  a function from a trace to [T] bool: only these tokens count, and only they change; `needs` names what it
+           reads
+    A turn that several traces share counts once in mean and deviation, as it is trained once; all its copies change.
     """
 
     def counted(trace: Trace) -> Tensor:
@@ -113,7 +116,8 @@ def whiten(
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [(trace, counted(trace)) for group in groups for trace in group.traces]
-        values = torch.cat([trace.streams[stream][mask] for trace, mask in traces]) if traces else torch.zeros(0)
+        once = _once(traces)
+        values = torch.cat([trace.streams[stream][mask] for trace, mask in once]) if once else torch.zeros(0)
         if not len(values):
             return groups
         mean, std = values.mean(), values.std(unbiased=False)
@@ -124,6 +128,21 @@ def whiten(
 
     name = f"stream:{stream}"
     return Part(name=f"whiten({stream})", call=call, reads=_tokens(author) | {name, *needs}, updates=frozenset({name}))
+
+
+def _once(traces: list[tuple[Trace, Tensor]]) -> list[tuple[Trace, Tensor]]:
+    """The same traces and masks, without the turns of which an earlier trace has tokens in its mask."""
+    seen: set[int] = set()
+    found = []
+    for trace, mask in traces:
+        mine = mask.clone()
+        for turn, start, end in trace.spans():
+            if id(turn) in seen:
+                mine[start:end] = False
+            elif bool(mine[start:end].any()):
+                seen.add(id(turn))
+        found.append((trace, mine))
+    return found
 
 
 def _by(trace: Trace, author: Authors) -> Tensor:

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import torch
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 Peers = Callable[[Trace, Group], Hashable]
 
@@ -48,7 +48,9 @@ def group_relative(*, std: bool = True, eps: float = 1e-6, score: str = "reward"
 
 @lru_cache(maxsize=4096)
 def _spread(rewards: tuple[float, ...]) -> float:
-    """Their standard deviation, in exact arithmetic, which takes a while; groups of right and wrong replies are often alike."""
+    """Their standard deviation, in exact arithmetic, which takes a while; groups of right and wrong replies are often
+    alike.
+    """
     return statistics.stdev(rewards) if len(rewards) > 1 else 0.0
 
 

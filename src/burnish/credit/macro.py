@@ -12,9 +12,9 @@ from torch import Tensor
 from burnish import randomness
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def macro_lengths(tokens: int, length: int) -> list[int]:
@@ -44,7 +44,8 @@ def macro_advantages_and_returns(
 
 
 def random_lengths(tokens: int, repeats: int, rng: Random) -> list[int]:
-    """Random n-grams: lengths 1, 2, 3, 5 and 10, each at most `repeats` times, in a random order; what is left over is one
+    """Random n-grams: lengths 1, 2, 3, 5 and 10, each at most `repeats` times, in a random order; what is left over is
+    one
     macro, and the last token one of its own."""
     order = [length for length in (1, 2, 3, 5, 10) for _ in range(repeats)]
     rng.shuffle(order)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from burnish.credit.baselines import spread
 from burnish.credit.components import normalised
-from burnish.nouns import Group
 from burnish.parts import Part
 from burnish.step import Step
+from burnish.types import Group
 
 
 def group_plus_margin(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, names, per_trace, supplies
 from burnish.rollout.filled import hidden, with_mask
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("stream:read")
 def masked_inputs(share: float, *, drawn: str = "policy", given: str = "demo", reader: str = "policy") -> Part:
-    """What is read while learning, as stream "read": the mask where `drawn` wrote, and in place of each of `given`'s tokens
+    """What is read while learning, as stream "read": the mask where `drawn` wrote, and in place of each of `given`'s
+    tokens
     but the last with the chance `share`; elsewhere the token itself."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(drawn) | hidden(trace, given, group.task, step.clock, share)
-        trace.streams["read"] = with_mask(trace, mask, step.cast[reader])
+        trace.streams["read"] = with_mask(trace, mask, step.models[reader])
 
     return per_trace(
         write,

@@ -1,4 +1,5 @@
-"""Corrections for a sampler that is not quite the trainer: rho = pi_train(theta_old) / mu, the sampler's own probability.
+"""Corrections for a sampler that is not quite the trainer: rho = pi_train(theta_old) / mu, the sampler's own
+probability.
 
 Both are of the same weights; they differ by kernels, precision or quantisation. "old" is the trainer's log-prob before
 the update, mu is the log-prob that was recorded at birth. Each part writes stream "weight", constant for the gradient.
@@ -11,9 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 Level = Callable[[Tensor], Tensor]
 

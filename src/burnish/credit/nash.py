@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+from burnish.types import Group
 
 Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
 
@@ -31,8 +31,8 @@ def nash_advantage(
 ) -> Part:
     """A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m), as stream "adv" on the author's tokens.
 
-    P is the mean over the group's traces by the rival. The log-ratio is that of streams "old" and "ref": the tokens from t
-    on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2).
+    P is the mean over the group's traces by the rival. The log-ratio is that of streams "old" and "ref": the tokens
+    from t on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2).
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("score:penalised")
@@ -30,7 +30,9 @@ def kl_in_score(beta: Schedule, *, score: str = "reward", author: str = "policy"
 
 
 def kl_on_tokens(beta: Schedule, *, tag: str, author: str = "policy") -> Part:
-    """adv_t <- adv_t - beta log(pi_old / ref)(y_t), on traces with the tag: each token pays for itself alone (ReMax)."""
+    """adv_t <- adv_t - beta log(pi_old / ref)(y_t), on traces with the tag: each token pays for itself
+    alone (ReMax).
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for trace in (trace for group in groups for trace in group.traces if tag in trace.tags):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from burnish.credit.gae import advantages_and_returns
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def n_step_returns(rewards: Tensor, values: Tensor, gamma: float, steps: int) -> Tensor:

@@ -10,9 +10,9 @@ from collections import defaultdict
 
 import torch
 
-from burnish.nouns import Group, Trace, Turn
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace, Turn
 
 
 def cut_values(group: Group, score: str) -> dict[tuple[int, int], float]:
@@ -28,7 +28,8 @@ def cut_values(group: Group, score: str) -> dict[tuple[int, int], float]:
 def segment_advantages(score: str = "reward") -> Part:
     """A = V(next cut) - V(own cut) for the tokens from one cut to the next (SPO-chain, arXiv 2505.23564).
 
-    After the last cut, V(next) is the reply's own score. Tokens before the first cut have advantage 0, probes have none.
+    After the last cut, V(next) is the reply's own score. Tokens before the first cut have advantage 0, probes have
+    none.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:

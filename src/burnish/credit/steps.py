@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("stream:gain")
@@ -25,6 +25,23 @@ def step_advantage(score: str, stream: str = "gain") -> Part:
         call=call,
         reads=frozenset({f"score:{score}"}),
         writes=frozenset({f"stream:{stream}"}),
+    )
+
+
+def add_dense(stream: str, weight: float = 1.0) -> Part:
+    """r_t + weight x the named stream at the tokens that have one: token rewards of a scorer (burnish/scorer.py)."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        bonus = trace.streams[stream]
+        known = ~bonus.isnan() & ~trace.streams["reward"].isnan()
+        trace.streams["reward"][known] += weight * bonus[known]
+        step.notes.add(stream, float(bonus[known].sum()))
+
+    return per_trace(
+        write,
+        name=f"add_dense({stream})",
+        reads=frozenset({"stream:reward", f"stream:{stream}"}),
+        updates=frozenset({"stream:reward"}),
     )
 
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.constant import NAN, constant
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
+from burnish.util.tensors import NAN, constant
 
 
 @supplies("stream:*")
-def streams(who: str, *authors: str, at: str = "replies", temperature: float = 1.0, **outputs: str) -> Part:
+def streams(
+    who: str, *authors: str, at: str = "replies", logp_temperature: float | None = None, **outputs: str
+) -> Part:
     """Outputs of a member as streams, without gradient: streams("policy", logp="old", entropy="entropy").
 
     at "replies" means every token after the prompt (by the named authors, where any are named); "end" the last alone.
+    logp_temperature  of log-probs, logits and entropies; None: that at which each token was sampled, 1 for given ones
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         masks = [_where(trace, authors, at) for trace in traces]
-        found = step.cast[who].streams(traces, masks, set(outputs), step.settings.token_budget, temperature)
+        found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, logp_temperature)
         for trace, mine in zip(traces, found, strict=True):
             for output, name in outputs.items():
                 if output in mine:
@@ -31,7 +34,7 @@ def streams(who: str, *authors: str, at: str = "replies", temperature: float = 1
     return Part(
         name=f"streams({who}: {', '.join(f'{o} as {n}' for o, n in outputs.items())})",
         call=call,
-        reads=frozenset({f"cast:{who}.{output}" for output in outputs} | {f"tokens:{author}" for author in authors}),
+        reads=frozenset({f"model:{who}.{output}" for output in outputs} | {f"tokens:{author}" for author in authors}),
         writes=frozenset(f"stream:{name}" for name in outputs.values()),
     )
 
@@ -45,18 +48,18 @@ def _where(trace: Trace, authors: tuple[str, ...], at: str) -> Tensor:
 
 
 @supplies("stream:ref")
-def ref(who: str = "ref", *, temperature: float = 1.0) -> Part:
+def ref(who: str = "ref", *, logp_temperature: float | None = None) -> Part:
     """The reference's log-probs of every reply token, as stream "ref"."""
-    return streams(who, logp="ref", temperature=temperature)
+    return streams(who, logp="ref", logp_temperature=logp_temperature)
 
 
 @supplies("stream:old")
-def old(*, temperature: float = 1.0) -> Part:
+def old(*, logp_temperature: float | None = None) -> Part:
     """The policy's own log-probs before this walk's updates, computed again by the trainer, as stream "old".
 
     The anchor to use where the sampler is not the trainer (another engine, other authors' tokens).
     """
-    return streams("policy", logp="old", temperature=temperature)
+    return streams("policy", logp="old", logp_temperature=logp_temperature)
 
 
 @supplies("stream:token")

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def discounted_sum(gain: Tensor, gamma: float) -> Tensor:
-    """A_t = sum over k >= 0 of gamma^k g_{t+k}. Shape [T]. gamma = 0 is g itself: each token answers for itself alone."""
+    """A_t = sum over k >= 0 of gamma^k g_{t+k}. Shape [T]. gamma = 0 is g itself: each token answers
+    for itself alone.
+    """
     found, running = torch.zeros_like(gain), 0.0
     for t in range(len(gain) - 1, -1, -1):
         running = float(gain[t]) + gamma * running
@@ -22,7 +24,8 @@ def discounted_sum(gain: Tensor, gamma: float) -> Tensor:
 
 
 def mean_of_later(gain: Tensor) -> Tensor:
-    """A_t = the mean of g over the tokens after t; 0 at the last (MiniLLM's length-normalised return, arXiv 2306.08543).
+    """A_t = the mean of g over the tokens after t; 0 at the last (MiniLLM's length-normalised return, arXiv
+    2306.08543).
 
     Shape [T].
     """
@@ -33,7 +36,9 @@ def mean_of_later(gain: Tensor) -> Tensor:
 
 @supplies("stream:adv")
 def from_teacher(of_gains: Callable[[Tensor], Tensor], *, student: str = "old", author: str = "policy") -> Part:
-    """adv = of_gains(g) over the author's tokens of each trace, from stream "teacher" and the student's own log-probs."""
+    """adv = of_gains(g) over the author's tokens of each trace, from stream "teacher" and the student's
+    own log-probs.
+    """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         mask = trace.by(author)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, supplies
 from burnish.randomness import key_of, uniform
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 Masked = list[tuple[Trace, Tensor]]
 
 
 @supplies("stream:cov")
 def covariance(*, author: str = "policy") -> Part:
-    """cov_t = (log pi_old(y_t) - mean)(A_t - mean), the means over all of the author's tokens in the batch, as stream "cov"."""
+    """cov_t = (log pi_old(y_t) - mean)(A_t - mean), the means over all of the author's tokens in the batch, as stream
+    "cov".
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = _masked(groups, author)
@@ -61,7 +63,9 @@ def drop_from_band(low: float, high: float, share: float, *, author: str = "poli
 
 @supplies("stream:top")
 def top_share(share: float, stream: str = "cov", *, author: str = "policy") -> Part:
-    """Stream "top": 1 for the share of the author's tokens with the largest values in the batch (one at least), else 0."""
+    """Stream "top": 1 for the share of the author's tokens with the largest values in the batch (one at
+    least), else 0.
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = _masked(groups, author)

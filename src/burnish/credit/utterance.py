@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 Q, V = slice(0, 2), slice(2, 4)  # the critic's outputs
 
@@ -68,7 +68,7 @@ def utterance_advantage(author: str = "policy") -> Part:
     )
 
 
-@supplies("member:*")
+@supplies("claim:*")
 def at_utterance(term: str, where: str) -> Part:
     """The term claims one token of each past trace: the "first" or the "last" of the drawn utterance."""
 
@@ -79,18 +79,18 @@ def at_utterance(term: str, where: str) -> Part:
                 if "past" in trace.tags:
                     start, end = _span(trace, trace.note["turn"])
                     mask[start if where == "first" else end - 1] = True
-                trace.streams[f"member:{term}"] = mask
+                trace.streams[f"claim:{term}"] = mask
         return groups
 
     return Part(
         name=f"at_utterance({term}, {where})",
         call=call,
         reads=frozenset({"tag:past"}),
-        writes=frozenset({f"member:{term}"}),
+        writes=frozenset({f"claim:{term}"}),
     )
 
 
-@supplies("member:*")
+@supplies("claim:*")
 def last_turn(term: str, tag: str) -> Part:
     """The term claims the tokens of the last turn of traces with the tag."""
 
@@ -100,14 +100,14 @@ def last_turn(term: str, tag: str) -> Part:
                 mask = torch.zeros(len(trace), dtype=torch.bool)
                 if tag in trace.tags:
                     mask[slice(*_span(trace, len(trace.turns) - 1))] = True
-                trace.streams[f"member:{term}"] = mask
+                trace.streams[f"claim:{term}"] = mask
         return groups
 
     return Part(
         name=f"last_turn({term}, {tag})",
         call=call,
         reads=frozenset({f"tag:{tag}"}),
-        writes=frozenset({f"member:{term}"}),
+        writes=frozenset({f"claim:{term}"}),
     )
 
 

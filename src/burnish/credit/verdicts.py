@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 RIGHT = 0.5  # a reply is right where it scores more than this
 
@@ -21,9 +21,21 @@ def right(score: str = "reward") -> Part:
     return per_trace(write, name="right", reads=frozenset({f"score:{score}"}), writes=frozenset({"stream:right"}))
 
 
+@supplies("stream:label")
+def label(threshold: float = RIGHT, score: str = "reward") -> Part:
+    """Stream "label" on every token of a reply: +1 (desirable) where it scores more than the threshold, else -1."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.streams["label"] = torch.full((len(trace),), 1.0 if trace.scores[score] > threshold else -1.0)
+
+    return per_trace(write, name="label", reads=frozenset({f"score:{score}"}), writes=frozenset({"stream:label"}))
+
+
 @supplies("stream:pass_rate")
 def pass_rate(low: float, high: float, score: str = "reward") -> Part:
-    """Stream "pass_rate": the share of a group's replies that are right, kept between low and high, on all their tokens."""
+    """Stream "pass_rate": the share of a group's replies that are right, kept between low and high, on all their
+    tokens.
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:

@@ -1,4 +1,4 @@
-"""Past experience drawn again: transitions of remembered episodes, or whole groups of replies."""
+"""Experience replay: draw transitions of stored episodes, or whole stored groups."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ import math
 import random
 
 from burnish import randomness
-from burnish.nouns import Group, Task, Trace
 from burnish.parts import Draw, names, supplies
 from burnish.select.remember import Store
 from burnish.step import Step
+from burnish.types import Group, Task, Trace
 
 
 @supplies("given:trace", "given:turn")
 def transitions(store: Store, n: int, author: str = "policy") -> Draw:
-    """n transitions, drawn with replacement: a remembered trace and one of its turns by `author`."""
+    """n transitions, drawn with replacement, each stored one as likely as any other: a trace and one of its turns by
+    `author`.
+    """
 
     def call(step: Step) -> list[Task]:
         clock = step.clock
         rng = randomness.rng(clock.seed, "transitions", store.name, clock.step, clock.tick, store.written)
-        found = []
-        for _ in range(n if store.groups else 0):
-            group = rng.choice(store.groups)
-            trace = rng.choice(group.traces)
-            turn = rng.choice([i for i, turn in enumerate(trace.turns) if turn.author == author])
-            found.append(
-                Task("past", group.task.prompt, {**group.task.given, "trace": trace, "turn": turn}, group.task.key)
-            )
-        return found
+        stored = [
+            (group.task, trace, i)
+            for group in store.groups
+            for trace in group.traces
+            for i, turn in enumerate(trace.turns)
+            if turn.author == author
+        ]
+        drawn = [rng.choice(stored) for _ in range(n if stored else 0)]
+        return [
+            Task("past", task.prompt, {**task.given, "trace": trace, "turn": turn}, task.key)
+            for task, trace, turn in drawn
+        ]
 
     return Draw(
         name=f"transitions({store.name})",
@@ -40,9 +45,11 @@ def transitions(store: Store, n: int, author: str = "policy") -> Draw:
 
 @supplies("given:group")
 def past_groups(store: Store, recent: float, n: int) -> Draw:
-    """As many remembered prompts as the run has prompts. For each, with the chance `recent`: one of the newest groups, as it
-    was sampled; else: any prompt, all alike, and n of all the replies to it that are remembered, drawn without replacement
-    in proportion to exp(reward), the same reply once (TBA's replay, arXiv 2503.18929)."""
+    """TBA's replay (arXiv 2503.18929): as many stored prompts as the run has prompts.
+
+    Each is, with probability `recent`, one of the newest groups as sampled; otherwise a uniformly drawn prompt with n
+    of its stored distinct replies, drawn without replacement in proportion to exp(reward).
+    """
     if not 0 <= recent <= 1:
         raise ValueError(f"a chance of {recent} for the most recent groups is not between 0 and 1")
 
@@ -52,11 +59,11 @@ def past_groups(store: Store, recent: float, n: int) -> Draw:
         newest = store.groups[-step.settings.prompts :]
         known = _by_prompt(store.groups)
         fresh = sum(dice.random() < recent for _ in newest)
-        found = dice.sample(newest, fresh)
+        drawn = dice.sample(newest, fresh)
         for key in dice.sample(list(known), min(len(newest) - fresh, len(known))):
-            found.append(_better_rewarded(known[key], n, dice))
+            drawn.append(_better_rewarded(known[key], n, dice))
         return [
-            Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key) for group in found
+            Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key) for group in drawn
         ]
 
     return Draw(
@@ -70,14 +77,14 @@ def past_groups(store: Store, recent: float, n: int) -> Draw:
 
 def _by_prompt(groups: list[Group]) -> dict[str, list[Group]]:
     """The groups of each task, newest first."""
-    found: dict[str, list[Group]] = {}
+    by_prompt: dict[str, list[Group]] = {}
     for group in reversed(groups):
-        found.setdefault(group.task.key, []).append(group)
-    return found
+        by_prompt.setdefault(group.task.key, []).append(group)
+    return by_prompt
 
 
 def _better_rewarded(groups: list[Group], n: int, dice: random.Random) -> Group:
-    """n of the replies in these groups: the n largest of log(weight) + Gumbel noise are a draw without replacement by weight."""
+    """n distinct replies of these groups, drawn without replacement in proportion to exp(reward) (Gumbel top-n)."""
     replies: dict[tuple[int, ...], Trace] = {}
     for trace in (trace for group in groups for trace in group.traces):
         replies.setdefault(tuple(trace.tokens.tolist()), trace)

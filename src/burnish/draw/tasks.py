@@ -1,29 +1,50 @@
-"""Tasks from a source, each once per epoch in a shuffled order that depends on the seed alone: nothing to remember."""
+"""Draw tasks from a source: every epoch in a new shuffled order, each task once, depending only on the seed.
+
+The order of an epoch is a permutation of which single elements are computed, so a draw has no state and costs the same
+for ten rows and for a billion.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from burnish import randomness
-from burnish.nouns import Clock, Task
 from burnish.parts import Draw, names, supplies
 from burnish.step import Step
-from burnish.tasks.dataset import COLUMNS
+from burnish.tasks.data.columns import COLUMNS
+from burnish.tasks.data.scan import WEIGHTS
+from burnish.tasks.resolve import datasets_of
 from burnish.tasks.source import Source
+from burnish.types import Clock, Task
 
 
 @supplies("task:prompt", "given:*")
 def prompts(source: Source, *needs: str, tag: str = "prompts") -> Draw:
-    """The run's `prompts` next tasks of the source. `needs` names what every task must give ("demo", "env")."""
+    """The next `prompts` tasks of the source. needs: keys that every Task.given must have ("demo", "env")."""
     _require(source, needs)
+    if not needs:
+        _require_prompt(source)
     return Draw(
         name=tag,
         call=lambda step: tasks_at(source, "train", step, tag),
         heldout=lambda step: tasks_at(source, "heldout", step, tag),
+        ahead=bool(datasets_of(source)),
         writes=frozenset({"task:prompt"}) | names("given", source.gives),
     )
 
 
-def demos(source: Source) -> Draw:
-    """Tasks with a demonstration."""
+def questions(source: Source) -> Draw:
+    """The tasks of a source that a method makes of the run's own (judge tasks); it also judges held-out replies."""
+    return replace(prompts(source, tag="questions"), source=source)
+
+
+def demos(source: Source, *, weighs: bool = False) -> Draw:
+    """Tasks with a demonstration. weighs: whether the method honours messages that count in part (weight: 0.5)."""
+    if WEIGHTS in source.gives and not weighs:
+        raise ValueError(
+            f"task {source.name!r} has messages with weights other than 0 and 1, which this method does not weigh; "
+            "use sft, or weights of 0 and 1"
+        )
     return prompts(source, "demo", tag="demos")
 
 
@@ -34,22 +55,23 @@ def pairs(source: Source) -> Draw:
         return prompts(source, "chosen", "rejected", tag="pairs")
 
     def of(split: str, step: Step) -> list[Task]:
-        found = tasks_at(source, split, step, "pairs")
+        drawn = tasks_at(source, split, step, "pairs")
         return [
             Task("pair", t.prompt, {**t.given, "chosen": t.given["demo"], "rejected": t.given["mistake"]}, t.key)
-            for t in found
+            for t in drawn
         ]
 
     return Draw(
         name="pairs",
         call=lambda step: of("train", step),
         heldout=lambda step: of("heldout", step),
+        ahead=bool(datasets_of(source)),
         writes=frozenset({"task:prompt"}) | names("given", source.gives | {"chosen", "rejected"}),
     )
 
 
 def tasks_at(source: Source, split: str, step: Step, purpose: str) -> list[Task]:
-    """The tasks of this walk: positions [k n, (k+1) n) of the endless shuffled sequence, k the walk's number."""
+    """The tasks of this pass: positions [k n, (k+1) n) of the endless shuffled sequence, k the step's number."""
     n, clock = step.settings.prompts, step.clock
     start = clock.step * n
     return [_task(source, split, start + i, clock, purpose) for i in range(n)]
@@ -59,15 +81,32 @@ def _task(source: Source, split: str, position: int, clock: Clock, purpose: str)
     size = source.size(split)
     if size is None:
         return source.task(split, position + (clock.seed << 32))
+    if not size:
+        raise ValueError(f"task {source.name!r} has no {split} rows; give it more rows")
     epoch, place = divmod(position, size)
-    return source.task(split, randomness.shuffled(size, clock.seed, purpose, epoch)[place])
+    return source.task(split, randomness.placed(place, size, clock.seed, purpose, epoch))
 
 
 def _require(source: Source, needs: tuple[str, ...]) -> None:
     for need in needs:
         if need not in source.gives:
             has = ", ".join(sorted(source.gives)) or "nothing"
+            counted = ""
+            if (mixed := datasets_of(source)) and any(found := [one.how_many(need)[0] for one in mixed]):
+                rows = sum(one.how_many(need)[1] for one in mixed)
+                counted = f"; {sum(found):,} of its {rows:,} rows have one: remove the others"
+            columns = " or ".join(COLUMNS.get(need, (need,)))
             raise ValueError(
-                f"task {source.name!r} gives no {need!r}, which this method needs (it gives {has}); "
-                f"choose another task, or a dataset with a column {' or '.join(COLUMNS.get(need, (need,)))}"
+                f"task {source.name!r} gives no {need!r}, which this method needs (it gives {has}){counted}; "
+                f"choose another task, a dataset with a column {columns}, or name one with --columns {need}=NAME"
+            )
+
+
+def _require_prompt(source: Source) -> None:
+    """Raise ValueError for plain texts: they are read, not asked."""
+    for dataset in datasets_of(source):
+        if dataset.task("train", 0).prompt == "":
+            raise ValueError(
+                f"the rows of {dataset.name!r} are texts without a prompt, to which no reply can be sampled; "
+                "use sft, or name the column of the prompts with --columns prompt=text"
             )

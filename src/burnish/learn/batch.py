@@ -7,22 +7,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from burnish.cast.packing import joined, trues
-from burnish.cast.tree import Numbers
+from burnish.forward.packing import joined, trues
+from burnish.forward.prefix_tree import Numbers
 from burnish.learn.norms import Counts
 from burnish.learn.term import Term
-from burnish.nouns import Group, Trace, Turn
+from burnish.types import Group, Trace, Turn, spans_once
 
 
 @dataclass(eq=False)
 class Row:
-    """A trace in a batch, the number of its group there, how many tokens it has, and how many of them each term claims."""
+    """A trace in a batch, the number of its group there, how many tokens it has, and the tokens that each term claims.
+
+    masks, claimed  by the term's name: [T] bool, and how many of them there are
+    """
 
     trace: Trace
     group: int
     length: int
+    masks: dict[str, Tensor]
     claimed: dict[str, int]
 
 
@@ -54,34 +59,68 @@ def tokens_of(rows: Sequence[Row]) -> list[Numbers]:
     return found
 
 
-def members(term: Term, trace: Trace) -> Tensor:
-    """[T] bool: the tokens of the trace that the term claims."""
-    try:
-        return trace.streams[f"member:{term.name}"]
-    except KeyError:
+def masks(term: Term, group: Group) -> list[Tensor]:
+    """[T] bool for each trace of the group: the tokens that the term trains on.
+
+    They are what credit's claim() wrote; without one, all that the term's authors wrote, a turn that traces share once.
+    """
+    name = f"claim:{term.name}"
+    claimed = [trace.streams[name] for trace in group.traces if name in trace.streams]
+    if len(claimed) == len(group.traces):
+        return claimed
+    if claimed or not term.authors:
         raise ValueError(
-            f"term {term.name!r} has no members: no part wrote 'member:{term.name}'; add member({term.name!r}, AUTHOR) to credit"
-        ) from None
+            f"term {term.name!r} trains on what is claimed for it, but no part wrote {name!r} on a trace by "
+            f"{', '.join(group.traces[0].authors())}; add claim({term.name!r}, AUTHOR) to credit, or give the term "
+            "on=AUTHOR"
+        )
+    found = []
+    for trace, spans in zip(group.traces, spans_once(group.traces, term.authors), strict=True):
+        mask = torch.zeros(len(trace), dtype=torch.bool)
+        for start, end in spans:
+            mask[start:end] = True
+        found.append(mask)
+    return found
+
+
+def write_claims(groups: Iterable[Group], terms: Iterable[Term]) -> None:
+    """Write every term's tokens on the traces as stream "claim:TERM": later updates and the run store
+    read them there.
+    """
+    for term in terms:
+        for group in groups:
+            for trace, mask in zip(group.traces, masks(term, group), strict=True):
+                trace.streams[f"claim:{term.name}"] = mask
 
 
 def stream(term: Term, trace: Trace, name: str) -> Tensor:
     """A stream that a term reads; never assigned is not zero."""
     if name not in trace.streams:
         raise ValueError(
-            f"term {term.name!r} reads stream {name!r}, which was never assigned on a trace by {', '.join(trace.authors())}"
+            f"term {term.name!r} reads stream {name!r}, which was never assigned on a trace by "
+            f"{', '.join(trace.authors())}"
         )
     return trace.streams[name]
 
 
-Claims = dict[str, list[list[int]]]  # by the term's name: of each group, the tokens that it claims of each trace
+@dataclass(frozen=True)
+class Claim:
+    """What one term trains on, of each group and each of its traces: the tokens, and how many they are."""
+
+    masks: list[list[Tensor]]
+    sizes: list[list[int]]
+
+
+Claims = dict[str, Claim]  # by the term's name
 
 
 def claims(groups: Sequence[Group], terms: Iterable[Term]) -> Claims:
-    """What the terms claim, counted once for the whole batch of an update."""
+    """What the terms train on, found and counted once for the whole batch of an update."""
     found: Claims = {}
     for term in terms:
-        counts = iter(_counted([members(term, trace) for group in groups for trace in group.traces]))
-        found[term.name] = [[next(counts) for _ in group.traces] for group in groups]
+        claimed = [masks(term, group) for group in groups]
+        counts = iter(_counted([mask for of_group in claimed for mask in of_group]))
+        found[term.name] = Claim(claimed, [[next(counts) for _ in of_group] for of_group in claimed])
     return found
 
 
@@ -93,7 +132,7 @@ def _counted(masks: list[Tensor]) -> list[int]:
 def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:
     """What the term claims over the whole batch."""
     tokens = sequences = with_members = pairs = lists = 0
-    for group, sizes in zip(groups, claimed[term.name], strict=True):
+    for group, sizes in zip(groups, claimed[term.name].sizes, strict=True):
         tokens += sum(sizes)
         sequences += sum(size > 0 for size in sizes)
         with_members += any(sizes)
@@ -112,7 +151,13 @@ def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterat
     compares = any(term.unit in ("pair", "list", "group") for term in terms)
     for g, group in enumerate(groups):
         rows = [
-            Row(trace, g, len(trace), {term.name: claimed[term.name][g][i] for term in terms})
+            Row(
+                trace,
+                g,
+                len(trace),
+                {term.name: claimed[term.name].masks[g][i] for term in terms},
+                {term.name: claimed[term.name].sizes[g][i] for term in terms},
+            )
             for i, trace in enumerate(group.traces)
         ]
         wanted = [i for i, row in enumerate(rows) if any(row.claimed.values())]
@@ -182,7 +227,8 @@ def _shared(before: tuple[Turn, ...], turns: tuple[Turn, ...]) -> int:
 def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> list[Micro]:
     """Atoms joined up to `budget` tokens; the largest batch first, so that memory runs out at once or never.
 
-    Groups stay side by side, those with the longest rows first, so that rows of a batch are about as long as each other.
+    Groups stay side by side, those with the longest rows first, so that rows of a batch are about as long as each
+    other.
     An atom larger than the budget is a micro-batch of its own; the learner then works on it in two passes.
     """
     atoms = [(atom.rows[0].group, max([row.length for row in atom.rows]), atom) for atom in found]

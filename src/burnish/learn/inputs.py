@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from burnish import randomness
 from burnish.learn.learn import Embed
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 @supplies("stream:noise")

@@ -1,8 +1,9 @@
 """Whether the sampler and the trainer agree on the log-prob of a token that the current weights have sampled.
 
-They run the same weights, so the difference is rounding alone: none with plain Llamas, Qwen2 and Qwen3 on a CPU and layers like Llama's on a
-GPU, below 1e-5 with others in fp32, a few 1e-3 in bf16. More means that the sampler was not running what is trained; a run
-then says so.
+They run the same weights, so the difference is rounding alone: none with plain Llamas, Qwen2 and Qwen3 on a CPU and
+layers like Llama's on a
+GPU, below 1e-5 with others in fp32, a few 1e-3 in bf16. More means that the sampler was not running what is trained; a
+run then says so.
 """
 
 from __future__ import annotations
@@ -14,50 +15,51 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from burnish.cast.member import Member
-from burnish.cast.packing import joined, send
-from burnish.constant import constant
+from burnish.forward.packing import joined, send
 from burnish.learn.batch import Row
-from burnish.nouns import Trace
+from burnish.models.model import Model
 from burnish.step import Notes
+from burnish.types import Trace
+from burnish.util.tensors import constant
 
 NAME = "mismatch/logp"
 ALARM = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 2e-2}  # mean difference from which a run warns
 
 
 def note_mismatch(
-    notes: Notes, member: Member, rows: Sequence[Row], claimed: list[Tensor], outputs: dict[str, Tensor], exact: bool
+    notes: Notes, model: Model, rows: Sequence[Row], claimed: list[Tensor], outputs: dict[str, Tensor], exact: bool
 ) -> None:
     """Note mean |trainer - sampler| over claimed tokens that the member sampled with the weights it has now.
 
     exact: it has to be 0.
     """
-    if "logp" not in outputs or member.name != "policy" or not member.fresh:
+    if "logp" not in outputs or not model.fresh:
         return
-    sampled = _sampled([row.trace for row in rows], member)[joined(claimed)]
+    sampled = _sampled([row.trace for row in rows], model)[joined(claimed)]
     known = np.isfinite(sampled).astype(np.float32)
     if not known.any():
         return
     device = outputs["logp"].device
     theirs, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), known))
     apart, number = ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum())
-    rounding = ALARM[next(member.working.copy.parameters()).dtype]  # more is another distribution
+    rounding = ALARM[next(model.working.copy.parameters()).dtype]  # more is another distribution
     if exact and 0 < float(apart) / number < rounding:
         raise ValueError(
-            f"--exact was asked for, but sampler and trainer differ by {float(apart) / number:.2g} on average: on this machine a "
+            f"--exact was asked for, but sampler and trainer differ by {float(apart) / number:.2g} on average: on "
+            "this machine a "
             "product depends on the number of its rows; leave --exact out"
         )
     notes.add(NAME, apart, number)
 
 
-def _sampled(traces: Sequence[Trace], member: Member) -> npt.NDArray[np.float32]:
+def _sampled(traces: Sequence[Trace], model: Model) -> npt.NDArray[np.float32]:
     """[all tokens]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
     versions, found = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
-        if turn.author == member.name and turn.logp is not None and turn.versions is not None:
+        if turn.author == model.name and turn.logp is not None and turn.versions is not None:
             versions.append(turn.versions)
             found.append(turn.logp)
         else:
             versions.append(constant(-1, len(turn), torch.long))
             found.append(constant(0.0, len(turn), torch.float32))
-    return np.where(joined(versions) == member.version, joined(found), np.float32("nan"))
+    return np.where(joined(versions) == model.version, joined(found), np.float32("nan"))

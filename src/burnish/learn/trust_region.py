@@ -3,10 +3,12 @@
 Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477):
 
     minimise the total  subject to  mean KL(pi_old || pi) <= delta
-    x = F^-1 g by conjugate gradient;   step = sqrt(2 delta / x^T F x) x;   then backtrack until KL <= delta and the total fell
+    x = F^-1 g by conjugate gradient;   step = sqrt(2 delta / x^T F x) x;   then backtrack until KL <= delta and the
+    total fell
 
-F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 is 0 at pi_old, so
-at theta + e v it is e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled tokens.
+F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 is 0 at
+pi_old, so at theta + e v it is e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled
+tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ import torch
 from torch import Tensor
 
 from burnish.learn.learn import Learn, Move, accumulate, measure
-from burnish.nouns import Group
-from burnish.refusal import NotFinite
+from burnish.models.model import Model
+from burnish.nonfinite import NotFinite
 from burnish.step import Notes, Step
+from burnish.types import Group
 
 
 def trust_region(
@@ -36,16 +39,16 @@ def trust_region(
     minimised. `damping` is added to F's diagonal. One trainee."""
 
     def move(batch: list[Group], plan: Learn, step: Step) -> None:
-        objective = Learn(*(t for t in plan.terms if t.name != trust), temperature=plan.temperature)
-        region = Learn(*(t for t in plan.terms if t.name == trust), temperature=plan.temperature)
-        quiet = Step(step.clock, step.cast, step.settings, Notes())  # probes take no notes
+        objective = Learn(*(t for t in plan.terms if t.name != trust), logp_temperature=plan.logp_temperature)
+        region = Learn(*(t for t in plan.terms if t.name == trust), logp_temperature=plan.logp_temperature)
+        quiet = Step(step.clock, step.models, step.settings, Notes(), product=step.product)  # probes take no notes
         weights = _Weights(step, plan.trainees[0])
         g = weights.gradient(batch, objective, step)
         if g is None or not float(g.norm()):
             return
         if not math.isfinite(float(g.norm())):
             raise NotFinite(f"the gradient's norm is {float(g.norm())}")
-        step.cast.before_move()
+        step.models.before_move()
 
         def fisher(v: Tensor) -> Tensor:
             small = 1e-2 * weights.scale / float(v.norm())
@@ -88,7 +91,8 @@ class _Weights:
     """A trainee's parameters as one vector that can be moved and moved back."""
 
     def __init__(self, step: Step, trainee: str) -> None:
-        self.optimiser = step.cast[trainee].optimiser
+        self.model = step.models[trainee]
+        self.optimiser = self.model.optimiser
         self.parameters = list(self.optimiser.named.values())
         flat = torch.cat([p.detach().flatten() for p in self.parameters])
         self.scale = float(flat.norm()) / len(flat) ** 0.5
@@ -100,14 +104,14 @@ class _Weights:
         return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in self.parameters])
 
     def moved_by(self, by: Tensor) -> _Moved:
-        return _Moved(self.parameters, by)
+        return _Moved(self.model, self.parameters, by)
 
 
 class _Moved:
     """Inside, the parameters stand elsewhere; after, they are back bit for bit, unless they were told to stay."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter], by: Tensor) -> None:
-        self.parameters, self.by, self.kept = parameters, by, False
+    def __init__(self, model: Model, parameters: list[torch.nn.Parameter], by: Tensor) -> None:
+        self.model, self.parameters, self.by, self.kept = model, parameters, by, False
 
     def keep(self) -> None:
         """Stay where the parameters are now."""
@@ -118,6 +122,7 @@ class _Moved:
         self.held = [p.detach().clone() for p in self.parameters]
         for p, part in zip(self.parameters, self.by.split([p.numel() for p in self.parameters]), strict=True):
             p.add_(part.view_as(p))
+        self.model.weights_moved()
         return self
 
     @torch.no_grad()
@@ -125,3 +130,4 @@ class _Moved:
         if not self.kept:
             for p, held in zip(self.parameters, self.held, strict=True):
                 p.copy_(held)
+            self.model.weights_moved()

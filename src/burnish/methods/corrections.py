@@ -1,142 +1,139 @@
-"""Importance corrections: for a sampler that is not quite the trainer, and for data that the policy no longer writes."""
+"""Importance corrections: for a sampler that is not quite the trainer, and for data of an older policy."""
 
 from __future__ import annotations
 
-from burnish.cast.roles import stage
-from burnish.credit.group import group_relative
-from burnish.credit.members import member
-from burnish.credit.mismatch import Level, by_sequence, by_token, masked, truncated
-from burnish.credit.streams import behaviour, old
-from burnish.credit.verdicts import signed
-from burnish.draw.tasks import prompts
-from burnish.learn.learn import Learn
-from burnish.learn.norms import seq_mean
-from burnish.learn.terms import pg_clip
-from burnish.learn.terms.right_and_wrong import pg_tapered
-from burnish.method import Method, method
-from burnish.methods.table import register
-from burnish.parts import Part, chain
-from burnish.rollout.sample import sample
-from burnish.score.verify import verify
-from burnish.tasks.source import Source
+from typing import Annotated
 
-LEVELS: dict[str, Level] = {"token": by_token, "sequence": by_sequence}
+from burnish import credit, draw, learn, rollout, score
+from burnish.method import Method, Option, Part, chain, method, roles
+from burnish.methods import opt, papers, register
+
+LEVELS: dict[str, credit.Level] = {"token": credit.by_token, "sequence": credit.by_sequence}
 
 
-def _level(name: str) -> Level:
-    if name not in LEVELS:
-        raise ValueError(f"level is {name!r}; a ratio is taken by {' or by '.join(LEVELS)}")
-    return LEVELS[name]
-
-
-def _corrected(task: Source, n: int, correction: Part, eps: float, minibatches: int, temperature: float) -> Method:
-    """GRPO without its KL, its ratio taken to the trainer's own pi_old, each token's loss times the correction's weight."""
+def _corrected(task: draw.Source, n: int, correction: Part, eps: float, minibatches: int, temperature: float) -> Method:
+    """GRPO without its KL, its ratio taken to the trainer's own pi_old, each token's loss times its correction."""
     return method(
-        draw=prompts(task),
-        rollout=sample(n, temperature=temperature),
-        score=verify(task),
-        credit=chain(group_relative(), old(temperature=temperature), correction, member("pg", "policy")),
-        learn=Learn(pg_clip(eps, norm=seq_mean, weight="weight"), minibatches=minibatches, temperature=temperature),
-        cast=stage(),
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.verify(task),
+        credit=chain(credit.group_relative(), credit.old(), correction),
+        learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean, weight="weight"), minibatches=minibatches),
+        models=roles(),
     )
 
 
+_RatioLevel = Annotated[str, Option("The unit of a ratio.", choices=("token", "sequence"))]
+
+
 @register(
+    papers.TIS,
     family="policy",
-    catalogue=("tis",),
-    title="Your Efficient RL Framework Secretly Brings You Off-Policy RL Training",
     summary="GRPO with truncated importance weights for the gap between sampler and trainer.",
     when="Sampler and trainer compute slightly different probabilities (another engine, lower precision).",
-    trial={"n": 4},
 )
 def tis(
-    task: Source, *, n: int = 8, cap: float = 2.0, level: str = "token", eps: float = 0.2, minibatches: int = 1, temperature: float = 1.0,
-) -> Method:  # fmt: skip
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    cap: Annotated[float, Option("The largest weight.", above=0, unlimited=True)] = 2.0,
+    level: _RatioLevel = "token",
+    eps: opt.ClipRange = 0.2,
+    minibatches: opt.Minibatches = 1,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
     """Truncated importance sampling.
 
     w = min(pi_train(old weights) / mu, cap), mu the sampler's own probability;  rho = pi / pi_train(old weights)
     L = mean over replies of mean over tokens of -w min(rho A, clip(rho, 1-eps, 1+eps) A);  A_i = (r_i - mean r) / std r
 
-    w is constant for the gradient and has no lower bound. The embedded engine samples with the trained weights, so w is 1 but
-    for rounding; the correction earns its keep where the sampler is quantised or is another engine.
-    n: replies sampled for each prompt. cap: the largest weight; the authors use 2 and 8.
-    level: token, or sequence for the product over the reply. eps: the clip range. minibatches: updates made of each batch.
+    w is constant for the gradient and has no lower bound. The embedded engine samples with the trained weights, so
+    w is 1 but for rounding; the correction earns its keep where the sampler is quantised or is another engine. The
+    authors use caps of 2 and 8.
     """
-    return _corrected(task, n, truncated(cap, _level(level)), eps, minibatches, temperature)
+    return _corrected(task, n, credit.truncated(cap, LEVELS[level]), eps, minibatches, temperature)
 
 
 @register(
+    papers.MIS,
     family="policy",
-    catalogue=("tis",),
-    title="When Speed Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch",
     summary="GRPO that leaves out replies on which sampler and trainer disagree too much.",
-    when="Sampler and trainer differ enough that whole replies cannot be trusted, as in long or mixture-of-experts rollouts.",
-    trial={"n": 4},
+    when="Sampler and trainer differ so much that whole replies cannot be trusted: long replies, mixtures of experts.",
 )
 def mis(
-    task: Source, *, n: int = 8, cap: float = 2.0, level: str = "sequence", eps: float = 0.2, minibatches: int = 1, temperature: float = 1.0,
-) -> Method:  # fmt: skip
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    cap: Annotated[float, Option("The largest ratio that is not masked.", above=0, unlimited=True)] = 2.0,
+    level: _RatioLevel = "sequence",
+    eps: opt.ClipRange = 0.2,
+    minibatches: opt.Minibatches = 1,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
     """Masked importance sampling.
 
     r = pi_train(old weights) / mu, of the whole reply;  w = r where r <= cap, else 0
     L = mean over replies of mean over tokens of -w min(rho A, clip(rho, 1-eps, 1+eps) A);  A_i = (r_i - mean r) / std r
 
     Inside the range the weight is the ratio, not 1. What is masked keeps its place in the mean.
-    n: replies sampled for each prompt. cap: the largest ratio that is not masked.
-    level: sequence, the product over the reply, or token. eps: the clip range. minibatches: updates made of each batch.
     """
-    return _corrected(task, n, masked(0.0, cap, _level(level)), eps, minibatches, temperature)
+    return _corrected(task, n, credit.masked(0.0, cap, LEVELS[level]), eps, minibatches, temperature)
 
 
 @register(
+    papers.ICEPOP,
     family="policy",
-    catalogue=("tis",),
-    title="Every Step Evolves: Scaling Reinforcement Learning for Trillion-Scale Thinking Model",
-    arxiv="2510.18855",
     summary="GRPO that leaves out tokens on which sampler and trainer disagree either way.",
-    when="Sampler and trainer disagree at single tokens, which must not reach the gradient, while the rest of the reply may.",
-    trial={"n": 4},
+    when="Sampler and trainer disagree at single tokens, which must not reach the gradient; the rest of the reply may.",
 )
 def icepop(
-    task: Source, *, n: int = 8, low: float = 0.5, high: float = 5.0, eps: float = 0.2, minibatches: int = 1, temperature: float = 1.0,
-) -> Method:  # fmt: skip
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    low: Annotated[float, Option("The smallest ratio that is not masked.", at_least=0)] = 0.5,
+    high: Annotated[float, Option("The largest ratio that is not masked.", above=0, unlimited=True)] = 5.0,
+    eps: opt.ClipRange = 0.2,
+    minibatches: opt.Minibatches = 1,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
     """IcePop: two-sided masking of tokens.
 
     r_t = pi_train(old weights) / mu at the token;  w = r_t where low <= r_t <= high, else 0
-    L = mean over replies of mean over tokens of -w min(rho A, clip(rho, 1-eps, 1+eps) A);  A_i = (r_i - mean r) / std r;  no KL
+    L = mean over replies of mean over tokens of -w min(rho A, clip(rho, 1-eps, 1+eps) A)
+    A_i = (r_i - mean r) / std r;  no KL
 
     The mean is over a reply's full length: what is masked keeps its place. eps is GRPO's.
-    n: replies sampled for each prompt. low: the smallest ratio that is not masked. high: the largest.
-    eps: the clip range. minibatches: updates made of each batch.
     """
-    return _corrected(task, n, masked(low, high), eps, minibatches, temperature)
+    return _corrected(task, n, credit.masked(low, high), eps, minibatches, temperature)
 
 
 @register(
+    papers.TOPR,
     family="policy",
-    catalogue=("topr",),
-    title="Tapered Off-Policy REINFORCE: Stable and efficient reinforcement learning for LLMs",
-    arxiv="2503.14286",
     summary="REINFORCE in which bad replies count less once the policy has left them.",
     when="You train on replies of an older policy, good and bad, and the bad ones blow up a plain importance weight.",
-    trial={"n": 4},
 )
-def topr(task: Source, *, n: int = 8, baseline: float = 0.0, minibatches: int = 4, temperature: float = 1.0) -> Method:
+def topr(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 8,
+    baseline: Annotated[float, Option("Taken from every reward; a negative one weighs right replies more.")] = 0.0,
+    minibatches: opt.Minibatches = 4,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
     """Tapered off-policy REINFORCE.
 
-    R = 2 score - 1 - baseline;  w = 1 where R >= 0,  w = min(pi(y) / mu(y), 1) where R < 0, of the whole reply, held constant
+    R = 2 score - 1 - baseline;  w = 1 where R >= 0,  w = sg[min(pi(y) / mu(y), 1)] of the whole reply where R < 0
     L = mean over replies of -w R log pi(y) / |y|;  no KL
 
-    mu is the policy that sampled. The paper's datasets are sampled once and walked once, with 16 or 32 replies a prompt; here
-    each batch is such a dataset, walked once in a few updates.
-    n: replies sampled for each prompt. baseline: taken from every reward; negative ones weigh right replies more.
-    minibatches: updates made of each batch.
+    mu is the policy that sampled. The paper's datasets are sampled once and walked once, with 16 or 32 replies a
+    prompt; here each batch is such a dataset, walked once in a few updates.
     """
     return method(
-        draw=prompts(task),
-        rollout=sample(n, temperature=temperature),
-        score=verify(task),
-        credit=chain(signed(baseline), behaviour(), member("pg", "policy")),
-        learn=Learn(pg_tapered(norm=seq_mean), minibatches=minibatches, temperature=temperature),
-        cast=stage(),
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.verify(task),
+        credit=chain(credit.signed(baseline), credit.behaviour()),
+        learn=learn.Learn(learn.pg_tapered(norm=learn.seq_mean), minibatches=minibatches),
+        models=roles(),
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from burnish.method import Method
+from burnish.option import options_of
+from burnish.papers import Paper
 
 Recipe = Callable[..., Method]
 _R = TypeVar("_R", bound=Recipe)
@@ -22,7 +25,7 @@ _R = TypeVar("_R", bound=Recipe)
 class Entry:
     """One row of the table.
 
-    catalogue  the ids of the papers' methods that it is; title, arxiv  the paper
+    papers     where it was published, the main paper first
     when       in what situation one would choose it
     example    a command that works on the embedded model
     trial      arguments that make one step small, for the laws; "task" among them names a built-in task other than sort
@@ -31,56 +34,70 @@ class Entry:
     name: str
     build: Recipe
     family: str = "own"
-    catalogue: tuple[str, ...] = ()
-    title: str = ""
-    arxiv: str = ""
+    papers: tuple[Paper, ...] = ()
     summary: str = ""
     when: str = ""
     example: str = ""
     trial: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def catalogue(self) -> tuple[str, ...]:
+        """The ids of its papers."""
+        return tuple(dict.fromkeys(paper.id for paper in self.papers))
+
+    @property
+    def title(self) -> str:
+        """The title of its main paper."""
+        return self.papers[0].title if self.papers else ""
+
+    @property
+    def arxiv(self) -> str:
+        """The arXiv number of its main paper; empty if that has none."""
+        return self.papers[0].arxiv if self.papers else ""
 
 
 METHODS: dict[str, Entry] = {}
 
 
 def register(
-    *,
-    family: str,
-    summary: str,
-    when: str = "",
-    title: str = "",
-    arxiv: str = "",
-    catalogue: tuple[str, ...] = (),
-    example: str = "",
-    trial: Mapping[str, Any] | None = None,
+    *papers: Paper, family: str, summary: str, when: str = "", example: str = "", trial: Mapping[str, Any] | None = None
 ) -> Callable[[_R], _R]:
-    """Puts a function(task, *, ...) -> Method into the table under its own name."""
+    """Put a function(task, *, ...) -> Method into the table under its own name, and check the arguments of its calls.
+
+    example, trial: by default with a model for each argument that has no default; the trial has 4 replies to a prompt
+    and one update.
+    """
 
     def mark(function: _R) -> _R:
         entry = entry_of(function)
+        arguments = inspect.signature(function).parameters
+        needed = [name for name, p in arguments.items() if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        flags = "".join(f" --{name.replace('_', '-')} runs/DIR/model" for name in needed)
+        small = {name: least for name, least in (("n", 4), ("updates", 1)) if name in arguments}
         METHODS[entry.name] = replace(
             entry,
             family=family,
-            catalogue=catalogue,
-            title=title,
-            arxiv=arxiv,
+            papers=papers,
             summary=summary,
             when=when,
-            example=example or f"burnish train {entry.name}",
-            trial=trial or {},
+            example=example or f"burnish train {entry.name}{flags}",
+            trial={**small, **dict.fromkeys(needed, "tiny")} if trial is None else trial,
         )
-        return function
+        return cast(_R, entry.build)
 
     return mark
 
 
 def entry_of(function: Recipe) -> Entry:
-    """A row for any function that builds a Method: its errors name it, and so does the Method."""
+    """A row for any function that builds a Method: arguments are checked, errors name it, and so does the Method."""
     name = function.__name__
 
     @functools.wraps(function)
     def build(*args: object, **kwargs: object) -> Method:
         try:
+            for key, option in options_of(function).items():
+                if key in kwargs:
+                    option.check(key, kwargs[key])
             return replace(function(*args, **kwargs), name=name)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
@@ -90,7 +107,7 @@ def entry_of(function: Recipe) -> Entry:
 
 
 def find(name: str) -> Entry:
-    """A registered method, one from an installed package's entry point `burnish.methods`, or path/to/file.py:function."""
+    """A registered method, one of an installed package's entry points `burnish.methods`, or path/file.py:function."""
     load_all()
     if name in METHODS:
         return METHODS[name]
@@ -123,7 +140,6 @@ def _from_file(spec: str) -> Recipe:
     loader.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
-        raise ValueError(
-            f"{path} has no function {name!r}; it has {', '.join(k for k in vars(module) if not k.startswith('_')) or 'nothing'}"
-        )
+        there = ", ".join(key for key in vars(module) if not key.startswith("_"))
+        raise ValueError(f"{path} has no function {name!r}; it has {there or 'nothing'}")
     return function

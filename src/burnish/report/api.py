@@ -1,27 +1,33 @@
-"""What the dashboard asks, answered from the stores: plain functions from a folder and a query to JSON-able values."""
+"""The dashboard's API: answers to queries from the run stores, as JSON-serialisable values."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
+import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.report.catalogue import Summary, summary
-from burnish.report.control import order
+from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, summary, unreadable
 from burnish.report.definitions import DEFINITIONS
-from burnish.report.health import RECENT, WINDOW, Limits, worries
-from burnish.report.schema import FILE
-from burnish.report.store import ORDERS, Store, find_runs, open_store
+from burnish.report.titles import titles
+from burnish.store.control import order
+from burnish.store.health import RECENT, WINDOW, HealthLimits, worries
+from burnish.store.reader import ORDERS, RunStore, find_runs, open_store
+from burnish.store.schema import FILE
 
 Query = dict[str, str]
-SPARK = 60  # points of the small curve in the list
+SPARK = 60  # points of the sparkline in the list of runs
 PAGE, MOST = 50, 200
-RUNS_MOST = 12  # runs whose traces of one prompt are put side by side
+_CHANGING = ("running", UNREADABLE)  # states that may change while the store's files do not
+RUNS_MOST = 12  # runs whose traces of one prompt are compared
 
 
 class Api:
-    """The runs below one folder. A run is addressed by its name in the list, so that no other file can be asked for."""
+    """Queries on the runs below one folder. Runs are addressed by name, so no other file can be read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,15 +40,15 @@ class Api:
             "groups": self.groups,
             "prompt": self.prompt,
             "steps": self.steps,
-            "definitions": lambda query: [dataclasses.asdict(one) for one in DEFINITIONS],
+            "definitions": lambda query: [dataclasses.asdict(entry) for entry in DEFINITIONS],
         }
 
     def folders(self) -> dict[str, Path]:
-        """Every run by its name."""
-        return {_name(path, self.root): path for path in find_runs(self.root)}
+        """The folder of every run, by name."""
+        return {name_of(path, self.root): path for path in find_runs(self.root)}
 
-    def open(self, query: Query) -> Store:
-        """The store that a query is about."""
+    def open(self, query: Query) -> RunStore:
+        """Open the store of the run that a query names."""
         name = query.get("run", "")
         folder = self.folders().get(name)
         if folder is None:
@@ -50,107 +56,139 @@ class Api:
         return open_store(folder)
 
     def runs(self, query: Query) -> list[dict[str, Any]]:
-        """The list, the newest first; a run that has not changed is not read again."""
-        found = []
+        """The list of runs, newest first; summaries of unchanged runs are cached."""
+        rows = []
         for path in find_runs(self.root):
-            try:
-                stamp = _stamp(path)
-                if (
-                    path not in self._cache
-                    or self._cache[path][0] != stamp
-                    or self._cache[path][1]["state"] == "running"
-                ):
-                    with open_store(path) as store:
-                        self._cache[path] = (stamp, _listed(summary(store, self.root), store))
-                found.append(self._cache[path][1])
-            except (ValueError, OSError):
-                continue
-        return sorted(found, key=lambda run: -run["created"])
+            stamp = _stamp(path)
+            if path not in self._cache or self._cache[path][0] != stamp or self._cache[path][1]["state"] in _CHANGING:
+                self._cache[path] = (stamp, self._row(path))
+            rows.append(self._cache[path][1])
+        return sorted(rows, key=lambda run: -run["created"])
+
+    def _row(self, path: Path) -> dict[str, Any]:
+        """One row of the list; for an unreadable run, a row with the error."""
+        try:
+            with open_store(path) as store:
+                return _listed(summary(store, self.root), store)
+        except Exception as error:  # noqa: BLE001 - a damaged store can raise anything, and must not hide other runs
+            run = unreadable(path, self.root, error)
+            return {**dataclasses.asdict(run), "path": printable(str(path)), "spark": [], "curve": ""}
 
     def metrics(self, query: Query) -> dict[str, Any]:
-        """Numbers and seconds after a step, by name; what happened after an event; the run's state and worries."""
+        """Metrics and timings after a step, events after an event, and the run's state and health warnings."""
         with self.open(query) as store:
-            after, event = int(query.get("after", -1)), int(query.get("event", 0))
+            after, event = _integer(query, "after", -1), _integer(query, "event", 0)
             info, rows = store.info(), store.metrics(after)
-            limits = Limits(**info.get("limits", {}))
+            limits = HealthLimits(**info.get("limits", {}))
             return {
                 "run": _listed(summary(store, self.root), store),
-                "config": info.get("config", {}), "environment": info.get("environment", {}), "git": info.get("git"), "lr": info.get("lr"),
+                "config": info.get("config", {}),
+                "environment": info.get("environment", {}),
+                "git": info.get("git"),
+                "lr": info.get("lr"),
                 "evaluation": store.evaluation(),
-                "metrics": _columns(rows), "timings": _columns(store.timings(after)), "events": store.events(event),
+                "metrics": _columns(rows),
+                "titles": titles(
+                    [*dict.fromkeys(name for row in rows for name in row if name != "step"), *_held(store)]
+                ),
+                "timings": _columns(store.timings(after)),
+                "events": store.events(event),
                 "worries": worries(rows if after < 0 else _history(store), limits),
-            }  # fmt: skip
+            }
 
     def steps(self, query: Query) -> dict[str, Any]:
-        """The steps of which traces are kept, the phases they come from, and whether more will come: the way to browse."""
+        """The steps and phases with recorded traces, and the run's state."""
         with self.open(query) as store:
             steps = store.sql("SELECT DISTINCT step FROM groups ORDER BY step")
             phases = store.sql("SELECT DISTINCT phase FROM groups")
-            found = {"steps": [row["step"] for row in steps], "phases": [row["phase"] for row in phases]}
-            return {**found, "state": store.state()}
+            return {
+                "steps": [row["step"] for row in steps],
+                "phases": [row["phase"] for row in phases],
+                "state": store.state(),
+            }
 
     def traces(self, query: Query) -> dict[str, Any]:
-        """A page of traces. `more` says whether there is another."""
-        limit = min(MOST, int(query.get("limit", PAGE)))
-        chosen: dict[str, Any] = {"order": query.get("order", "newest"), "offset": int(query.get("offset", 0))}
-        if chosen["order"] not in ORDERS:
-            raise ValueError(f"there is no order {chosen['order']!r}; the orders are {', '.join(ORDERS)}")
-        for name, kind in (
-            ("step", int),
-            ("group", int),
-            ("least", float),
-            ("most", float),
-            ("task", str),
-            ("phase", str),
-        ):
-            if query.get(name):
-                chosen[name] = kind(query[name])
+        """A page of traces; `more` is true if there is another page."""
+        limit = _page(query)
+        filters: dict[str, Any] = {"order": query.get("order", "newest"), "offset": _integer(query, "offset", 0)}
+        if filters["order"] not in ORDERS:
+            raise ValueError(f"there is no order {filters['order']!r}; the orders are {', '.join(ORDERS)}")
+        filters |= {name: _integer(query, name, 0) for name in ("step", "group") if query.get(name)}
+        filters |= {name: _number(query, name) for name in ("least", "most") if query.get(name)}
+        filters |= {name: query[name] for name in ("task", "phase") if query.get(name)}
         for name in ("correct", "dropped"):
             if query.get(name):
-                chosen[name] = query[name] == "1"
+                filters[name] = query[name] == "1"
         with self.open(query) as store:
-            rows = store.traces(**chosen, search=query.get("search", ""), limit=limit + 1)
+            rows = store.traces(**filters, search=query.get("search", ""), limit=limit + 1)
         return {"rows": [_short(row) for row in rows[:limit]], "more": len(rows) > limit}
 
     def groups(self, query: Query) -> dict[str, Any]:
         """A page of groups, each with the scores of its traces."""
-        limit, step = min(MOST, int(query.get("limit", PAGE))), query.get("step")
+        limit, step = _page(query), _integer(query, "step", 0) if query.get("step") else None
         order = "oldest" if query.get("order") == "oldest" else "newest"
         with self.open(query) as store:
-            rows = store.groups(
-                int(step) if step else None, order=order, limit=limit + 1, offset=int(query.get("offset", 0))
-            )
+            rows = store.groups(step, order=order, limit=limit + 1, offset=_integer(query, "offset", 0))
         return {"rows": [{**row, "prompt": row["prompt"][:600]} for row in rows[:limit]], "more": len(rows) > limit}
 
     def trace(self, query: Query) -> dict[str, Any]:
-        """One trace with its tokens and streams, and the rest of its group."""
+        """One trace with its tokens and streams, and the other traces of its group."""
         with self.open(query) as store:
-            found = store.trace(int(query.get("id", 0)))
-            return {**found, "siblings": [_short(row) for row in store.traces(group=found["group_id"], limit=MOST)]}
+            trace = store.trace(_integer(query, "id", 0))
+            return {**trace, "siblings": [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]}
 
     def prompt(self, query: Query) -> list[dict[str, Any]]:
-        """The same task wherever it was met: in every step of every run here, the asked one first."""
-        folders, asked = self.folders(), query.get("run", "")
-        names = sorted(folders, key=lambda name: name != asked)[:RUNS_MOST]
-        found = []
+        """Traces of one task from every step of every run, those of the queried run first."""
+        folders, queried = self.folders(), query.get("run", "")
+        names = sorted(folders, key=lambda name: name != queried)[:RUNS_MOST]
+        traces = []
         for name in names:
-            with open_store(folders[name]) as store:
-                rows = store.traces(task=query.get("task", ""), limit=MOST)
-            found += [{"run": name, **_short(row)} for row in rows]
-        return found
+            try:
+                with open_store(folders[name]) as store:
+                    rows = store.traces(task=query.get("task", ""), limit=MOST)
+            except (ValueError, OSError, sqlite3.Error):
+                if name == queried:
+                    raise
+                continue  # unreadable; the list of runs shows the error
+            traces += [{"run": name, **_short(row)} for row in rows]
+        return traces
 
     def order(self, query: Query) -> dict[str, str]:
         """Pause, resume, checkpoint or stop a run."""
         with self.open(query) as store:
             folder, state = store.folder, store.state()
         if state != "running":
-            raise ValueError(f"this run is {state}; only a running one takes orders")
+            raise ValueError(f"this run is {state}; only a running run takes orders")
         order(folder, query.get("action", ""))
         return {"ordered": query["action"]}
 
 
-def _listed(run: Summary, store: Store) -> dict[str, Any]:
-    """A run in the list: its summary, and a small curve of its reward (or of what it has instead)."""
+def _integer(query: Query, name: str, default: int) -> int:
+    """An integer of a query, within SQLite's 64 bits."""
+    text = query.get(name, str(default))
+    if not re.fullmatch("-?[0-9]{1,18}", text, re.ASCII):
+        raise ValueError(f"{name} must be a whole number, not {text[:40]!r}")
+    return int(text)
+
+
+def _number(query: Query, name: str) -> float:
+    """A finite number of a query."""
+    try:
+        number = float(query[name])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a number, not {query[name][:40]!r}")
+    return number
+
+
+def _page(query: Query) -> int:
+    """Rows per page of a query, 1 to MOST."""
+    return max(1, min(MOST, _integer(query, "limit", PAGE)))
+
+
+def _listed(run: Summary, store: RunStore) -> dict[str, Any]:
+    """A run in the list: its summary, and a sparkline of its reward (or loss, for a run without rewards)."""
     from burnish.report.numbers import trained_series
 
     first = store.sql("SELECT name, value FROM metrics WHERE step = (SELECT min(step) FROM metrics)")
@@ -162,8 +200,13 @@ def _listed(run: Summary, store: Store) -> dict[str, Any]:
     return {**dataclasses.asdict(run), "path": str(run.path), "spark": spark, "curve": name or ""}
 
 
-def _history(store: Store) -> list[dict[str, Any]]:
-    """The first steps and the last: all that detectors look at."""
+def _held(store: RunStore) -> list[str]:
+    """The metric of the evaluations before and after training, as it is named among the metrics of a step."""
+    return [f"heldout/{one['name'].removeprefix('held-out ')}" for one in store.evaluation().values() if one]
+
+
+def _history(store: RunStore) -> list[dict[str, Any]]:
+    """Metrics of the first RECENT and the last WINDOW steps, which are all that the health detectors use."""
     last = store.sql("SELECT max(step) AS step FROM metrics")[0]["step"] or 0
     if last < WINDOW + RECENT:
         return store.metrics()
@@ -171,21 +214,17 @@ def _history(store: Store) -> list[dict[str, Any]]:
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """A trace in a list: long texts are cut."""
+    """A trace in a list, with long texts truncated."""
     return {**row, "prompt": row["prompt"][:600], "text": row["text"][:600], "given": None}
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows of steps as columns: smaller on the way, and what charts want."""
+    """Rows of steps as columns, the form that charts need, and smaller as JSON."""
     names = dict.fromkeys(name for row in rows for name in row if name != "step")
     return {"steps": [row["step"] for row in rows], "series": {name: [row.get(name) for row in rows] for name in names}}
 
 
-def _name(path: Path, root: Path) -> str:
-    return path.name if path == root else str(path.relative_to(root))
-
-
 def _stamp(path: Path) -> tuple[float, ...]:
-    """When the store and what is beside it last changed."""
+    """Modification times of the store, its write-ahead log and the evaluation."""
     files = (path / FILE, path / f"{FILE}-wal", path / "evaluation.json")
-    return tuple(file.stat().st_mtime if file.is_file() else 0.0 for file in files)
+    return tuple(os.stat(file).st_mtime if os.path.isfile(file) else 0.0 for file in files)

@@ -1,20 +1,26 @@
-"""The runs of a folder, each in a line: what it was, how far it got, how it ended."""
+"""List the runs of a folder: configuration, progress, state and result of each."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.report.store import Store, find_runs, open_store, state_of
+from burnish.store.reader import RunStore, find_runs, open_store, state_of
+from burnish.store.schema import FILE
 
-RUNS = "runs"  # where `burnish train` puts its folders
+RUNS = "runs"  # the default folder of `burnish train`
+UNREADABLE = "unreadable"  # state of a run whose store cannot be read
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One run in a list. `same` is equal for runs that differ in their seed alone."""
+    """One run in a list. `same` is equal for runs that differ only in their seed."""
 
     path: Path
     name: str
@@ -30,76 +36,155 @@ class Summary:
     created: float
     updated: float
     same: str
+    title: str = ""  # --run-name
+    tags: tuple[str, ...] = ()
 
     @property
     def age(self) -> str:
-        return spoken_age(time.time() - self.updated)
+        return duration(time.time() - self.updated)
 
 
 def summaries(root: str | Path) -> list[Summary]:
-    """Every run at or below a folder, the newest first. What is not readable is left out."""
-    found = []
-    for path in find_runs(root):
-        try:
-            with open_store(path) as store:
-                found.append(summary(store, Path(root)))
-        except (ValueError, OSError):
-            continue
-    return sorted(found, key=lambda run: -run.created)
+    """Every run at or below a folder, newest first. The result of an unreadable run is the error."""
+    return sorted((listed(path, Path(root)) for path in find_runs(root)), key=lambda run: -run.created)
 
 
-def summary(store: Store, root: Path) -> Summary:
-    """What a list says of one run."""
+def listed(path: Path, root: Path) -> Summary:
+    """Summary of the run in a folder; for an unreadable run, a summary with the error."""
+    try:
+        with open_store(path) as store:
+            return summary(store, root)
+    except Exception as error:  # noqa: BLE001 - a damaged store can raise anything, and must not hide other runs
+        return unreadable(path, root, error)
+
+
+def unreadable(path: Path, root: Path, error: BaseException) -> Summary:
+    """Summary of a run that cannot be read, with the error as its result."""
+    message = str(error)
+    if not isinstance(error, ValueError):
+        message = f"{path / FILE} cannot be read: {type(error).__name__}: {error}"
+    try:
+        changed = os.lstat(path).st_mtime
+    except OSError:
+        changed = 0.0
+    return Summary(
+        path=path,
+        name=name_of(path, root),
+        method="?",
+        task="?",
+        model="?",
+        seed=0,
+        step=0,
+        steps=0,
+        state=UNREADABLE,
+        paused=False,
+        result=printable(message),
+        created=changed,
+        updated=changed,
+        same=f"unreadable {path}",
+    )
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn the errors that a damaged store causes inside the block into one ValueError."""
+    try:
+        yield
+    except (TypeError, KeyError, IndexError, AttributeError, sqlite3.Error, RecursionError) as error:
+        raise ValueError(
+            f"{path / FILE} is damaged ({type(error).__name__}: {printable(str(error))}); restore it from a copy"
+        ) from error
+
+
+def name_of(path: Path, root: Path) -> str:
+    """A run's name in a list: its path relative to the listed folder."""
+    return printable(path.name if path == root else str(path.relative_to(root)))
+
+
+def printable(text: str, most: int = 300) -> str:
+    """Text as one line of at most `most` characters, without control characters and lone surrogates."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(c if c.isprintable() else " " for c in text[:most])
+
+
+def summary(store: RunStore, root: Path) -> Summary:
+    """Summary of one run."""
     info = store.info()
     config = info.get("config", {})
+    if not isinstance(config, dict):
+        raise ValueError(f"{store.folder / FILE} holds no configuration; restore it from a copy")
     last = store.sql("SELECT max(step) AS step FROM metrics")[0]["step"]
-    name = store.folder.name if store.folder == root else str(store.folder.relative_to(root))
-    kept = {key: value for key, value in sorted(config.items()) if key not in ("seed", "out", "device")}
-    created = info.get("created", 0.0)
+    name = name_of(store.folder, root)
+    same = {
+        key: value for key, value in sorted(config.items()) if key not in ("seed", "out", "device", "run_name", "tag")
+    }
+    created = float(info.get("created", 0.0))
     state = state_of(info)
     return Summary(
-        path=store.folder, name=name, method=str(config.get("method", "?")), task=str(config.get("task", "?")),
-        model=str(config.get("model", "?")), seed=int(config.get("seed", 0)), step=0 if last is None else last + 1,
-        steps=int(config.get("steps", 0)), state=state, paused=state == "running" and bool(info.get("paused")),
-        result=result_of(store), created=created, updated=info.get("updated", created), same=str(kept),
-    )  # fmt: skip
+        path=store.folder,
+        name=name,
+        method=_option(config, "method"),
+        task=_option(config, "task"),
+        model=_option(config, "model"),
+        seed=int(config.get("seed", 0)),
+        step=0 if last is None else last + 1,
+        steps=int(config.get("steps", 0)),
+        state=state,
+        paused=state == "running" and bool(info.get("paused")),
+        result=result_of(store),
+        created=created,
+        updated=float(info.get("updated", created)),
+        same=str(same),
+        title=printable(str(config.get("run_name") or "")),
+        tags=tags_of(config.get("tag")),
+    )
 
 
-def result_of(store: Store) -> str:
-    """Held-out before and after, or the last reward, as a few words."""
-    found = store.evaluation()
-    before, after = (found.get(when) for when in ("before", "after"))
-    if after:
+def tags_of(text: Any) -> tuple[str, ...]:
+    """The tags in the value of --tag."""
+    return tuple(tag.strip() for tag in printable(str(text or "")).split(",") if tag.strip())
+
+
+def _option(config: dict[str, Any], name: str) -> str:
+    return printable(str(config.get(name, "?")))
+
+
+def result_of(store: RunStore) -> str:
+    """Held-out score before and after training, or the last reward, as text."""
+    evaluation = store.evaluation()
+    before, after = (evaluation.get(when) for when in ("before", "after"))
+    if after and state_of(store.info()) != "running":  # a resumed run has one from before it was resumed
         name = after["name"]
         return f"{_written(name, before)} -> {_written(name, after)}" if before else _written(name, after)
-    last = store.sql("SELECT name, value FROM metrics WHERE name LIKE 'heldout/%' ORDER BY step DESC LIMIT 1")
+    last = store.sql("SELECT name, value FROM metrics WHERE name LIKE 'heldout/%' ORDER BY step DESC, rowid LIMIT 1")
     last = last or store.sql("SELECT name, value FROM metrics WHERE name = 'reward' ORDER BY step DESC LIMIT 1")
     if not last or last[0]["value"] is None:
         return ""
     name, value = last[0]["name"], last[0]["value"]
-    return f"{_written(name, {'value': {'mean': value}})} so far" + (" (reward)" if name == "reward" else "")
+    start = f"{_written(name, before)} -> " if before and name != "reward" else ""
+    return f"{start}{_written(name, {'value': {'mean': value}})} so far" + (" (reward)" if name == "reward" else "")
 
 
 def pick(run: str, root: str | Path = RUNS) -> Path:
-    """The run folder that a word means: a path, a name below `runs`, or the beginning of one name; "last" is the newest."""
+    """The run folder for a path, a name below `runs` or its beginning; "last" is the newest run."""
     for path in (Path(run), Path(root) / run):
-        if any(True for _ in find_runs(path)) and (path / "store.sqlite").is_file():
+        if os.path.lexists(path / FILE):
             return path
     known = summaries(root)
-    if run == "last" and known:
-        return known[0].path
-    near = [one for one in known if one.name.startswith(run)]
-    if len(near) == 1:
-        return near[0].path
-    if near:
-        raise ValueError(
-            f"{run!r} begins the names of {len(near)} runs: {', '.join(one.name for one in near[:5])}; say more"
-        )
+    intact = [summary for summary in known if summary.state != UNREADABLE]
+    if run == "last" and intact:
+        return intact[0].path
+    matches = [summary for summary in known if summary.name.startswith(run)]
+    if len(matches) == 1:
+        return matches[0].path
+    if matches:
+        names = ", ".join(summary.name for summary in matches[:5])
+        raise ValueError(f"{run!r} begins the names of {len(matches)} runs: {names}; give more of the name")
     raise ValueError(f"there is no run {run!r}; burnish runs lists those in {root}/, or give the path of a run folder")
 
 
-def spoken_age(seconds: float) -> str:
-    """12 s, 5 min, 3 h, 2 d."""
+def duration(seconds: float) -> str:
+    """A duration as text: 12 s, 5 min, 3 h, 2 d."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

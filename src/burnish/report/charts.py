@@ -1,18 +1,18 @@
-"""Charts as SVG text: lines with bands, values with intervals, points. No dependency, and no colour of their own.
+"""Charts as SVG text: lines with bands, values with intervals, scatter plots. They have no dependency.
 
     line_chart([Line("grpo", [(0, 0.4), (10, 0.9)])], x="steps", y="accuracy", y_form=percent)
     interval_chart([Row("grpo", 0.91, 0.88, 0.94)], x="accuracy", form=percent)
     point_chart([Dots("grpo", [(1e-5, 0.5), (1e-4, 0.9)])], x="lr", y="accuracy", log_x=True)
 
-Colours are CSS variables (--chart-ink, --chart-faint, --chart-1 ... --chart-8): put STYLE into the page once, for light
-and dark, or wrap one chart with `standalone` to make a file of it. A label stands at the end of its line, and whatever has a
-position has its numbers in a tooltip.
+Colours are CSS variables (--chart-ink, --chart-faint, --chart-1 ... --chart-8): include STYLE in the page once, for
+light and dark, or wrap one chart with `standalone` to make a file of it. Lines are labelled at their end, and every
+point has a tooltip with its values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -40,7 +40,7 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: its points, and a band of (x, low, high) around it. `colour` counts from 1; 0 takes its place in the list."""
+    """A curve: its points, and a band of (x, low, high). `colour` counts from 1; 0 takes the line's position."""
 
     label: str
     points: Sequence[Point]
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Row:
-    """A value with its interval, on a line of its own; `note` stands at the right, `faint` steps back."""
+    """A value with its interval, on one row; `note` is printed at the right, `faint` rows are grey."""
 
     label: str
     value: float
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Dots:
-    """Points of one kind, unconnected."""
+    """One series of a scatter plot."""
 
     label: str
     points: Sequence[Point]
@@ -71,17 +71,17 @@ class Dots:
 
 
 def percent(value: float) -> str:
-    """0.5 as 50%."""
+    """Format a share: 0.5 as 50%."""
     return f"{100 * value:.0f}%" if abs(100 * value - round(100 * value)) < 0.05 else f"{100 * value:.1f}%"
 
 
 def points(value: float) -> str:
-    """A difference of shares in percentage points, with its sign: 0.05 as +5."""
+    """Format a difference of shares in percentage points, with its sign: 0.05 as +5."""
     return f"{100 * value:+.3g}" if value else "0"
 
 
 def short(value: float) -> str:
-    """A number in few characters: 1500000 as 1.5M, 0.0001 as 0.0001, 1e-5 as 1e-05."""
+    """Format a number in few characters: 1500000 as 1.5M, 0.0001 as 0.0001, 1e-5 as 1e-05."""
     for size, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
@@ -89,7 +89,7 @@ def short(value: float) -> str:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) from low to high, about so many."""
+    """Axis ticks: about `about` round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
     if not high > low:
         return [low]
     raw = (high - low) / max(1, about)
@@ -113,10 +113,10 @@ def line_chart(
     width: int = 680,
     height: int = 300,
 ) -> str:
-    """Curves with their bands over a shared axis.
+    """Draw curves with their bands.
 
-    rule   a dashed level across, such as a threshold
-    log_x  spaces x by its logarithm, and marks the places where the lines have points
+    rule   a dashed horizontal line, such as a threshold
+    log_x  logarithmic x axis, with ticks at the points of the lines
     """
     lines = [line for line in lines if line.points]
     if not lines:
@@ -138,15 +138,17 @@ def line_chart(
     body = [*frame.axes(x, y, x_form, y_form)]
     if rule is not None:
         body.append(
-            f'<line class="rule" x1="{frame.left}" x2="{frame.right}" y1="{frame.y(rule):.1f}" y2="{frame.y(rule):.1f}"/>'
+            f'<line class="rule" x1="{frame.left}" x2="{frame.right}" '
+            f'y1="{frame.y(rule):.1f}" y2="{frame.y(rule):.1f}"/>'
         )
     for i, line in enumerate(lines):
-        shade = 0.15 if len(lines) <= 4 else 0.07  # many bands on top of each other must not become a wall
+        shade = 0.15 if len(lines) <= 4 else 0.07  # many overlapping bands must stay transparent
         body.append(_curve(line, _colour(line.colour, i), i, frame, x_form, y_form, shade))
     ends = _apart([frame.y(line.points[-1][1]) for line in lines], frame.top, frame.bottom)
     for i, (line, at) in enumerate(zip(lines, ends, strict=True)):
         body.append(
-            f'<text x="{frame.right + 8}" y="{at + 4:.1f}" style="fill:{_colour(line.colour, i)}">{escape(line.label)}</text>'
+            f'<text x="{frame.right + 8}" y="{at + 4:.1f}" style="fill:{_colour(line.colour, i)}">'
+            f"{escape(line.label)}</text>"
         )
     return _svg(title, width, height, body)
 
@@ -161,7 +163,7 @@ def interval_chart(
     rule: float | None = None,
     width: int = 680,
 ) -> str:
-    """A row for each value: a dot, the interval as a bar through it, and a note at the right; `rule` marks a level."""
+    """Draw a row per value: a dot, its interval as a bar, and a note; `rule` is a dashed vertical line."""
     if not rows:
         return _empty(title, width, 60)
     ends = [v for row in rows for v in (row.value, row.low, row.high, rule) if v is not None]
@@ -179,21 +181,22 @@ def interval_chart(
     body = frame.x_axis(x, form)
     if rule is not None:
         body.append(
-            f'<line class="rule" x1="{frame.x(rule):.1f}" x2="{frame.x(rule):.1f}" y1="{frame.top}" y2="{frame.bottom}"/>'
+            f'<line class="rule" x1="{frame.x(rule):.1f}" x2="{frame.x(rule):.1f}" '
+            f'y1="{frame.top}" y2="{frame.bottom}"/>'
         )
     for i, row in enumerate(rows):
         at = frame.top + 22 * i + 12
-        said = f"{row.label}: {form(row.value)}"
+        tooltip = f"{row.label}: {form(row.value)}"
         mark = ""
         if row.low is not None and row.high is not None:
-            said += f" [{form(row.low)}, {form(row.high)}]"
+            tooltip += f" [{form(row.low)}, {form(row.high)}]"
             mark = (
                 f'<line x1="{frame.x(row.low):.1f}" x2="{frame.x(row.high):.1f}" y1="{at}" y2="{at}" '
                 'stroke-width="5" stroke-linecap="round" stroke-opacity=".35"/>'
             )
         colour = "var(--chart-faint)" if row.faint else _colour(row.colour, 0)
         body.append(
-            f'<g style="stroke:{colour}"><title>{escape(said)}</title>{mark}'
+            f'<g style="stroke:{colour}"><title>{escape(tooltip)}</title>{mark}'
             f'<circle cx="{frame.x(row.value):.1f}" cy="{at}" r="3.5" style="fill:{colour}"/></g>'
             f'<text x="{frame.left - 8}" y="{at + 4}" text-anchor="end"{_faint(row.faint)}>{escape(row.label)}</text>'
             f'<text x="{frame.right + 8}" y="{at + 4}" class="faint">{escape(row.note)}</text>'
@@ -213,7 +216,7 @@ def point_chart(
     width: int = 680,
     height: int = 300,
 ) -> str:
-    """Points over two axes; `log_x` spaces x by its powers of ten."""
+    """Draw a scatter plot; `log_x` makes the x axis logarithmic."""
     dots = [kind for kind in dots if kind.points]
     if not dots:
         return _empty(title, width, height)
@@ -227,24 +230,26 @@ def point_chart(
     for i, kind in enumerate(dots):
         colour = _colour(kind.colour, i)
         body += [
-            f'<circle cx="{frame.x(scale(px)):.1f}" cy="{frame.y(py):.1f}" r="4" style="fill:{colour}" fill-opacity=".75">'
+            f'<circle cx="{frame.x(scale(px)):.1f}" cy="{frame.y(py):.1f}" r="4" style="fill:{colour}" '
+            'fill-opacity=".75">'
             f"<title>{escape(f'{kind.label} {x_form(px)}: {y_form(py)}'.strip())}</title></circle>"
             for px, py in kind.points
         ]
         body.append(
-            f'<text x="{frame.right + 8}" y="{frame.top + 14 * i + 10}" style="fill:{colour}">{escape(kind.label)}</text>'
+            f'<text x="{frame.right + 8}" y="{frame.top + 14 * i + 10}" style="fill:{colour}">'
+            f"{escape(kind.label)}</text>"
         )
     return _svg(title, width, height, body)
 
 
 def standalone(svg: str) -> str:
-    """The chart as a file of its own, with its colours for light and dark."""
+    """The chart as a separate SVG file, with the style for light and dark."""
     head, mark, rest = svg.partition(">")
     return f"{head}{mark}<style>{STYLE}</style>{rest}\n"
 
 
 class _Frame:
-    """Where the data lies inside the picture: pixels of values, and the axes."""
+    """The plot area: maps values to pixels, and draws the axes."""
 
     def __init__(
         self, width: int, height: int, xs: Point, ys: Point, titled: bool, gutter: int, left: int = 52
@@ -252,7 +257,7 @@ class _Frame:
         self.left, self.right = left, max(left + 60, width - 14 - gutter)
         self.top, self.bottom = 34 if titled else 12, height - 36
         self.xs, self.ys = xs, ys
-        self.x_marks: Sequence[float] = ()  # where round numbers are not the ones that matter
+        self.x_marks: Sequence[float] = ()  # ticks to use instead of round numbers
 
     def x(self, value: float) -> float:
         low, high = self.xs
@@ -264,53 +269,55 @@ class _Frame:
         return self.bottom - share * (self.bottom - self.top)
 
     def x_axis(self, name: str, form: Form) -> list[str]:
-        found = []
+        body = []
         marks = ticks(*self.xs, about=max(2, (self.right - self.left) // 90))
         for value in (self.x_marks or marks) if len(self.x_marks) <= len(marks) + 2 else marks:
             at = f"{self.x(value):.1f}"
-            found.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{self.top}" y2="{self.bottom}"/>')
-            found.append(
+            body.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{self.top}" y2="{self.bottom}"/>')
+            body.append(
                 f'<text class="faint" x="{at}" y="{self.bottom + 15}" text-anchor="middle">{escape(form(value))}</text>'
             )
         middle = (self.left + self.right) / 2
-        found.append(
+        body.append(
             f'<text class="faint" x="{middle:.0f}" y="{self.bottom + 31}" text-anchor="middle">{escape(name)}</text>'
         )
-        return found
+        return body
 
     def axes(self, x: str, y: str, x_form: Form, y_form: Form) -> list[str]:
-        found = self.x_axis(x, x_form)
+        body = self.x_axis(x, x_form)
         for value in ticks(*self.ys, about=max(3, (self.bottom - self.top) // 40)):
             at = self.y(value)
-            found.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            found.append(
-                f'<text class="faint" x="{self.left - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(y_form(value))}</text>'
+            body.append(f'<line class="grid" x1="{self.left}" x2="{self.right}" y1="{at:.1f}" y2="{at:.1f}"/>')
+            body.append(
+                f'<text class="faint" x="{self.left - 6}" y="{at + 4:.1f}" text-anchor="end">'
+                f"{escape(y_form(value))}</text>"
             )
         middle = (self.top + self.bottom) / 2
-        found.append(
-            f'<text class="faint" transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(y)}</text>'
+        body.append(
+            f'<text class="faint" transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y)}</text>"
         )
-        return found
+        return body
 
 
 def _curve(line: Line, colour: str, place: int, frame: _Frame, x_form: Form, y_form: Form, shade: float) -> str:
-    found = [f'<g style="color:{colour}">']
+    body = [f'<g style="color:{colour}">']
     if line.band:
         upper = [f"{frame.x(px):.1f},{frame.y(high):.1f}" for px, _, high in line.band]
         lower = [f"{frame.x(px):.1f},{frame.y(low):.1f}" for px, low, _ in reversed(line.band)]
-        found.append(f'<polygon points="{" ".join(upper + lower)}" fill="currentColor" fill-opacity="{shade}"/>')
+        body.append(f'<polygon points="{" ".join(upper + lower)}" fill="currentColor" fill-opacity="{shade}"/>')
     path = " ".join(f"{frame.x(px):.1f},{frame.y(py):.1f}" for px, py in line.points)
-    dash = ' stroke-dasharray="6 3"' if place >= COLOURS else ""  # colours come round again: dashes tell them apart
-    found.append(
+    dash = ' stroke-dasharray="6 3"' if place >= COLOURS else ""  # colours repeat: dashes distinguish them
+    body.append(
         f'<polyline points="{path}" fill="none" stroke="currentColor" stroke-width="2" stroke-linejoin="round"{dash}/>'
     )
     if len(line.points) <= 60:
-        found += [
+        body += [
             f'<circle cx="{frame.x(px):.1f}" cy="{frame.y(py):.1f}" r="2.5" fill="currentColor">'
             f"<title>{escape(f'{line.label} at {x_form(px)}: {y_form(py)}')}</title></circle>"
             for px, py in line.points
         ]
-    return "".join(found) + "</g>"
+    return "".join(body) + "</g>"
 
 
 def _of_power(form: Form) -> Form:
@@ -322,30 +329,30 @@ def _logged(line: Line) -> Line:
     return Line(line.label, points, [(math.log10(x), low, high) for x, low, high in line.band], line.colour)
 
 
-def _colour(asked: int, place: int) -> str:
-    return f"var(--chart-{((asked or place + 1) - 1) % COLOURS + 1})"
+def _colour(number: int, place: int) -> str:
+    return f"var(--chart-{((number or place + 1) - 1) % COLOURS + 1})"
 
 
 def _faint(is_faint: bool) -> str:
     return ' class="faint"' if is_faint else ""
 
 
-def _span(values: Sequence[float], room: float = 0.0) -> Point:
-    """From the least to the greatest, with some room, and never empty."""
+def _span(values: Sequence[float], margin: float = 0.0) -> Point:
+    """Smallest and largest value with a relative margin; never an empty range."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
     if high - low < 1e-12:
         return low - (abs(low) or 1.0) * 0.1, high + (abs(high) or 1.0) * 0.1
-    return low - room * (high - low), high + room * (high - low)
+    return low - margin * (high - low), high + margin * (high - low)
 
 
-def _gutter(labels: object) -> int:
-    """The width that the longest label takes at eleven pixels."""
-    return round(6.3 * max((len(str(label)) for label in labels), default=0)) + 10  # type: ignore[attr-defined]
+def _gutter(labels: Iterable[str]) -> int:
+    """Width in pixels of the longest label at a font size of 11 pixels."""
+    return round(6.3 * max((len(label) for label in labels), default=0)) + 10
 
 
 def _apart(wanted: Sequence[float], top: float, bottom: float, least: float = 13.0) -> list[float]:
-    """The heights wanted, moved as little as keeps labels from standing on each other."""
+    """Vertical positions of labels near the wanted ones, at least `least` pixels apart."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed: dict[int, float] = {}
     before = top - least

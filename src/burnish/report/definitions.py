@@ -1,8 +1,7 @@
-"""Every metric's name and meaning, in one table: the docs, the dashboard and the tests read it here.
+"""Definitions of all metrics, for the docs, the dashboard and the tests.
 
-A name with `*` stands for any term (`*/loss` is pg/loss, kl/loss, ...) or any score; the first entry that fits is meant.
-All are computed over what the words say and nothing else (a reply's tokens, never its prompt or padding), and none depends on how a
-batch was split into micro-batches.
+A name with `*` stands for any term (`*/loss` is pg/loss, kl/loss, ...) or any score; the first entry that matches
+applies. Means over reply tokens exclude prompts and padding, and no metric depends on the micro-batch size.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Definition:
-    """What a metric is. `chapter` groups them; `better` says which way is good, where one is: up, down."""
+    """Definition of a metric. `chapter` groups metrics; `better` is up, down, or empty if neither is better."""
 
     name: str
     chapter: str
@@ -30,10 +29,21 @@ DEFINITIONS: list[Definition] = [
     *_chapter(
         "What was sampled",
         ("reward", "mean score of the traces sampled in the step, before any is dropped", "up"),
+        (
+            "reward/*",
+            "the same of one reward, before its weight, over the traces that it applies to; of a shape: how much it "
+            "changed the reward",
+            "up",
+        ),
         ("correct", "share of the sampled traces that the verifier counts as correct", "up"),
         ("length", "mean tokens of a reply (of each of its turns, where there are several)"),
         ("cut_off", "share of the replies that ran into max_new_tokens", "down"),
-        ("sampled_tokens", "tokens of the replies that the step goes on with, all together; with --chunk: of those that have ended"),
+        ("distinct_replies", "share of the replies to a prompt that no earlier one equals, mean over groups"),
+        ("distinct_bigrams", "share of different ones among the token bigrams of a group, mean over groups"),
+        (
+            "sampled_tokens",
+            "total tokens of the replies that are scored in the step; with --chunk: of those that have ended",
+        ),
         ("traces", "traces that reached learn, all phases together"),
         ("temperature", "the temperature that replies were sampled at, where a controller sets it"),
         ("sampled_entropy", "minus the mean log-prob of the sampled tokens that are trained on"),
@@ -46,19 +56,82 @@ DEFINITIONS: list[Definition] = [
         ("broken", "share of the restarts from a right reply that ended wrong", "down"),
         ("all_right_groups", "share of the groups in which every reply is right", "up"),
         ("wins", "share of the comparisons that the policy wins", "up"),
+        ("alike", "how alike the replies to a prompt are: 1 if all are equal, 1/n if all n differ", "down"),
+        ("self_bleu", "mean BLEU (of 3- to 5-grams) of the replies against earlier ones of the run", "down"),
+        ("chosen/*", "share of the steps in which this reward was the lowest, and so the one that counted"),
+        ("satisfied", "share of the replies that pass every judge", "up"),
+        ("multiplier/*", "Lagrange multiplier of the constraint on this reward"),
+        ("shuffled_accuracy", "share of correct replies to prompts whose parts are in another order"),
+        ("confidence_stated", "share of the replies that state a confidence which can be read", "up"),
+        ("brier", "mean squared difference of the stated confidence and of being correct (0 or 1)", "down"),
     ),
     *_chapter(
         "What was kept",
-        ("staleness", "with --lag or --chunk: versions by which the learning weights are ahead of those that wrote a token, on average"),
-        ("unfinished", "with --chunk: replies that are still being written when the step ends, and go on in the next"),
-        ("zero_variance_groups", "share of the groups in which all replies score the same: they teach nothing", "down"),
-        ("refused", "updates refused because a reward, a loss or a gradient was not finite; absent where there was none", "down"),
-        ("reward_failures", "replies whose reward function gave no answer; absent where there was none", "down"),
-        ("refilled", "groups drawn anew in place of dropped ones"),
-        ("dropped/*", "share that a part of select took out, by the reason in the name"),
+        (
+            "staleness",
+            "with --lag or --chunk: mean number of versions by which the trained weights are ahead of those that "
+            "wrote a token",
+        ),
+        ("unfinished", "with --chunk: replies that are unfinished when the step ends and continue in the next"),
+        (
+            "zero_variance_groups",
+            "share of the groups in which all replies have the same score: they give no gradient",
+            "down",
+        ),
+        (
+            "refused",
+            "updates rejected because a reward, loss or gradient was NaN or Inf; absent if there were none",
+            "down",
+        ),
+        (
+            "canaries_passed",
+            "replies that passed tests which contradict each other, so they forged the verdict; absent if there were "
+            "none",
+            "down",
+        ),
+        ("reward_failures", "replies that got no reward because a reward failed; absent if there were none", "down"),
+        ("judge_cached", "answers of a judge behind an endpoint that came from the cache"),
+        ("judge_calls", "questions sent to a judge behind an endpoint, without repeated attempts"),
+        (
+            "judge_gated",
+            "share of the replies without content, which score the lowest and are not shown to a judge",
+            "down",
+        ),
+        (
+            "referee_agreement",
+            "mean rank agreement (-1 to 1) of the policy as referee with given preferences",
+            "up",
+        ),
+        ("self_score", "mean score in [0, 1] that the policy gives to its own open-ended replies"),
+        ("rubric_version", "how often the rubric has been refined"),
+        ("judge_unread", "share of a judge's answers that did not come or could not be read", "down"),
+        ("draw/*", "share of the draws that a source of the mixture has by --draw"),
+        ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
+        (
+            "restarts",
+            "share of an agent's requests that did not go on from an earlier one of its episode",
+            "down",
+        ),
+        ("turns", "replies of the policy in one episode with an environment or tools"),
+        (
+            "episode_ended",
+            "share of the episodes that the environment ended; the others ran out of turns or context",
+            "up",
+        ),
+        (
+            "env_failures",
+            "episodes whose environment raised, hung or answered nonsense; absent if there were none",
+            "down",
+        ),
+        ("refilled", "new groups drawn in place of dropped ones"),
+        ("dropped/*", "share that a part of select removed, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),
         ("score/selected", "mean score of the chosen", "up"),
-        ("score/*", "mean over the sampled traces of another score: a component, a shaped reward, what a judge gave", "up"),
+        (
+            "score/*",
+            "mean over the sampled traces of another score: a component, a shaped reward, a judge's score",
+            "up",
+        ),
     ),
     *_chapter(
         "Credit",
@@ -71,71 +144,152 @@ DEFINITIONS: list[Definition] = [
         ("teacher_kl", "mean over reply tokens of log-prob minus the teacher's", "down"),
         ("chi2", "mean over replies of the symmetric chi-squared divergence from the reference"),
         ("confidence", "mean probability that the policy gives its own reply"),
+        ("dense/*", "mean over replies of the sum of a scorer's token rewards, before its weight", "up"),
+        ("progress", "mean over prompts of the continuations' reward less that of answers forced before them", "up"),
         ("dense_bonus", "mean over reply tokens of the bonus that a log-ratio gives"),
+        ("delta", "running midpoint of the implicit rewards of desirable and undesirable replies"),
+        ("density", "mean density ratio of the prompts of desirable and undesirable replies"),
+        ("label_confidence", "mean chance that a pair's label is right, by the policy"),
+        ("label_reliability", "estimated share of right labels", "up"),
+        ("augmented", "mean number of perturbed copies that joined a pair"),
+        ("flipped", "share of the pairs whose label an ensemble reversed"),
+        ("goal_near", "mean sigmoid of the cosine of a state and a later state of the same chosen reply", "up"),
+        ("goal_far", "mean sigmoid of the cosine of a state of the chosen and one of the rejected reply", "down"),
+        ("head_spread", "mean standard deviation of a reply's scores over the heads or members of an ensemble"),
+        ("pairs_of_user", "mean number of pairs of one user in the batch"),
+        ("users_moved", "share of the pairs whose user changed the cluster in this step"),
+        ("verbosity_share", "mean share of the verbosity score that was taken off the other attributes"),
+        ("token_reward", "mean reward that a DPO model's log-ratio gives to a token"),
+        ("accepted", "share of the replies that rejection sampling accepted"),
+        ("reference_cached", "share of the replies whose reference log-probs were computed in an earlier epoch"),
         ("demo_weight", "mean weight of a demonstration against the samples"),
         ("distilled", "share of the traces that are distilled from the teacher"),
         ("local_weight", "mean weight of the within-group advantage against the batch's"),
         ("clipped_by_covariance", "share of the tokens left out for their covariance of log-prob and advantage"),
-        ("tempered_share", "share of what is trained that was sampled at the raised temperature"),
-        ("mismatch/logp", "mean absolute difference of the trainer's and the sampler's log-probs, of tokens that the present weights sampled: rounding alone; 0 where a CPU's trainer goes on from the sampler's own numbers (all packs but one in 32)", "down"),
-        ("mismatch/probe", "mean absolute difference of the trainer's and the engine's log-probs of a fixed probe, after each publish to an engine that holds a copy of the weights", "down"),
-        ("mismatch/ratio", "mean over sampled tokens of trainer's over sampler's probability: 1 where they agree"),
+        ("tempered_share", "share of the trained traces that were sampled at the raised temperature"),
+        (
+            "mismatch/logp",
+            "mean absolute difference of trainer and sampler log-probs, over tokens sampled by the current weights: "
+            "rounding only; 0 where a CPU's trainer reuses the sampler's activations (all packs but one in 32)",
+            "down",
+        ),
+        (
+            "mismatch/probe",
+            "mean absolute difference of trainer and engine log-probs on a fixed probe, after each publish to an "
+            "engine with a copy of the weights",
+            "down",
+        ),
+        (
+            "mismatch/ratio",
+            "mean over sampled tokens of the trainer's probability divided by the sampler's: 1 if they agree",
+        ),
         ("mismatch/changed", "share of the tokens whose ratio a correction changed", "down"),
     ),
     *_chapter(
         "Learning",
-        ("grad_norm", "norm of the policy's gradient before clipping"),
-        ("*/grad_norm", "the same of another trainee (critic/grad_norm)"),
+        ("grad_norm", "norm of the gradient of the model that the method trains and saves, before clipping"),
+        ("*/grad_norm", "the same for another trained model (critic/grad_norm)"),
         ("trust/kl", "KL between the policies before and after the update"),
         ("trust/accepted", "share of the updates that the line search accepted"),
-        ("kl/loss", "mean over reply tokens of the estimated KL to the reference (k3, unless the method's page says otherwise)"),
-        ("*/loss", "mean loss of a term over its units, by the term's own weights"),
+        (
+            "kl/loss",
+            "mean over reply tokens of the estimated KL to the reference (k3, unless the method's page says otherwise)",
+        ),
+        ("*/loss", "mean loss of a term over its units, with the term's own weights"),
         ("*/entropy", "mean entropy of the policy over the term's tokens"),
-        ("*/clipped", "share of the term's tokens (or sequences) whose gradient the clip took", "down"),
+        ("*/clipped", "share of the term's tokens (or sequences) whose gradient the clip removed", "down"),
         ("*/old_kl", "k3 estimate of the KL from the sampling policy; 0 on the first update of a batch"),
         ("*/nll", "mean negative log-likelihood of the term's tokens", "down"),
-        ("*/accuracy", "share of the pairs ordered rightly", "up"),
+        ("*/accuracy", "share of the pairs ordered correctly; a tie counts one half", "up"),
+        ("*/accuracy_*", "the same for the pairs of one kind, such as an axiom", "up"),
+        (
+            "*/ties",
+            "share of the pairs of which neither is preferred, as all are where the policy is its reference",
+            "down",
+        ),
         ("*/margin", "mean margin between the better and the worse of a pair", "up"),
+        (
+            "*/chosen_*",
+            "mean over the preferred (or desirable) replies of their log-prob, their log-ratio to the reference or "
+            "their score; of a log-prob that is normalised by length, the mean over tokens",
+        ),
+        ("*/rejected_*", "the same over the replies that are not preferred"),
+        ("*/length_gap", "mean tokens of the preferred reply less those of the other"),
+        (
+            "*/prefers_longer",
+            "share of the pairs of different lengths in which the longer reply has the larger log-ratio",
+        ),
+        (
+            "*/gradient_inner",
+            "with --diagnose-every: mean inner product of the gradients of the log-probs of the preferred and the "
+            "other reply, with respect to the head's matrix, over the first 8 pairs of the step",
+        ),
+        ("*/gradient_cosine", "the same divided by both norms: 1 where the loss pulls one direction both ways", "down"),
+        (
+            "*/raises_chosen",
+            "share of these pairs whose inner product is less than the squared norm of the preferred reply's gradient: "
+            "a step of DPO makes that reply likelier",
+            "up",
+        ),
+        (
+            "*/top10_mass",
+            "with --diagnose-every: mean probability of the ten likeliest tokens together, at these pairs' tokens",
+        ),
+        ("*/weight", "mean weight of a pair"),
+        ("*/drift", "mean squared change of the rejected replies' largest features against the reference"),
         ("*/gap", "mean difference of reward within a pair"),
         ("*/odds", "mean ratio of the pair's probability ratios"),
         ("*/ratio", "mean importance ratio of the term's tokens"),
         ("*/taper", "mean weight left by the taper"),
-        ("*/kl", "mean KL that the term holds down"),
+        ("*/kl", "mean KL that the term penalises"),
         ("*/reverse_kl", "mean over tokens of log-prob minus the teacher's", "down"),
         ("*/log_ratio", "mean log-ratio to the policy before the update"),
         ("*/error", "mean absolute error of the predicted value", "down"),
         ("*/estimate", "mean predicted value"),
+        ("*/disagreement", "mean standard deviation over the heads of the margin of a pair"),
+        ("*/gate_entropy", "mean entropy of the gate's weights of the attributes"),
+        ("*/rated", "mean share of the attributes that a reply is rated for"),
+        ("*/std", "mean standard deviation that the heads give"),
         ("*/value", "mean soft value"),
         ("*/q", "mean Q of the tokens taken"),
         ("*/reward", "mean reward that the term infers"),
     ),
     *_chapter(
         "Held out",
-        ("heldout/accuracy", "accuracy on held-out tasks, one sampled reply each, every eval_every steps", "up"),
+        (
+            "heldout/accuracy",
+            "accuracy of the greedy replies (temperature 0) to held-out tasks, every eval_every steps",
+            "up",
+        ),
         ("heldout/*", "the same number as in training, measured on held-out data; for tasks without a verifier"),
     ),
     *_chapter(
         "Time and memory",
-        ("seconds/*", "seconds of a room in the step: draw, rollout, score, select, credit, learn, publish; `seconds/step` is the whole, `seconds/saving` a checkpoint"),
-        ("memory_mb", "MiB that the process holds after the step"),
+        (
+            "seconds/*",
+            "seconds of a stage in the step: draw, rollout, score, select, credit, learn, publish; `seconds/step` is "
+            "the whole, `seconds/saving` a checkpoint",
+        ),
+        ("memory_mb", "resident memory of the process after the step, in MiB"),
     ),
-]  # fmt: skip
+]
 
 
 @cache
 def definition(name: str) -> Definition | None:
-    """What a metric is; None for a name that is in no table."""
+    """The definition of a metric; None for an unknown name."""
     held_out = name.startswith("heldout/")
-    for found in DEFINITIONS:
-        if fnmatchcase(name, found.name) and found.name.startswith("heldout/") == held_out:
-            return found
+    for entry in DEFINITIONS:
+        if fnmatchcase(name, entry.name) and entry.name.startswith("heldout/") == held_out:
+            return entry
     return None
 
 
 def markdown() -> str:
     """The tables of docs/metrics.md."""
     lines: list[str] = []
-    for chapter in dict.fromkeys(one.chapter for one in DEFINITIONS):
+    for chapter in dict.fromkeys(entry.chapter for entry in DEFINITIONS):
         lines += ["", f"## {chapter}", "", "| name | what | better |", "|---|---|---|"]
-        lines += [f"| `{one.name}` | {one.what} | {one.better} |" for one in DEFINITIONS if one.chapter == chapter]
+        entries = [entry for entry in DEFINITIONS if entry.chapter == chapter]
+        lines += [f"| `{entry.name}` | {entry.what} | {entry.better} |" for entry in entries]
     return "\n".join(lines) + "\n"

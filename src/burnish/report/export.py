@@ -1,4 +1,4 @@
-"""A run's tables as files that other tools read: parquet, jsonl or csv."""
+"""Export a run's tables as parquet, jsonl or csv."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from burnish.report.store import Store
+from burnish.store.reader import RunStore
 
 Rows = Iterator[dict[str, Any]]
-BATCH = 2000  # rows that are in memory at once
+BATCH = 2000  # rows in memory at once
 
 
-def export(store: Store, folder: Path, kind: str) -> dict[str, int]:
-    """metrics, timings, traces (with tokens, log-probs and streams) and events as FOLDER/NAME.KIND; the rows of each."""
+def export(store: RunStore, folder: Path, kind: str) -> dict[str, int]:
+    """Write metrics, timings, traces (with tokens) and events to FOLDER/NAME.KIND; returns the rows of each."""
     if kind not in WRITERS:
         raise ValueError(f"cannot export to {kind!r}; the kinds are {', '.join(WRITERS)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,8 +28,8 @@ def export(store: Store, folder: Path, kind: str) -> dict[str, int]:
     return {name: WRITERS[kind](rows, folder / f"{name}.{kind}") for name, rows in tables.items()}
 
 
-def _traces(store: Store) -> Rows:
-    """Every trace with its tokens; what is nested in a cell is JSON text, so that every row has the same columns."""
+def _traces(store: RunStore) -> Rows:
+    """Every trace with its tokens; nested values are JSON text, so that all rows have the same columns."""
     start = 0
     while page := store.sql("SELECT id FROM traces WHERE id > ? ORDER BY id LIMIT ?", start, BATCH):
         for row in page:
@@ -52,15 +52,15 @@ def _jsonl(rows: Rows, path: Path) -> int:
 
 
 def _csv(rows: Rows, path: Path) -> int:
-    """Columns are those of all rows together, in the order in which they first appear."""
-    kept = list(rows)
-    columns = list(dict.fromkeys(name for row in kept for name in row))
+    """Write CSV with the union of the rows' columns, in the order of first appearance."""
+    all_rows = list(rows)
+    columns = list(dict.fromkeys(name for row in all_rows for name in row))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
-        for row in kept:
+        for row in all_rows:
             writer.writerow({name: json.dumps(x) if isinstance(x, list) else x for name, x in row.items()})
-    return len(kept)
+    return len(all_rows)
 
 
 def _parquet(rows: Rows, path: Path) -> int:
@@ -72,7 +72,7 @@ def _parquet(rows: Rows, path: Path) -> int:
     count = 0
     pages = _pages(rows)
     first = next(pages, [])
-    if path.stem != "traces":  # their columns may differ from step to step: all of them are read first
+    if path.stem != "traces":  # columns may differ between steps, so all rows are read first
         first = [*first, *(row for page in pages for row in page)]
     columns = dict.fromkeys(name for row in first for name in row)
     table = pyarrow.Table.from_pylist([{name: row.get(name) for name in columns} for row in first])
@@ -87,11 +87,11 @@ def _parquet(rows: Rows, path: Path) -> int:
 
 
 def _typed(field: Any, pyarrow: Any) -> Any:
-    """Numbers that may come without a value, or whole in one row and not in another, are doubles."""
-    whole = field.name in ("id", "group_id", "step", "place", "length", "ids")
+    """Column type: numbers that may be missing, or integers in some rows only, become doubles."""
+    integer = field.name in ("id", "group_id", "step", "place", "length", "ids")
     if pyarrow.types.is_null(field.type):
         return pyarrow.string() if field.name == "dropped" else pyarrow.float64()
-    if pyarrow.types.is_integer(field.type) and not whole:
+    if pyarrow.types.is_integer(field.type) and not integer:
         return pyarrow.float64()
     if field.name == "logp":
         return pyarrow.list_(pyarrow.float32())

@@ -1,4 +1,4 @@
-"""A run in a notebook: objects that show themselves as HTML (curves, answers, traces) and as text everywhere else."""
+"""A run in a notebook: curves, answers and traces with HTML representations."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from burnish.report.charts import STYLE as CHARTS
 from burnish.report.charts import standalone
 from burnish.report.page import STYLE, curves, samples
-from burnish.report.store import Store
-from burnish.report.story import curve_of, story
+from burnish.report.summary import curve_of, run_report
+from burnish.store.reader import RunStore
 
 _SCOPE = "burnish-run"
 
 
 class Plot:
-    """Some metrics of a run, drawn. Shows itself in a notebook; `svg()` gives the drawings as text."""
+    """Plots of metrics of a run, shown as HTML in a notebook; `svg()` returns them as text."""
 
     def __init__(self, drawings: dict[str, str]) -> None:
         self._drawings = drawings
 
     def svg(self) -> dict[str, str]:
-        """Each drawing by the name of its metric."""
+        """The SVG of each plot, by the name of its metric."""
         return dict(self._drawings)
 
     def _repr_html_(self) -> str:
@@ -44,21 +44,22 @@ class Traces(list[dict[str, Any]]):
         return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def plot(store: Store, *names: str) -> Plot:
-    """The named metrics over the steps; without a name, those that say how learning goes."""
+def plot(store: RunStore, *names: str) -> Plot:
+    """Plot the named metrics over the steps; by default the learning curves."""
     metrics = store.metrics()
     known = dict.fromkeys(name for row in metrics for name in row if name != "step")
     for name in names:
         if name not in known:
             raise ValueError(f"this run has no metric {name!r}; it has {', '.join(known) or 'none yet'}")
-    found = [curve_of(name, metrics) for name in names] or [c for c in story(store).curves if c.chapter == "Learning"]
-    return Plot({curve.name: standalone(curve.drawn()) for curve in found if curve.points})
+    curves = [curve_of(name, metrics) for name in names]
+    curves = curves or [curve for curve in run_report(store).curves if curve.chapter == "Learning"]
+    return Plot({curve.name: standalone(curve.drawn()) for curve in curves if curve.points})
 
 
-def card(store: Store) -> str:
-    """A run at a glance, as HTML: what it was, how it went, its curves, answers before and after."""
-    told = story(store)
-    run = told.run
+def card(store: RunStore) -> str:
+    """Summary of a run as HTML: configuration, result, warnings, curves, answers before and after."""
+    report = run_report(store)
+    run = report.run
     style = (
         (CHARTS + STYLE)
         .replace(":root", f".{_SCOPE}")
@@ -66,17 +67,18 @@ def card(store: Store) -> str:
     )
     scoped = "\n".join(line for line in style.splitlines() if not line.startswith(("main{", "@media print")))
     warned = "".join(
-        f'<div class="worry"><b>{escape(kind)}</b>: {escape(text)}</div>' for kind, text in told.worries.items()
+        f'<div class="worry"><b>{escape(kind)}</b>: {escape(text)}</div>' for kind, text in report.worries.items()
     )
     return (
         f'<div class="{_SCOPE}"><style>{_within(scoped)}</style><b>{escape(run.method)} on {escape(run.task)}</b> '
         f'<span class="dim">{escape(str(run.path))}, {run.state}, step {run.step} of {run.steps}</span>'
-        f'<p class="head">{escape(told.headline)}</p>{warned}{curves(told, ("Learning", "Health"))}{samples(told.samples)}</div>'
+        f'<p class="head">{escape(report.headline)}</p>{warned}'
+        f"{curves(report, ('Learning', 'Health'))}{samples(report.samples)}</div>"
     )
 
 
 def _within(style: str) -> str:
-    """Rules that would touch the rest of a notebook's page, kept inside our own box."""
+    """Scope the CSS rules to our own element, so that they do not change the rest of the notebook."""
     import re
 
     def scope(match: re.Match[str]) -> str:

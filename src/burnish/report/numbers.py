@@ -1,14 +1,17 @@
-"""Which of a step's many numbers people look at, and how they are written."""
+"""The main metrics of a step for terminal output, and how they are formatted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 
+from burnish.run.best import better_is_lower as better_is_lower
+
 Metrics = Mapping[str, float]
 
-_SHOWN = (  # label, the names it may come from (the first that exists), how it is written
+_SHOWN = (  # label, patterns of metric names (the first match is shown), format
     ("reward", ("reward",), "{:.3f}"),
+    ("steps right", ("step/accuracy",), "{:.1%}"),
     ("pairs right", ("*/accuracy",), "{:.1%}"),
     ("NLL", ("*/nll",), "{:.3f}"),
     ("margin", ("*/margin",), "{:.3f}"),
@@ -16,13 +19,13 @@ _SHOWN = (  # label, the names it may come from (the first that exists), how it 
     ("KL", ("kl/loss", "kl", "pg/old_kl"), "{:.4f}"),
     ("entropy", ("*/entropy",), "{:.3f}"),
     ("length", ("length",), "{:.1f}"),
-    ("being written", ("unfinished",), "{:.0f}"),
+    ("unfinished", ("unfinished",), "{:.0f}"),
 )
-_TRAINED = ("reward", "*/accuracy", "*/nll", "*/loss")  # the first that exists is drawn
+_TRAINED = ("reward", "*/accuracy", "*/nll", "*/loss")  # the first match is plotted
 
 
 def find(metrics: Metrics, names: Sequence[str]) -> str | None:
-    """The first metric that one of the names (with *) fits; held-out numbers are never meant."""
+    """The first metric that matches one of the patterns; held-out metrics are skipped."""
     for pattern in names:
         for name in metrics:
             if fnmatch(name, pattern) and not name.startswith("heldout/"):
@@ -31,23 +34,26 @@ def find(metrics: Metrics, names: Sequence[str]) -> str | None:
 
 
 def shown(metrics: Metrics, seconds: float) -> list[tuple[str, str]]:
-    """The numbers of a step as (label, text)."""
-    found = []
+    """The main metrics of a step as (label, text)."""
+    texts: list[tuple[str, str]] = []
+    used: set[str] = set()
     for label, names, form in _SHOWN:
         name = find(metrics, names)
-        if name is not None:
-            found.append((label, form.format(metrics[name])))
+        if name is not None and name not in used:
+            used.add(name)
+            texts.append((label, form.format(metrics[name])))
     if metrics.get("sampled_tokens") and seconds:
-        found.append(("tokens/s", f"{metrics['sampled_tokens'] / seconds:,.0f}"))
-    return found
+        texts.append(("tokens/s", f"{metrics['sampled_tokens'] / seconds:,.0f}"))
+    return texts
 
 
 def trained_series(metrics: Metrics) -> str | None:
+    """The name of the metric that shows the progress of training."""
     return find(metrics, _TRAINED)
 
 
 def heldout_of(metrics: Metrics) -> tuple[str, float] | None:
-    """The held-out number of a step, if it was measured: ("accuracy", 0.31)."""
+    """The held-out metric of a step, if it was measured: ("accuracy", 0.31)."""
     for name, value in metrics.items():
         if name.startswith("heldout/"):
             return name.removeprefix("heldout/"), value
@@ -55,9 +61,5 @@ def heldout_of(metrics: Metrics) -> tuple[str, float] | None:
 
 
 def written(name: str, value: float) -> str:
-    """A held-out number as people write it: accuracies in percent."""
+    """Format a held-out metric; accuracies are percentages."""
     return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.3f}"
-
-
-def better_is_lower(name: str) -> bool:
-    return name.endswith(("nll", "loss"))

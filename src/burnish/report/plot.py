@@ -1,4 +1,4 @@
-"""A line drawn with braille dots: two columns and four rows of dots in each character."""
+"""Line plots in the terminal with braille characters, each with 2 x 4 dots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # bits of the left
 
 
 def plot(points: Sequence[Point], *, end: float, width: int, height: int, low: float, high: float) -> list[str]:
-    """The points (x in 0..end, y in low..high) as `height` lines of `width` characters."""
+    """Plot points (x in 0..end, y in low..high) as `height` lines of `width` characters."""
     columns = _columns(points, end, 2 * width)
     cells = [[0] * width for _ in range(height)]
     rows = 4 * height - 1
@@ -26,13 +26,13 @@ def plot(points: Sequence[Point], *, end: float, width: int, height: int, low: f
 
 
 def _columns(points: Sequence[Point], end: float, n: int) -> list[float | None]:
-    """One y for each column: the mean of its points, a straight line between its neighbours, or nothing outside them."""
+    """One y per column: the mean of its points, or linear interpolation between neighbours; None outside of them."""
     sums: dict[int, list[float]] = {}
     for x, y in points:
         sums.setdefault(min(n - 1, int(x / end * n)), []).append(y)
     known = sorted((column, sum(ys) / len(ys)) for column, ys in sums.items())
-    found: list[float | None] = [None] * n
+    columns: list[float | None] = [None] * n
     for (a, y), (b, z) in zip(known, known[1:] or known, strict=False):
         for column in range(a, b + 1):
-            found[column] = y + (z - y) * (column - a) / max(1, b - a)
-    return found
+            columns[column] = y + (z - y) * (column - a) / max(1, b - a)
+    return columns

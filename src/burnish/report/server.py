@@ -1,32 +1,48 @@
-"""The dashboard's web server: files of the package, answers of the API as JSON, on this machine alone unless asked otherwise.
+"""The dashboard's web server: static files of the package, and the API as JSON.
 
-A page of another site must neither read nor order: the Host header must name this server (a foreign name that was made to
-point here does not), no other origin is answered, and an order needs a secret that only our own page was given. Bound to
-another address than the loopback, every request needs a token.
+Other sites can neither read data nor send orders: the Host header must name this server (against DNS rebinding), CORS
+is not allowed, and orders need a CSRF secret that only the dashboard's page contains. On an address other than the
+loopback, every request needs a token. `report/endpoint.py` has the address and the token, `report/limits.py` the limits
+on the size, duration and number of requests.
 """
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import json
-import secrets
-from dataclasses import dataclass, field
+import re
+import socketserver
+from collections.abc import Callable
 from http import HTTPStatus
-from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from burnish.report.api import Api
+from burnish.report.api import Api, Query
+from burnish.report.endpoint import Endpoint, require_one_address
+from burnish.report.limits import (
+    BODY_BYTES,
+    BODY_SECONDS,
+    CONNECTIONS,
+    CONNECTIONS_PER_CLIENT,
+    HEAD_BYTES,
+    HEAD_SECONDS,
+    SEND_SECONDS,
+    Guesses,
+    RequestReader,
+    Slot,
+    Slots,
+    TooLarge,
+    TooSlow,
+)
 
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 COOKIE = "burnish-token"
-LONGEST_BODY = 10_000
+LONGEST_PATH, MOST_FIELDS = 4096, 32  # characters of the path with its query, fields of the query
+NOT_FOUND = "there is no such page or query here"
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -35,170 +51,251 @@ HEADERS = {
 }
 
 
-@dataclass
-class Door:
-    """Who may come in.
+class Server(ThreadingHTTPServer):
+    """HTTP server at an endpoint, with one thread per connection and a limited number of connections."""
 
-    token   what every request must show; empty on the loopback, where none is needed
-    secret  what an order must show: our own page carries it
-    """
+    daemon_threads = True
+    request_queue_size = CONNECTIONS
 
-    host: str
-    port: int
-    token: str = ""
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    def __init__(self, api: Api, endpoint: Endpoint) -> None:
+        self.api, self.endpoint, self.guesses = api, endpoint, Guesses()
+        self.slots = Slots(CONNECTIONS, CONNECTIONS if endpoint.loopback else CONNECTIONS_PER_CLIENT)
+        self.slot_of: dict[Any, Slot] = {}
+        self.head_seconds, self.body_seconds = HEAD_SECONDS, BODY_SECONDS
+        self.address_family = endpoint.family
+        super().__init__(endpoint.where, _Handler)  # type: ignore[arg-type]  # typeshed has IPv4 addresses only
 
-    def hosts(self) -> set[str]:
-        """What a Host header may say."""
-        names = {self.host, "localhost", "127.0.0.1", "[::1]"} if is_loopback(self.host) else {self.host}
-        names = {f"[{name}]" if ":" in name and not name.startswith("[") else name for name in names}
-        return names | {f"{name}:{self.port}" for name in names}
+    def server_bind(self) -> None:
+        """Bind as TCPServer does; HTTPServer would make a DNS query for a name that is not used."""
+        socketserver.TCPServer.server_bind(self)
+        require_one_address(self.endpoint.host, str(self.socket.getsockname()[0]))
+        self.server_name, self.server_port = self.endpoint.host, self.socket.getsockname()[1]
 
-    def url(self) -> str:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{shown}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+    def process_request(self, request: Any, client_address: Any) -> None:
+        slot = self.slots.enter(str(client_address[0]), request)
+        if slot is None:
+            request.settimeout(1.0)
+            request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\n\r\n")
+            super().shutdown_request(request)
+            return
+        self.slot_of[request] = slot
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        slot = self.slot_of.pop(request, None)
+        if slot is not None:
+            self.slots.leave(slot)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing when a connection breaks."""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
+def make_server(api: Api, endpoint: Endpoint) -> Server:
+    """Create a listening server; `serve_forever` starts it. Port 0 takes a free port."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def door_for(host: str, port: int, token: str | None) -> Door:
-    """The door for an address. Every address at once is refused; beyond the loopback there is always a token."""
-    try:
-        everywhere = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        everywhere = host in ("", "*")
-    if everywhere:
-        raise ValueError(
-            f"--host {host or '(empty)'} opens the dashboard on every network at once; name the one address it should have"
-        )
-    if token is not None and len(token) < 16:
-        raise ValueError(
-            "--token is too short to keep anybody out; use at least 16 characters, or leave it out to have one made"
-        )
-    if is_loopback(host):
-        return Door(host, port, token or "")
-    return Door(host, port, token or secrets.token_urlsafe(24))
-
-
-def make_server(api: Api, door: Door) -> ThreadingHTTPServer:
-    """A server that listens; `serve_forever` begins to answer. Port 0 takes a free one."""
-
-    class Handler(_Handler):
-        pass
-
-    Handler.api, Handler.door = api, door
-    try:
-        server = ThreadingHTTPServer((door.host, door.port), Handler)
+        server = Server(api, endpoint)
     except OSError as error:
-        raise ValueError(f"cannot listen on {door.host}:{door.port}: {error.strerror}; choose another --port") from None
-    server.daemon_threads = True
-    door.port = server.server_address[1]
+        raise ValueError(
+            f"cannot listen on {endpoint.host}:{endpoint.port}: {error.strerror}; choose another --port"
+        ) from None
+    endpoint.where = (endpoint.where[0], server.server_port, *endpoint.where[2:])  # type: ignore[assignment]  # same length
     return server
 
 
-class _Handler(BaseHTTPRequestHandler):
-    api: Api
-    door: Door
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "burnish", ""
-    timeout = 30
+class _Refused(Exception):
+    """A rejected request: the HTTP status and the error message."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
-        address = urlsplit(self.path)
-        query = dict(parse_qsl(address.query))
-        if not self._welcome(query):
-            return
-        if address.path == "/" and query.get("token") and self.door.token:
-            self._take_cookie()
-        elif address.path.startswith("/api/"):
-            answer = self.api.answers.get(address.path.removeprefix("/api/"))
-            self._answer(lambda: answer(query)) if answer else self._say(
-                HTTPStatus.NOT_FOUND, "there is no such thing here"
-            )
-        else:
-            self._file(address.path.strip("/") or "index.html")
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def _bad(sentence: str) -> _Refused:
+    return _Refused(HTTPStatus.BAD_REQUEST, sentence)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    rfile: RequestReader  # type: ignore[assignment]  # http.server only calls readline
+    protocol_version = default_request_version = request_version = "HTTP/1.1"
+    server_version, sys_version = "burnish", ""
+    requestline = command = ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = RequestReader(self.connection)
+        self.slot = self.server.slot_of[self.connection]
+
+    def handle_one_request(self) -> None:
+        """Read one request within its limits and answer it; errors are answered in one sentence."""
+        self.server.slots.wait(self.slot, True)
+        self.rfile.expect(HEAD_BYTES, self.server.head_seconds)
+        try:
+            super().handle_one_request()
+        except TooLarge:
+            self._say(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {HEAD_BYTES} bytes of headers")
+        except TooSlow as slow:
+            self.close_connection = True
+            if slow.begun:
+                self._say(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
+
+    def do_GET(self) -> None:  # noqa: N802 - called by http.server
+        self._respond(self._get)
 
     def do_POST(self) -> None:  # noqa: N802
-        if not self._welcome({}):
-            return
-        origin = self.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc not in self.door.hosts():
-            self._say(HTTPStatus.FORBIDDEN, "orders come from the dashboard's own page")
-            return
-        shown = self.headers.get("X-Burnish-Secret", "")
-        if not hmac.compare_digest(shown.encode(), self.door.secret.encode()):
-            self._say(HTTPStatus.FORBIDDEN, "this order does not carry the page's secret; reload the page")
-            return
-        size = int(self.headers.get("Content-Length") or 0)
-        if self.path != "/api/order" or size > LONGEST_BODY:
-            self._say(HTTPStatus.NOT_FOUND, "there is no such thing here")
-            return
-        body = self.rfile.read(size)
-        self._answer(lambda: self.api.order({str(key): str(value) for key, value in json.loads(body).items()}))
+        self._respond(self._post)
 
-    def _welcome(self, query: dict[str, str]) -> bool:
-        if self.headers.get("Host", "") not in self.door.hosts():
-            self._say(
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send the errors of http.server as JSON, like all responses."""
+        status = HTTPStatus(code)
+        self._say(status, f"this request cannot be answered: {status.phrase.lower()}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing, because the dashboard polls every second."""
+
+    def _respond(self, answer: Callable[[SplitResult], None]) -> None:
+        self.server.slots.wait(self.slot, False)
+        try:
+            answer(self._address())
+        except _Refused as refused:
+            self._say(refused.status, str(refused))
+        except (TooSlow, OSError):  # an incomplete body, or a client that disconnected
+            raise
+        except Exception as error:
+            self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"the dashboard failed to answer ({type(error).__name__})")
+
+    def _address(self) -> SplitResult:
+        """Check what every request must obey, and return its path and query."""
+        if len(self.path) > LONGEST_PATH:
+            raise _Refused(HTTPStatus.REQUEST_URI_TOO_LONG, f"an address may have {LONGEST_PATH} characters")
+        head = [self.path, *(text for pair in self.headers.items() for text in pair)]
+        if any(character < " " and character != "\t" or character == "\x7f" for text in head for character in text):
+            raise _bad("a request may not contain control characters")
+        for name in ("Host", "Content-Length", "Origin", "X-Burnish-Secret"):
+            if len(self.headers.get_all(name, [])) > 1:
+                raise _bad(f"the header {name} was sent more than once")
+        if self.headers.get("Host", "").lower() not in self.server.endpoint.hosts():
+            raise _Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this server does not go by that name; use the address that burnish ui printed",
+                "the Host header does not name this server; use the address that burnish ui printed",
             )
-            return False
-        if not self.door.token:
-            return True
-        cookie = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
-        for shown in (query.get("token", ""), cookie.value if cookie else ""):
-            if hmac.compare_digest(shown.encode(), self.door.token.encode()):
-                return True
-        self._say(HTTPStatus.UNAUTHORIZED, "this dashboard needs its token; use the address that burnish ui printed")
-        return False
+        try:
+            return urlsplit(self.path)
+        except ValueError:
+            raise _bad("this is not an address") from None
 
-    def _take_cookie(self) -> None:
-        """The token moves from the address, where it would stay in the history, into a cookie."""
+    def _get(self, address: SplitResult) -> None:
+        if self.headers.get("Transfer-Encoding") or self._length():
+            raise _bad("a GET request has no body")
+        try:
+            query = dict(parse_qsl(address.query, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            raise _bad(f"a query may have {MOST_FIELDS} fields") from None
+        if any(character < " " or character == "\x7f" for pair in query.items() for text in pair for character in text):
+            raise _bad("a query may not contain control characters")
+        self._check_token(query.get("token"))
+        if address.path == "/" and query.get("token") and self.server.endpoint.token:
+            self._set_cookie()
+        elif address.path.startswith("/api/"):
+            self._ask_api(address.path.removeprefix("/api/"), query)
+        else:
+            self._file(address.path.removeprefix("/") or "index.html")
+
+    def _post(self, address: SplitResult) -> None:
+        endpoint = self.server.endpoint
+        self._check_token(None)
+        origin = self.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2].lower() not in endpoint.hosts():
+            raise _Refused(HTTPStatus.FORBIDDEN, "only the dashboard's own page may send orders")
+        if not endpoint.is_secret(self.headers.get("X-Burnish-Secret", "")):
+            raise _Refused(HTTPStatus.FORBIDDEN, "this order does not have the page's secret; reload the page")
+        if self.path != "/api/order":
+            raise _Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
+        size = self._length()
+        if self.headers.get("Transfer-Encoding"):
+            raise _bad("an order needs a Content-Length and may not have a Transfer-Encoding")
+        if size > BODY_BYTES:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"an order may have {BODY_BYTES} bytes")
+        self.rfile.expect(size, self.server.body_seconds)
+        body = self.rfile.read(size)
+        try:
+            order = json.loads(body)
+        except (ValueError, RecursionError):
+            raise _bad("an order is a JSON object") from None
+        if not isinstance(order, dict) or not all(isinstance(value, str) for value in order.values()):
+            raise _bad("an order is a JSON object whose values are strings")
+        self._answer(lambda: self.server.api.order(order))
+
+    def _length(self) -> int:
+        text = self.headers.get("Content-Length", "0")
+        if not re.fullmatch("[0-9]{1,18}", text, re.ASCII):
+            raise _bad("Content-Length must be a whole number")
+        return int(text)
+
+    def _check_token(self, in_query: str | None) -> None:
+        """Raise _Refused if the server has a token and neither the query nor the cookie contains it."""
+        endpoint = self.server.endpoint
+        if not endpoint.token:
+            return
+        guesses = [in_query, *self._cookies()]
+        if any(endpoint.is_token(guess) for guess in guesses if guess):
+            self.slot.trusted = True
+            return
+        if any(guesses):
+            self.server.guesses.wrong(self.slot.client)
+        raise _Refused(
+            HTTPStatus.UNAUTHORIZED, "this dashboard needs its token; use the address that burnish ui printed"
+        )
+
+    def _cookies(self) -> list[str]:
+        """The value of our cookie, if the request has it; other cookies are ignored, malformed ones too."""
+        pairs = (pair.strip().partition("=") for pair in ";".join(self.headers.get_all("Cookie", [])).split(";"))
+        return [value.strip('"') for name, _, value in pairs if name == COOKIE][:1]
+
+    def _set_cookie(self) -> None:
+        """Move the token from the URL, where it would stay in the browser's history, into a cookie."""
         self.send_response(HTTPStatus.SEE_OTHER)
-        self.send_header("Set-Cookie", f"{COOKIE}={self.door.token}; HttpOnly; SameSite=Strict; Path=/")
+        self.send_header("Set-Cookie", f"{COOKIE}={self.server.endpoint.token}; HttpOnly; SameSite=Strict; Path=/")
         self.send_header("Location", "/")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _answer(self, ask: Any) -> None:
+    def _ask_api(self, name: str, query: Query) -> None:
+        answer = self.server.api.answers.get(name)
+        if answer is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
+        self._answer(lambda: answer(query))
+
+    def _answer(self, ask: Callable[[], Any]) -> None:
         try:
             value = ask()
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            self._say(HTTPStatus.BAD_REQUEST, str(error))
-            return
+        except ValueError as error:
+            raise _bad(str(error)) from None
         self._send(HTTPStatus.OK, "application/json", json.dumps(value, ensure_ascii=False).encode())
 
     def _file(self, name: str) -> None:
+        """Send a static file. Names are looked up in the folder's listing and never joined to a path."""
+        file = {file.name: file for file in files("burnish.report.ui").iterdir()}.get(name)
         kind = KINDS.get(name.rpartition(".")[2])
-        file = files("burnish.report.ui") / name
-        if "/" in name or "\\" in name or name.startswith(".") or kind is None or not file.is_file():
-            self._say(HTTPStatus.NOT_FOUND, "there is no such thing here")
-            return
+        if file is None or kind is None:
+            raise _Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
         body = file.read_bytes()
         if name == "index.html":
-            body = body.replace(b"{{secret}}", self.door.secret.encode())
+            body = body.replace(b"{{secret}}", self.server.endpoint.secret.encode())
         self._send(HTTPStatus.OK, f"{kind}; charset=utf-8", body)
 
     def _say(self, status: HTTPStatus, sentence: str) -> None:
-        self.close_connection = True  # a body that was not read would be taken for the next request
+        self.close_connection = True  # an unread body would be parsed as the next request
         self._send(status, "application/json", json.dumps({"error": sentence}).encode())
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.connection.settimeout(SEND_SECONDS)
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **HEADERS}.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """A dashboard that asks every second has nothing to log."""
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -1,4 +1,4 @@
-"""A method as people read it: paper, formula, the walk through the rooms, terms, cast, flags."""
+"""Describe a method in the terminal: paper, formula, pipeline stages, terms, models, flags."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.commands.flags import flags_of_method, table
-from burnish.learn.learn import Learn
+from burnish.learn.learn import Learn, plan_of
 from burnish.method import Method, Phase
 from burnish.methods.table import Entry
-from burnish.nouns import Clock
 from burnish.run.config import method_fields, method_types
+from burnish.run.flags import flags_of_method
+from burnish.run.help import print_flags
 from burnish.schedules import at
 from burnish.tasks.table import source
+from burnish.types import Clock
 
-_PLACEHOLDERS: dict[Any, Any] = {int: 1, float: 1.0}  # for what has no default; "tiny" for a model
-STEPS = 100  # the length of run that schedules are described for
+_PLACEHOLDERS: dict[Any, Any] = {int: 1, float: 1.0}  # for options without a default; others get "tiny", a model
+STEPS = 100  # the run length for which schedules are described
 
 
 def show(entry: Entry, name: str, console: Console) -> None:
@@ -37,29 +38,29 @@ def show(entry: Entry, name: str, console: Console) -> None:
     console.print()
     console.print(Text(reflowed(inspect.getdoc(entry.build) or "(it has no docstring)")))
     for phase in example.phases:
-        title = f"\nThe walk, phase {phase.name}, {_times(phase)}" if len(example.phases) > 1 else "\nThe walk"
+        title = f"\nPipeline, phase {phase.name}, {_times(phase)}" if len(example.phases) > 1 else "\nPipeline"
         console.print(title, style="bold")
-        console.print(walk(phase))
-        if phase.learn.terms:
-            console.print(terms(phase.learn))
-            console.print(Text(_updates(phase.learn), style="dim"))
+        console.print(pipeline(phase))
+        if plan_of(phase).terms:
+            console.print(terms(plan_of(phase)))
+            console.print(Text(_updates(plan_of(phase)), style="dim"))
         else:
-            console.print(Text("learn: nothing is trained in this walk", style="dim"))
-    console.print("\nThe cast", style="bold")
-    console.print(cast(example))
+            console.print(Text("learn: nothing is trained in this phase", style="dim"))
+    console.print("\nModels", style="bold")
+    console.print(models(example))
     flags = flags_of_method(entry)
     console.print("\nIts own flags" if flags else "\nIt has no flags of its own", style="bold")
-    console.print(table(flags))
-    console.print(Text(f"\nburnish train {name} --help lists the flags of every run as well.", style="dim"))
+    print_flags(console, flags)
+    console.print(Text(f"\nburnish train {name} --help-all lists the flags of every run as well.", style="dim"))
     console.print(Text.assemble("Try: ", (entry.example or f"burnish train {name}", "cyan")))
 
 
 def built(entry: Entry) -> Method:
-    """The method on a built-in task; what it needs but has no default for is filled in."""
+    """Build the method on a built-in task; options without a default are those of its trial, or placeholders."""
     kinds, needed = method_types(entry), {}
     for name, parameter in method_fields(entry).items():
         if parameter.default is parameter.empty:
-            needed[name] = _PLACEHOLDERS.get(kinds.get(name, str), "tiny")
+            needed[name] = entry.trial.get(name, _PLACEHOLDERS.get(kinds.get(name, str), "tiny"))
     try:
         return entry.build(source("sort"), **needed)
     except ValueError:
@@ -67,46 +68,48 @@ def built(entry: Entry) -> Method:
 
 
 def reflowed(doc: str) -> str:
-    """Prose as one line a paragraph, for the terminal to wrap; formulas stay as they are written."""
+    """Join the lines of prose paragraphs, so that the terminal wraps them; formulas keep their lines."""
     blocks = [block.splitlines() for block in doc.split("\n\n")]
     prose = [all(len(line) > 100 for line in block[:-1]) for block in blocks]
     return "\n\n".join((" " if flows else "\n").join(block) for block, flows in zip(blocks, prose, strict=True))
 
 
-def walk(phase: Phase) -> Table:
-    """Every part of every room, with what it reads and writes."""
-    found = _table("room", "part", "reads", "writes")
+def pipeline(phase: Phase) -> Table:
+    """Every part of every stage, with what it reads and writes."""
+    rows = _table("stage", "part", "reads", "writes")
     last = ""
-    for room in phase.rooms():
-        wrote = [*sorted(room.part.writes), *(f"({name})" for name in sorted(room.part.updates - room.part.writes))]
-        found.add_row(room.room if room.room != last else "", room.part.name, _names(room.part.reads), _names(wrote))
-        last = room.room
-    return found
+    for placed in phase.parts():
+        part = placed.part
+        writes = [*sorted(part.writes), *(f"({name})" for name in sorted(part.updates - part.writes))]
+        rows.add_row(placed.stage if placed.stage != last else "", part.name, _names(part.reads), _names(writes))
+        last = placed.stage
+    return rows
 
 
 def terms(learn: Learn) -> Table:
-    """The terms of a phase: unit, coefficient, norm, streams, trainee."""
-    found = _table("learn", "unit", "coefficient", "averaged as", "streams", "trains")
+    """The terms of a phase: unit, whose tokens, coefficient, norm, streams, trainee."""
+    rows = _table("learn", "unit", "on", "coefficient", "averaged as", "streams", "trains")
     for term in learn.terms:
-        found.add_row(term.name, term.unit, coefficient(term.coef), term.norm.name, _names(term.streams), term.trainee)
-    return found
+        on, norm = " and ".join(term.authors) or "what is claimed", term.norm.name
+        rows.add_row(term.name, term.unit, on, coefficient(term.coef), norm, _names(term.streams), term.trainee)
+    return rows
 
 
-def cast(method: Method) -> Table:
-    """The members of a method and how they live."""
-    found = _table("member", "lives", "starts from", "can")
-    for name, role in method.cast.items():
-        lives = {"ema": f"ema of {role.follows}, keeps {role.decay:g}", "snapshot": f"copy of {role.follows}"}
+def models(method: Method) -> Table:
+    """The models of a method: liveness, initial weights, capabilities."""
+    rows = _table("model", "liveness", "starts from", "can")
+    for name, role in method.models.items():
+        liveness = {"ema": f"ema of {role.follows}, keeps {role.decay:g}", "snapshot": f"copy of {role.follows}"}
         start = "the run's model" if role.source == "base" else role.source
         head = f", {role.outputs} output{'s' if role.outputs > 1 else ''} per token" if role.outputs else ""
         can = _names(sorted(role.can))
         product = " (the product)" if name == method.product else ""
-        found.add_row(name + product, lives.get(role.liveness, role.liveness), start + head, can)
-    return found
+        rows.add_row(name + product, liveness.get(role.liveness, role.liveness), start + head, can)
+    return rows
 
 
 def coefficient(value: Any) -> str:
-    """A number, or where a schedule begins and ends over a run of STEPS steps."""
+    """A number, or the first and last value of a schedule over STEPS steps."""
     if not callable(value):
         return f"{value:g}"
     return f"{at(value, Clock(0, STEPS)):g} to {at(value, Clock(STEPS - 1, STEPS)):g}"
@@ -122,16 +125,16 @@ def _times(phase: Phase) -> str:
 
 
 def _updates(learn: Learn) -> str:
-    walks = "one walk" if learn.epochs == 1 else f"{learn.epochs} walks"
-    return f"{walks} over each batch" + (f", in {learn.minibatches} updates each" if learn.minibatches > 1 else "")
+    passes = "one pass" if learn.updates == 1 else f"{learn.updates} passes"
+    return f"{passes} over each batch" + (f", in {learn.minibatches} updates each" if learn.minibatches > 1 else "")
 
 
-def _names(found: Iterable[str]) -> str:
-    return ", ".join(sorted(found)) or "-"
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "-"
 
 
 def _table(*columns: str) -> Table:
-    found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for i, column in enumerate(columns):
-        found.add_column(column, style="cyan" if i == 0 else None, no_wrap=i == 0, overflow="fold")
-    return found
+        rows.add_column(column, style="cyan" if i == 0 else None, no_wrap=i == 0, overflow="fold")
+    return rows

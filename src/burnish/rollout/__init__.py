@@ -1,0 +1,81 @@
+"""Rollout: what is sampled or read for each task, the only stage that generates. `rollout=rollout.sample(8)`."""
+
+from burnish.engine.mixture import Blend, arithmetic, geometric, masked_by
+from burnish.rollout.again import again
+from burnish.rollout.axioms import by_axioms
+from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
+from burnish.rollout.checked import checked
+from burnish.rollout.chunked import in_chunks
+from burnish.rollout.completions import Prefix, completions
+from burnish.rollout.conditioned import under
+from burnish.rollout.corrected import corrected
+from burnish.rollout.demonstrated import demonstrated
+from burnish.rollout.directed import directed
+from burnish.rollout.early_exit import early_exits
+from burnish.rollout.filled import filled
+from burnish.rollout.forced import continued_or_forced
+from burnish.rollout.given import given
+from burnish.rollout.given_steps import given_steps
+from burnish.rollout.graded import graded
+from burnish.rollout.hinted import hinted
+from burnish.rollout.hosted import hosted
+from burnish.rollout.injected import injected
+from burnish.rollout.listed import listed
+from burnish.rollout.play import play
+from burnish.rollout.recalled import recalled
+from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
+from burnish.rollout.sample import either, greedy, join, prefixed, sample
+from burnish.rollout.staged import staged
+from burnish.rollout.steered import steered
+from burnish.rollout.tempered import EntropyMeter, tempered
+
+__all__ = [
+    "hosted",
+    "directed",
+    "corrected",
+    "checked",
+    "by_axioms",
+    "Blend",
+    "Cut",
+    "Cuts",
+    "EntropyMeter",
+    "Prefix",
+    "again",
+    "any_stage",
+    "anywhere",
+    "arithmetic",
+    "completions",
+    "continued_or_forced",
+    "demonstrated",
+    "early_exits",
+    "either",
+    "filled",
+    "geometric",
+    "given",
+    "given_steps",
+    "graded",
+    "greedy",
+    "handed_over",
+    "hinted",
+    "in_chunks",
+    "injected",
+    "join",
+    "lines",
+    "listed",
+    "masked_by",
+    "next_steps",
+    "play",
+    "prefixed",
+    "probed",
+    "recalled",
+    "reset",
+    "restarted",
+    "sample",
+    "sliding_stage",
+    "staged",
+    "steered",
+    "tempered",
+    "tree",
+    "uncertain",
+    "under",
+]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Task, Trace, Turn
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.step import Step
+from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tag:past", "tag:fresh")
@@ -26,7 +26,7 @@ def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
     return Rollout(
         name="again",
         call=call,
-        reads=names("given", ("trace", "turn")) | {f"cast:{who}.generate"},
+        reads=names("given", ("trace", "turn")) | {f"model:{who}.generate"},
         writes=names("tokens", ("task", "env", who))
         | names("mu", who)
         | frozenset({"turn_score:reward", "tag:past", "tag:fresh"}),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
-
 from burnish import randomness
-from burnish.cast.chat import Chat
-from burnish.cast.local import Request
-from burnish.nouns import Group, Task, Trace, Turn
+from burnish.models.chat import Chat
 from burnish.parts import Rollout, names, supplies
+from burnish.rollout.completions import Prefix, continued
 from burnish.rollout.sample import sample
-from burnish.rollout.starts import born, sample_key
 from burnish.step import Step
+from burnish.types import Group, Sampling, Task, Trace, Turn
 
 Cuts = Callable[[Turn, Chat], list[int]]
 
@@ -42,26 +38,27 @@ def probed(n: int, k: int, cuts: Cuts, *, temperature: float = 1.0, top_p: float
     """n replies per task (tag "sample"), and k fresh continuations (tag "probe") from every cut of every reply.
 
     A reply's note["cuts"] holds the cuts as positions in the trace; a probe's note says "of" which reply and "at" which
-    position it is a continuation. A probe holds the reply's tokens up to the cut; its whole length obeys the run's limit.
+    position it is a continuation. A probe holds the reply's tokens up to the cut; its whole length obeys the run's
+    limit.
     """
     plain = sample(n, temperature=temperature, top_p=top_p, who=who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         groups = plain.call(tasks, step)
-        chat, limit = step.cast[who].chat, step.settings.max_new_tokens
-        wanted: list[tuple[Group, Trace, int, _Start]] = []
+        chat, limit = step.models[who].chat, step.settings.max_new_tokens
+        wanted: list[tuple[Group, Trace, int, Prefix]] = []
         for group in groups:
             for trace in group.traces:
                 prompt, reply = trace.turns
                 found = cuts(reply, chat)
                 trace.note["cuts"] = [len(prompt) + at for at in found]
                 starts = [
-                    _Start(group.task, prompt, reply.tokens[:at], f"probe {trace.index} {at}", i, limit - at)
+                    Prefix(group.task, prompt, reply.tokens[:at], f"probe {trace.index} {at}", i, limit - at)
                     for at in found
                     for i in range(k)
                 ]
                 wanted += [(group, trace, len(prompt) + len(start.said), start) for start in starts]
-        grown = _grow([start for *_, start in wanted], who, step, temperature, top_p)
+        grown = continued([start for *_, start in wanted], who, step, Sampling(temperature, top_p=top_p))
         for (group, trace, at, start), (new, stopped) in zip(wanted, grown, strict=True):
             group.traces.append(_probe(group, trace, at, start, new, stopped, who))
         return groups
@@ -75,17 +72,21 @@ def probed(n: int, k: int, cuts: Cuts, *, temperature: float = 1.0, top_p: float
 
 
 @supplies("tag:tree")
-def tree(branch: int, depth: int, segment: int, *, temperature: float = 1.0, top_p: float = 1.0, who: str = "policy") -> Rollout:  # fmt: skip
+def tree(
+    branch: int, depth: int, segment: int, *, temperature: float = 1.0, top_p: float = 1.0, who: str = "policy"
+) -> Rollout:
     """Replies that share beginnings: each node has `branch` children, for `depth` levels; one trace per leaf.
 
-    Every level but the last writes at most `segment` tokens; the last writes to the end. A reply that ends early is a leaf.
+    Every level but the last writes at most `segment` tokens; the last writes to the end. A reply that ends early is a
+    leaf.
     Siblings and cousins share turns, so each turn is claimed once by a term.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        limit, room = step.settings.max_new_tokens, step.cast[who].context
+        limit, room = step.settings.max_new_tokens, step.models[who].context
         alive = [
-            _Path(task, (Turn(step.cast[who].chat.prompt(task), "task"),), f"tree {i}") for i, task in enumerate(tasks)
+            _Path(task, (Turn(step.models[who].chat.prompt(task), "task"),), f"tree {i}")
+            for i, task in enumerate(tasks)
         ]
         leaves: dict[str, list[_Path]] = {path.name: [] for path in alive}
         for level in range(depth):
@@ -93,7 +94,9 @@ def tree(branch: int, depth: int, segment: int, *, temperature: float = 1.0, top
             most = [limit - path.said() if level == depth - 1 else min(segment, limit - path.said()) for path in grown]
             starts = [path.start(size) for path, size in zip(grown, most, strict=True)]
             ended = []
-            for path, (new, stopped) in zip(grown, _grow(starts, who, step, temperature, top_p), strict=True):
+            for path, (new, stopped) in zip(
+                grown, continued(starts, who, step, Sampling(temperature, top_p=top_p)), strict=True
+            ):
                 path.turns = (*path.turns, replace(new, parent=path.turns[-1]))
                 path.stopped = stopped
                 full = path.said() >= limit or len(Trace(path.turns)) >= room
@@ -108,7 +111,7 @@ def tree(branch: int, depth: int, segment: int, *, temperature: float = 1.0, top
     return Rollout(
         name=f"tree({branch}^{depth})",
         call=call,
-        reads=frozenset({"task:prompt", f"cast:{who}.generate"}),
+        reads=frozenset({"task:prompt", f"model:{who}.generate"}),
         writes=names("tokens", ("task", who)) | names("mu", who) | names("tag", "tree"),
     )
 
@@ -123,7 +126,7 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
     plain = sample(1, temperature=temperature, who=who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, clock, limit = step.cast[who].chat, step.clock, step.settings.max_new_tokens
+        chat, clock, limit = step.models[who].chat, step.clock, step.settings.max_new_tokens
         shared: list[tuple[Task, tuple[Turn, ...]]] = []
         for group in plain.call(tasks, step):
             prompt, reply = group.traces[0].turns
@@ -131,11 +134,11 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
             state = replace(reply.first(at), author="state", logp=None)
             shared.append((group.task, (prompt, state) if at else (prompt,)))
         starts = [
-            _Start(task, turns[0], Trace(turns).tokens[len(turns[0]) :], "step", i, 0)
+            Prefix(task, turns[0], Trace(turns).tokens[len(turns[0]) :], "step", i, 0)
             for task, turns in shared
             for i in range(m)
         ]
-        grown = _grow([start.within(limit) for start in starts], who, step, temperature, 1.0)
+        grown = continued([start.within(limit) for start in starts], who, step, Sampling(temperature))
         groups = []
         for j, (task, turns) in enumerate(shared):
             candidates = []
@@ -154,40 +157,7 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Something to go on from: a prompt, what was said after it, the noise's name and number, and how much to write."""
-
-    task: Task
-    prompt: Turn
-    said: Tensor
-    noise: str
-    number: int
-    most: int
-
-    def within(self, limit: int) -> _Start:
-        return _Start(self.task, self.prompt, self.said, self.noise, self.number, limit - len(self.said))
-
-
-def _grow(starts: Sequence[_Start], who: str, step: Step, temperature: float, top_p: float) -> list[tuple[Turn, str]]:
-    """What `who` writes after each start, and why it stopped."""
-    member = step.cast[who]
-    requests = [
-        Request(
-            torch.cat([start.prompt.tokens, start.said]),
-            sample_key(step.clock, start.task, start.number, start.noise),
-            start.most,
-            temperature,
-            0,
-            top_p,
-        )
-        for start in starts
-    ]
-    found = member.generate(requests) if requests else []
-    return [(born(one, who, member.version), one.stopped) for one in found]
-
-
-def _probe(group: Group, trace: Trace, at: int, start: _Start, new: Turn, stopped: str, who: str) -> Trace:
+def _probe(group: Group, trace: Trace, at: int, start: Prefix, new: Turn, stopped: str, who: str) -> Trace:
     prompt, reply = trace.turns
     turn = reply.first(len(start.said)).followed_by(new)
     note = {"stopped": stopped, "of": trace.index, "at": at}
@@ -212,9 +182,9 @@ class _Path:
     def said(self) -> int:
         return sum(len(turn) for turn in self.turns[1:])
 
-    def start(self, most: int) -> _Start:
+    def start(self, most: int) -> Prefix:
         noise = "tree" + self.name[len(self.root()) :]
-        return _Start(self.task, self.turns[0], Trace(self.turns).tokens[len(self.turns[0]) :], noise, 0, most)
+        return Prefix(self.task, self.turns[0], Trace(self.turns).tokens[len(self.turns[0]) :], noise, 0, most)
 
     def trace(self, index: int) -> Trace:
         return Trace(self.turns, index, tags=frozenset({"tree"}), note={"stopped": self.stopped})

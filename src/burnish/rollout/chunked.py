@@ -1,28 +1,27 @@
 """Replies written a chunk a step: what is not finished goes on in the next step, by the weights of then.
 
-A step writes at most `settings.chunk` tokens of every reply that is open. Groups all of whose replies have ended go on to
-score; the others wait, and are written on before and beside the groups of the next step. The last step of a run writes
-all that is open to its end. So every reply that was asked for is learned from once, however long it is, and never later than
-ceil(max_new_tokens / chunk) - 1 steps after the step that drew its task.
+A step writes at most `settings.chunk` tokens of every reply that is open. Groups all of whose replies have ended go on
+to score; the others wait, and are written on before and beside the groups of the next step. The last step of a run
+writes all that is open to its end. So every reply that was asked for is learned from once, however long it is, and
+never later than ceil(max_new_tokens / chunk) - 1 steps after the step that drew its task.
 
-(MiniCPM4's chunk-wise rollout, arXiv 2506.07900; partial rollouts of Kimi k1.5, arXiv 2501.12599. docs/async.md says what
-is ours.)
+(MiniCPM4's chunk-wise rollout, arXiv 2506.07900; partial rollouts of Kimi k1.5, arXiv 2501.12599. docs/async.md says
+what is ours.)
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from burnish.method import Method, Phase
-from burnish.nouns import Group, Task
 from burnish.parts import Asks, Rollout
 from burnish.rollout.starts import Open, Reply, Start, asked_for, beginning, write_on
-from burnish.run.records import group_from_record, group_to_record
-from burnish.step import Step
+from burnish.step import UNFINISHED, Step
+from burnish.types import Group, Sampling, Task
+from burnish.types_json import group_from_record, group_to_record
 
-UNFINISHED = "unfinished"  # the metric: replies that are still being written when a step ends
-_HOW = ("key", "who", "author", "tag", "temperature", "top_k", "top_p")
+_HOW = ("key", "who", "author", "tag")
 
 
 class Unfinished:
@@ -44,7 +43,9 @@ class Unfinished:
 
 
 def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
-    """The rollout, at most `settings.chunk` tokens of a reply a step. Where no chunk is set (evaluations), the rollout itself."""
+    """The rollout, at most `settings.chunk` tokens of a reply a step. Where no chunk is set (evaluations), the rollout
+    itself.
+    """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chunk, clock = step.settings.chunk, step.clock
@@ -65,7 +66,8 @@ def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
 
 def _open_to_record(opened: Open) -> dict[str, Any]:
     """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
-    how = [{name: getattr(reply.start, name) for name in _HOW} for reply in opened.replies]
+    starts = [reply.start for reply in opened.replies]
+    how = [{name: getattr(start, name) for name in _HOW} | asdict(start.settings) for start in starts]
     return {"group": group_to_record(opened.group()), "how": how}
 
 
@@ -74,7 +76,9 @@ def _open_from_record(record: dict[str, Any]) -> Open:
     replies = []
     for trace, how in zip(group.traces, record["how"], strict=True):
         *before, said = trace.turns
-        start = Start(group.task, tuple(before), trace.index, **how)
+        settings = Sampling(**{name: value for name, value in how.items() if name not in _HOW})
+        named = {name: how[name] for name in _HOW}
+        start = Start(group.task, tuple(before), trace.index, **named, settings=settings)
         replies.append(Reply(start, said, trace.note.get("stopped", "")))
     return Open(group.task, replies)
 
@@ -99,7 +103,8 @@ def _chunked(method: Method, phase: Phase) -> Phase:
         return phase
     if rollout.asks is None:
         raise ValueError(
-            f"{method.name} cannot write replies in chunks (--chunk): its rollout {rollout.name!r} does more than ask for replies "
+            f"{method.name} cannot write replies in chunks (--chunk): its rollout {rollout.name!r} does more than ask "
+            "for replies "
             "(it goes on from how they end, mixes models, or chooses); leave out --chunk"
         )
     return replace(phase, rollout=in_chunks(rollout, rollout.asks, Unfinished(f"unfinished-{phase.name}")))

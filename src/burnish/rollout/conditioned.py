@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.nouns import Group, Task
+from burnish.messages import prepended
 from burnish.parts import Rollout
 from burnish.rollout.starts import Start
 from burnish.step import Step
+from burnish.types import Group, Task
 
 
 def conditioned(task: Task, words: str) -> Task:
@@ -17,7 +18,7 @@ def conditioned(task: Task, words: str) -> Task:
     if isinstance(task.prompt, str):
         return replace(task, prompt=f"{words}\n{task.prompt}")
     *before, last = task.prompt
-    return replace(task, prompt=(*before, {**last, "content": f"{words}\n{last['content']}"}))
+    return replace(task, prompt=(*before, prepended(last, f"{words}\n")))
 
 
 def under(words: str, rollout: Rollout) -> Rollout:

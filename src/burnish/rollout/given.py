@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.cast.chat import Chat
-from burnish.nouns import Group, Task, Trace, Turn
+from burnish.models.chat import Chat
 from burnish.parts import Rollout, names, supplies
 from burnish.step import Step
+from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tokens:*", "tag:*")
@@ -16,14 +16,12 @@ def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollou
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat = step.cast[reader].chat
+        model, settings = step.models[reader], step.settings
+        limit = min(model.context, settings.max_length or model.context)
+        cut = settings.on_long == "truncate"
         return [
             Group(
-                task,
-                [
-                    given_trace(task, column, author, chat, step.cast[reader].context, i)
-                    for i, column in enumerate(columns)
-                ],
+                task, [given_trace(task, column, author, model.chat, limit, i, cut) for i, column in enumerate(columns)]
             )
             for task in tasks
         ]
@@ -31,18 +29,24 @@ def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollou
     return Rollout(
         name=f"given({', '.join(columns)})",
         call=call,
+        ahead=True,
         reads=frozenset({"task:prompt"}) | names("given", columns),
         writes=names("tokens", ("task", author)) | names("tag", columns),
     )
 
 
-def given_trace(task: Task, column: str, author: str, chat: Chat, context: int, index: int) -> Trace:
-    """A task's prompt, and the reply that came with it in `column`, as `author` wrote it."""
+def given_trace(task: Task, column: str, author: str, chat: Chat, limit: int, index: int, cut: bool = False) -> Trace:
+    """A task's prompt, and the reply that came with it in `column`, as `author` wrote it.
+
+    cut: a reply that does not fit in `limit` tokens is cut off; otherwise it is an error
+    """
     prompt = Turn(chat.prompt(task), "task")
     reply = Turn(chat.reply(str(task.given[column])), author, parent=prompt)
-    if len(prompt) + len(reply) > context:
+    if len(prompt) + len(reply) > limit and cut and len(prompt) < limit:
+        reply = reply.first(limit - len(prompt))
+    if len(prompt) + len(reply) > limit:
         raise ValueError(
-            f"task {task.key[:60]!r}: its prompt and {column!r} have {len(prompt) + len(reply)} tokens, but the model's context "
-            f"holds {context}: shorten them or drop such rows from the dataset"
+            f"task {task.key[:60]!r}: its prompt and {column!r} have {len(prompt) + len(reply)} tokens, but at most "
+            f"{limit} fit; shorten them, or use --on-long truncate"
         )
     return Trace((prompt, reply), index, tags=frozenset({column}))

@@ -5,42 +5,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish.nouns import Group, Task, Turn
+from burnish.messages import appended
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
-from burnish.score.verify import judge, reply_text, require_verifier
+from burnish.score.judge import judge_traces, require_verifier, write_verdicts
 from burnish.step import Step
 from burnish.tasks.source import Source
+from burnish.types import Group, Task, Turn
 
 CUE = "The beginning part of the answer is:"
 
 
 @supplies("score:reward")
 def hinted(
-    source: Source, n: int, shares: Sequence[float], *, start: int = 0, column: str = "demo", temperature: float = 1.0, who: str = "policy"
-) -> Rollout:  # fmt: skip
+    source: Source,
+    n: int,
+    shares: Sequence[float],
+    *,
+    start: int = 0,
+    column: str = "demo",
+    temperature: float = 1.0,
+    who: str = "policy",
+) -> Rollout:
     """n replies per task; where all are wrong, n others after a hint, longer and longer, until one is right.
 
     The hint is the first round(share x length) characters of the solution in `column`, added to the prompt; the shares
     are tried in turn, and a group that stays wrong keeps its last hint. Before step `start` there are no hints.
     Right and wrong are the source's own verdicts, so this rollout also scores: scores["reward"], scores["correct"].
-    A hint that does not fit in the context, with a whole reply after it, is not given. Every stage is one batch of samples.
-    (GHPO, arXiv 2507.10628.)
+    A hint that does not fit in the context, with a whole reply after it, is not given. Every stage is one batch of
+    samples. (GHPO, arXiv 2507.10628.)
     """
     require_verifier(source)
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
     def attempt(tasks: list[Task], asked: list[Task], step: Step, tag: str) -> list[Group]:
-        chat = step.cast[who].chat
+        chat = step.models[who].chat
         prompts = [Turn(chat.prompt(task), "task") for task in asked]
         starts = [(task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)]
         traces = continue_from(starts, who, step, tag=tag, temperature=temperature)
-        verdicts = judge(source, [task for task, _, _ in starts], [reply_text(trace, chat) for trace in traces])
-        for trace, verdict in zip(traces, verdicts, strict=True):
-            trace.scores |= {"reward": verdict.score, "correct": float(verdict.correct)}
-            if verdict.reason:
-                trace.note["why"] = verdict.reason
+        asked_for = [(task, trace) for (task, _, _), trace in zip(starts, traces, strict=True)]
+        write_verdicts(traces, judge_traces(source, asked_for, chat))
         return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -60,7 +65,7 @@ def hinted(
     return Rollout(
         name=f"hinted({n})",
         call=call,
-        reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
+        reads=frozenset({"task:prompt", f"given:{column}", f"model:{who}.generate"}),
         writes=names("tokens", ("task", who)) | names("mu", who) | frozenset({"score:reward"}),
     )
 
@@ -72,7 +77,7 @@ def with_hint(task: Task, share: float, column: str) -> Task:
     if isinstance(task.prompt, str):
         return replace(task, prompt=task.prompt + hint)
     *before, last = task.prompt
-    return replace(task, prompt=(*before, {**last, "content": last["content"] + hint}))
+    return replace(task, prompt=(*before, appended(last, hint)))
 
 
 def _solved(group: Group) -> bool:
@@ -80,5 +85,5 @@ def _solved(group: Group) -> bool:
 
 
 def _fits(task: Task, step: Step, who: str) -> bool:
-    member = step.cast[who]
-    return len(member.chat.prompt(task)) + step.settings.max_new_tokens <= member.context
+    model = step.models[who]
+    return len(model.chat.prompt(task)) + step.settings.max_new_tokens <= model.context

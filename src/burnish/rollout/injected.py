@@ -6,25 +6,31 @@ from dataclasses import replace
 from random import Random
 
 from burnish import randomness
-from burnish.nouns import Group, Task
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.given import given_trace
 from burnish.step import Step
+from burnish.types import Group, Task
 
 
 @supplies("tokens:demo")
 def injected(chance: float, *, column: str = "demo", author: str = "demo", reader: str = "policy") -> Rollout:
-    """One trace per demonstration, in which steps are preceded, each with this chance, by the two behaviours of BRIDGE."""
+    """One trace per demonstration, in which steps are preceded, each with this chance, by the two
+    behaviours of BRIDGE.
+    """
     if not 0 <= chance <= 1:
         raise ValueError(f"a chance of {chance} is not between 0 and 1")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, context, clock = step.cast[reader].chat, step.cast[reader].context, step.clock
+        chat, context, clock = step.models[reader].chat, step.models[reader].context, step.clock
         groups = []
         for task in tasks:
             rng = randomness.rng(clock.seed, "injected", clock.step, clock.tick, task.key)
             richer = replace(task, given={**task.given, column: with_behaviours(str(task.given[column]), chance, rng)})
-            groups.append(Group(task, [given_trace(richer, column, author, chat, context, 0)]))
+            groups.append(
+                Group(
+                    task, [given_trace(richer, column, author, chat, context, 0, step.settings.on_long == "truncate")]
+                )
+            )
         return groups
 
     return Rollout(

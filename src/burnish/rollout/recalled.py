@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.nouns import Group, Task
 from burnish.parts import Rollout, names, supplies
 from burnish.step import Step
+from burnish.types import Group, Task
 
 
 @supplies("tokens:*", "mu:*", "score:reward")
-def recalled(*, author: str = "policy") -> Rollout:
-    """The remembered group of each task: the same tokens, log-probs at birth, versions and scores; streams are made anew."""
+def recalled(*, author: str = "policy", others: tuple[str, ...] = ()) -> Rollout:
+    """The remembered group of each task.
+
+    Tokens, log-probs at birth, versions and scores are the same; streams are made anew.
+
+    author  who sampled the replies; others  authors of replies that were given, not sampled
+    """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         past: list[Group] = [task.given["group"] for task in tasks]
@@ -21,5 +26,5 @@ def recalled(*, author: str = "policy") -> Rollout:
         name="recalled",
         call=call,
         reads=frozenset({"given:group"}),
-        writes=names("tokens", ("task", author)) | names("mu", author) | frozenset({"score:reward"}),
+        writes=names("tokens", ("task", author, *others)) | names("mu", author) | frozenset({"score:reward"}),
     )

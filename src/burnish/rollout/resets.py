@@ -1,6 +1,7 @@
 """Replies that start in the middle: of a demonstration, of a guide's reply, of an earlier reply of the policy's own.
 
-A cut says how many tokens are kept: cut(tokens, chat, clock, dice) -> 0 .. len(tokens) - 1, 0 for a start from the prompt.
+A cut says how many tokens are kept: cut(tokens, chat, clock, dice) -> 0 .. len(tokens) - 1, 0 for a start from the
+prompt.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import replace
 from torch import Tensor
 
 from burnish import randomness
-from burnish.cast.chat import Chat
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.models.chat import Chat
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Start, sample_key, to_the_end
-from burnish.score.verify import judge, reply_text, require_verifier
+from burnish.score.judge import judge_traces, require_verifier
 from burnish.step import Step
 from burnish.tasks.source import Source
+from burnish.types import Clock, Group, Sampling, Task, Trace, Turn
 
 Cut = Callable[[Tensor, Chat, Clock, random.Random], int]
 Begun = tuple[Task, tuple[Turn, ...], int]
@@ -29,16 +30,20 @@ Begun = tuple[Task, tuple[Turn, ...], int]
 def reset(
     n: int, cut: Cut, *, column: str = "demo", temperature: float = 1.0, who: str = "policy", tag: str = "reset"
 ) -> Rollout:
-    """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's end."""
+    """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's
+    end.
+    """
     _at_least_one(n)
 
     def one(task: Task, prompt: Turn, demo: Tensor, i: int, step: Step) -> Start:
-        kept = cut(demo, step.cast[who].chat, step.clock, _dice(step.clock, "reset", task, i))
+        kept = cut(demo, step.models[who].chat, step.clock, _dice(step.clock, "reset", task, i))
         before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
-        return Start(task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, temperature)
+        return Start(
+            task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, Sampling(temperature)
+        )
 
     def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
-        chat = step.cast[who].chat
+        chat = step.models[who].chat
         read = [(Turn(chat.prompt(task), "task"), chat.reply(str(task.given[column]))) for task in tasks]
         return [[one(task, *both, i, step) for i in range(n)] for task, both in zip(tasks, read, strict=True)]
 
@@ -46,7 +51,7 @@ def reset(
         name=f"reset({n})",
         call=to_the_end(asks),
         asks=asks,
-        reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
+        reads=frozenset({"task:prompt", f"given:{column}", f"model:{who}.generate"}),
         writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", tag),
     )
 
@@ -60,7 +65,7 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
     _at_least_one(n)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, clock = step.cast[then].chat, step.clock
+        chat, clock = step.models[then].chat, step.clock
         prompts = [Turn(chat.prompt(task), "task") for task in tasks]
         begun: list[Begun] = [
             (task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)
@@ -76,7 +81,7 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
     return Rollout(
         name=f"{first}, then {then}",
         call=call,
-        reads=frozenset({"task:prompt", f"cast:{first}.generate", f"cast:{then}.generate"}),
+        reads=frozenset({"task:prompt", f"model:{first}.generate", f"model:{then}.generate"}),
         writes=names("tokens", ("task", first, then)) | names("mu", (first, then)),
     )
 
@@ -85,17 +90,17 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
 def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
     """n replies per task, then one more from the middle of a right one and one from the middle of a wrong one.
 
-    The first right and the first wrong reply, where there are such, lose their last t lines (t uniform in 0 .. back; their
-    stop token goes too) and become a turn by "past"; the words of `cue`, on a line of their own, follow as a turn by "cue" (none where
-    there are no words); then the policy goes on.
+    The first right and the first wrong reply, where there are such, lose their last t lines (t uniform in 0 .. back;
+    their stop token goes too) and become a turn by "past"; the words of `cue`, on a line of their own, follow as a turn
+    by "cue" (none where there are no words); then the policy goes on.
     Those traces carry the tag "from right" or "from wrong".
     """
     _at_least_one(n)
     require_verifier(source)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        member, clock = step.cast[who], step.clock
-        chat = member.chat
+        model, clock = step.models[who], step.clock
+        chat = model.chat
         begun = [(task, (Turn(chat.prompt(task), "task"),), i) for task in tasks for i in range(n)]
         groups = _grouped(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
         starts: list[Begun] = []
@@ -105,7 +110,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
             kept = len(said) - 1 if not (t := dice.randint(0, back)) else _without_lines(said.tokens, t, chat)
             past = _beginning(said, kept, "past")
             turns = (prompt, past, *_cue(past, cue, chat))
-            if len(Trace(turns)) < member.context:
+            if len(Trace(turns)) < model.context:
                 starts.append((tasks[k], turns, k * 2 + right))
         for (_, _, number), trace in zip(starts, _restart(starts, who, step, temperature), strict=True):
             group = groups[number // 2]
@@ -116,7 +121,7 @@ def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float
     return Rollout(
         name=f"restarted({n})",
         call=call,
-        reads=frozenset({"task:prompt", f"cast:{who}.generate"}),
+        reads=frozenset({"task:prompt", f"model:{who}.generate"}),
         writes=names("tokens", ("task", "past", "cue", who))
         | names("mu", who)
         | names("tag", ("from right", "from wrong")),
@@ -138,12 +143,16 @@ def anywhere(chance: float = 1.0) -> Cut:
 
 
 def any_stage(stages: int) -> Cut:
-    """One of `stages` start states, each as likely: the prompt, or the end of one of the first stages - 1 pieces (R3)."""
+    """One of `stages` start states, each as likely: the prompt, or the end of one of the first stages -
+    1 pieces (R3).
+    """
     return lambda tokens, chat, clock, dice: stage_starts(tokens, chat, stages)[dice.randrange(stages)]
 
 
 def sliding_stage(stages: int) -> Cut:
-    """The start state slides back over the run, from the last piece's to the prompt: one stage after the other (staged R3)."""
+    """The start state slides back over the run, from the last piece's to the prompt: one stage after the other (staged
+    R3).
+    """
 
     def cut(tokens: Tensor, chat: Chat, clock: Clock, dice: random.Random) -> int:
         stage = min(stages - 1, clock.step * stages // max(1, clock.of))
@@ -197,7 +206,7 @@ def _cue(past: Turn, words: str, chat: Chat) -> list[Turn]:
     if not words:
         return []
     text = f"{words}\n" if chat.text(past.tokens).endswith("\n") else f"\n{words}\n"
-    return [Turn(chat.reply(text)[:-1], "cue", parent=past)]
+    return [Turn(chat.written(text), "cue", parent=past)]
 
 
 def _grouped(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
@@ -214,7 +223,7 @@ def _restart(starts: list[Begun], who: str, step: Step, temperature: float) -> l
 def _first_right_and_wrong(source: Source, groups: list[Group], chat: Chat) -> list[tuple[int, Trace, int]]:
     """(group, trace, 1 or 0) for the first right and the first wrong reply of more than one token in every group."""
     asked = [(k, group.task, trace) for k, group in enumerate(groups) for trace in group.traces]
-    verdicts = judge(source, [task for _, task, _ in asked], [reply_text(trace, chat) for _, _, trace in asked])
+    verdicts = judge_traces(source, [(task, trace) for _, task, trace in asked], chat)
     found: dict[tuple[int, int], Trace] = {}
     for (k, _, trace), verdict in zip(asked, verdicts, strict=True):
         if len(trace.turns[-1]) > 1:

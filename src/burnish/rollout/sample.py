@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from burnish import randomness
-from burnish.cast.blend import Blend
-from burnish.nouns import Group, Task, Trace, Turn
+from burnish.engine.mixture import Blend
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_on
 from burnish.schedules import Schedule, at
 from burnish.step import Step
+from burnish.types import Group, Sampling, Task, Trace, Turn
 
 
 @supplies("tokens:*", "mu:*", "tag:*")
@@ -22,6 +22,7 @@ def sample(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
     who: str = "policy",
     tag: str = "sample",
     blend: Blend | None = None,
@@ -35,20 +36,22 @@ def sample(
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
     def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
-        how = (who, author or who, tag, temperature, top_k, top_p)
+        how = (who, author or who, tag, Sampling(temperature, top_k, top_p, min_p))
         found = []
         for task in tasks:
-            prompt = (Turn(step.cast[who].chat.prompt(task), "task"),)
+            prompt = (Turn(step.models[who].chat.prompt(task), "task"),)
             found.append([Start(task, prompt, i, sample_key(step.clock, task, i, tag), *how) for i in range(n)])
         return found
 
     shown = f"sample({n})" if tag == "sample" else tag
+    own = who == "policy" and author in (None, who) and tag == "sample" and blend is None
     return Rollout(
         name=f"{shown} from {blend.name}" if blend else shown,
         call=to_the_end(asks, blend),
         asks=None if blend else asks,
-        reads=frozenset({"task:prompt", f"cast:{who}.generate"})
-        | ({f"cast:{who}.mix", *(f"cast:{other}.logits" for other in blend.others)} if blend else set()),
+        plain=(n, temperature) if own and not (top_k or min_p) and top_p == 1.0 else None,
+        reads=frozenset({"task:prompt", f"model:{who}.generate"})
+        | ({f"model:{who}.mix", *(f"model:{other}.logits" for other in blend.others)} if blend else set()),
         writes=names("tokens", ("task", author or who)) | names("mu", author or who) | names("tag", tag),
     )
 
@@ -69,7 +72,7 @@ def prefixed(
     """
 
     def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
-        chat, clock = step.cast[who].chat, step.clock
+        chat, clock = step.models[who].chat, step.clock
         low, high = at(keep_low, clock), at(keep_high, clock)
         found = []
         for task in tasks:
@@ -78,14 +81,16 @@ def prefixed(
             share = randomness.rng(clock.seed, "prefix", clock.step, task.key).uniform(low, high)
             length = max(1, min(math.floor(share * len(demo)), len(demo) - 1))
             begun = (prompt, Turn(demo[:length], "demo", parent=prompt))
-            found.append([Start(task, begun, 0, sample_key(clock, task, 0, "hybrid"), who, who, "hybrid", temperature)])
+            found.append(
+                [Start(task, begun, 0, sample_key(clock, task, 0, "hybrid"), who, who, "hybrid", Sampling(temperature))]
+            )
         return found
 
     return Rollout(
         name="prefixed",
         call=to_the_end(asks),
         asks=asks,
-        reads=frozenset({"task:prompt", f"given:{column}", f"cast:{who}.generate"}),
+        reads=frozenset({"task:prompt", f"given:{column}", f"model:{who}.generate"}),
         writes=names("tokens", ("task", "demo", who)) | names("mu", who) | names("tag", "hybrid"),
     )
 
@@ -148,7 +153,7 @@ def continue_from(
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
     replies = [
-        Reply(Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, temperature))
+        Reply(Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, Sampling(temperature)))
         for task, turns, index in starts
     ]
     write_on(replies, step, blend=blend)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import Tensor
 
 from burnish import randomness
-from burnish.cast.blend import Blend
-from burnish.cast.local import Request, Sample
-from burnish.cast.member import Member
-from burnish.constant import constant
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.engine.local import Request, Sample
+from burnish.engine.mixture import Blend
+from burnish.models.model import Model
 from burnish.parts import Asks
 from burnish.step import Step
+from burnish.types import Clock, Group, Sampling, Task, Trace, TraceId, Turn, input_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +24,8 @@ class Start:
     turns        what it begins with: the prompt, perhaps more
     index        its place among the replies to the task
     key          of its noise: the same in every step that writes at it
-    who, author  the member that writes it, and under which name
+    who, author  the model that writes it, and under which name
+    settings     how it is sampled
     """
 
     task: Task
@@ -35,31 +35,37 @@ class Start:
     who: str = "policy"
     author: str = "policy"
     tag: str = "sample"
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    settings: Sampling = Sampling()
 
 
 @dataclass(eq=False)
 class Reply:
-    """A reply as far as it is written. stopped: why it ended; empty while it goes on."""
+    """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
+    all its traces.
+    """
 
     start: Start
     said: Turn | None = None
     stopped: str = ""
+    id: TraceId = field(default_factory=TraceId)
 
     def __len__(self) -> int:
         return 0 if self.said is None else len(self.said)
 
-    def tokens(self) -> Tensor:
+    def turns(self) -> tuple[Turn, ...]:
         """The prompt and all that was said after it."""
-        turns = self.start.turns if self.said is None else (*self.start.turns, self.said)
+        return self.start.turns if self.said is None else (*self.start.turns, self.said)
+
+    def tokens(self) -> Tensor:
+        """The tokens of its turns."""
+        turns = self.turns()
         return turns[0].tokens if len(turns) == 1 else torch.cat([turn.tokens for turn in turns])
 
     def trace(self) -> Trace:
         assert self.said is not None
         note = {"stopped": self.stopped} if self.stopped else {}
-        return Trace((*self.start.turns, self.said), self.start.index, tags=frozenset({self.start.tag}), note=note)
+        turns, tags = (*self.start.turns, self.said), frozenset({self.start.tag})
+        return Trace(turns, self.start.index, tags=tags, note=note, id=self.id)
 
 
 @dataclass(eq=False)
@@ -92,46 +98,51 @@ def write_on(
 ) -> None:
     """Each of these replies, all by one member, gets at most `most` tokens more: to its end where nothing is said.
 
-    A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are those
-    of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends on its key
-    and on the position of the token, so weights that have not moved write what they would have written without a pause.
-    ended: told of each reply that has ended, while others are still being written.
+    A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are
+    those of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends
+    on its key and on the position of the token, so weights that have not moved write what they would have written
+    without a pause. ended: told of each reply that has ended, while others are still being written.
     """
     if not replies:
         return
-    member, longest = step.cast[replies[0].start.who], step.settings.max_new_tokens
-    requests = [_request(reply, member, longest, most) for reply in replies]
-    others = [step.cast[name] for name in blend.others] if blend else []
+    model, longest = step.models[replies[0].start.who], step.settings.max_new_tokens
+    requests = [_request(reply, model, longest, most) for reply in replies]
+    others = [step.models[name] for name in blend.others] if blend else []
 
     def take(i: int, sample: Sample) -> None:
         reply = replies[i]
-        new = born(sample, reply.start.author, member.version, reply.start.turns[-1])
+        start = reply.start
+        new = born(sample, start.author, model.version, start.turns[-1], start.settings)
         reply.said = new if reply.said is None else reply.said.followed_by(new)
-        full = len(reply) >= longest or requests[i].prompt.shape[0] + len(new) >= member.context
+        full = len(reply) >= longest or requests[i].prompt.shape[0] + len(new) >= model.context
         reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
         if ended is not None and reply.stopped:
             ended(reply)
 
-    found = member.generate(requests, others, blend.mix if blend else None, heard=None if ended is None else take)
+    found = model.generate(requests, others, blend.mix if blend else None, on_sample=None if ended is None else take)
     if ended is None:
         for i, sample in enumerate(found):
             take(i, sample)
 
 
-def _request(reply: Reply, member: Member, longest: int, most: int | None) -> Request:
+def _request(reply: Reply, model: Model, longest: int, most: int | None) -> Request:
     start, prompt = reply.start, reply.tokens()
-    if prompt.shape[0] >= member.context:
+    if prompt.shape[0] >= model.context:
         raise ValueError(
-            f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} holds "
-            f"{member.context}: shorten it or drop such rows from the dataset"
+            f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} "
+            f"holds {model.context}: shorten it or drop such rows from the dataset"
         )
     left = longest - len(reply)
     size = left if most is None else min(most, left)
-    return Request(prompt, start.key, size, start.temperature, start.top_k, start.top_p, said=len(reply))
+    return Request(
+        prompt, start.key, size, **asdict(start.settings), said=len(reply), input_keys=input_keys(reply.turns())
+    )
 
 
 def beginning(groups: Sequence[Open], step: Step) -> Callable[[Reply], None] | None:
-    """For `write_on`: when the last reply of a group has ended, whoever waits for such groups begins. None where nobody does."""
+    """For `write_on`: when the last reply of a group has ended, whoever waits for such groups begins. None where nobody
+    does.
+    """
     if not step.eager:
         return None
     of = {id(reply): group for group in groups for reply in group.replies}
@@ -157,9 +168,10 @@ def to_the_end(asks: Asks, blend: Blend | None = None) -> Callable[[list[Task], 
     return call
 
 
-def born(found: Sample, author: str, version: int, parent: Turn | None = None) -> Turn:
+def born(found: Sample, author: str, version: int, parent: Turn | None, settings: Sampling) -> Turn:
     """A turn of what was sampled: every token with the log-prob and the version of the weights that wrote it."""
-    return Turn(found.tokens, author, found.logp, constant(version, found.tokens.shape[0], torch.long), parent)
+    versions = torch.full((found.tokens.shape[0],), version)  # not cached: every step has a version of its own
+    return Turn(found.tokens, author, found.logp, versions, parent, settings)
 
 
 def sample_key(clock: Clock, task: Task, index: int, tag: str) -> int:

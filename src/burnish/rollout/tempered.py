@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from burnish.nouns import Group, Task, Turn
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.step import Step
+from burnish.types import Group, Task, Turn
 
 
 class EntropyMeter:
@@ -42,7 +42,7 @@ def tempered(n: int, meter: EntropyMeter, *, share: float, who: str = "policy") 
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         some = tasks[: math.ceil(share * len(tasks))]
-        prompts = [Turn(step.cast[who].chat.prompt(task), "task") for task in some]
+        prompts = [Turn(step.models[who].chat.prompt(task), "task") for task in some]
         starts = [(task, (prompt,), i) for task, prompt in zip(some, prompts, strict=True) for i in range(n)]
         temperature = meter.temperature()
         step.notes.add("temperature", temperature)
@@ -52,7 +52,7 @@ def tempered(n: int, meter: EntropyMeter, *, share: float, who: str = "policy") 
     return Rollout(
         name=f"tempered({n})",
         call=call,
-        reads=frozenset({"task:prompt", f"cast:{who}.generate", f"store:{meter.name}"}),
+        reads=frozenset({"task:prompt", f"model:{who}.generate", f"store:{meter.name}"}),
         writes=names("tokens", ("task", who)) | names("mu", who) | names("tag", "tempered"),
         state=(meter,),
     )

@@ -1,25 +1,27 @@
-"""Held-out evaluation: pass@1, pass@k, majority@k, with intervals that resample tasks."""
+"""Held-out evaluation: pass@1, pass@k, majority@k, with bootstrap intervals over tasks."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from burnish import randomness
-from burnish.cast.stage import Cast
-from burnish.nouns import Clock, Group, Task
-from burnish.rollout.play import play
+from burnish.messages import shown
+from burnish.models.build import Models
+from burnish.rewards.functions import final_answer
+from burnish.rollout.episodes import episodes, rewarded_while_played
 from burnish.rollout.sample import sample
-from burnish.score.verify import judge, reply_text, require_verifier
+from burnish.score.judge import judge, reply_text, require_verifier
+from burnish.score.model import reward_model as scored_by_model
 from burnish.step import Settings, Step
-from burnish.tasks.rewards import final_answer
 from burnish.tasks.source import NoVerifier, Source
+from burnish.types import Clock, Group, Task
 
 RESAMPLES = 1000
-AT_ONCE = 512  # replies sampled between two notes of progress
+AT_ONCE = 512  # replies sampled between two progress reports
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Shown:
-    """One sampled answer, for people to read."""
+    """One sampled reply, for the report."""
 
     prompt: str
     reply: str
@@ -45,7 +47,11 @@ class Shown:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """k replies to each of some held-out tasks: correct[i][j], the answers given, and a few to look at."""
+    """k replies to each held-out task: correct[i][j], answers[i][j] and rewards[i][j] of task i and reply j.
+
+    shown   the first reply to each of the first tasks
+    length  mean reply length in tokens
+    """
 
     correct: tuple[tuple[bool, ...], ...]
     answers: tuple[tuple[str, ...], ...]
@@ -54,11 +60,15 @@ class Evaluation:
     length: float
 
     def pass_at(self, k: int) -> Interval:
-        """The chance that at least one of k replies is right: the unbiased estimate 1 - C(n-c, k)/C(n, k) for each task."""
+        """pass@k: probability that one of k replies is correct, by the unbiased estimate 1 - C(n-c, k)/C(n, k) per
+        task.
+        """
         return interval([pass_at_k(len(row), sum(row), k) for row in self.correct])
 
     def majority_at(self, k: int) -> Interval:
-        """The share of tasks whose most common answer among the first k replies is right (ties: the earliest)."""
+        """majority@k: share of tasks whose most common answer among the first k replies is correct (ties: the
+        earliest).
+        """
         return interval(
             [
                 _majority_right(answers[:k], correct[:k])
@@ -66,12 +76,25 @@ class Evaluation:
             ]
         )
 
+    def best_of(self, k: int) -> Interval:
+        """The mean over tasks of the highest reward among k replies: the expectation over k of the replies drawn."""
+        return interval([best_of_k(row, k) for row in self.rewards])
+
     def reward(self) -> Interval:
+        """The mean reward, averaged over the replies to a task first."""
         return interval([statistics.fmean(row) for row in self.rewards])
+
+    def wins_against(self, other: Evaluation) -> Interval:
+        """The win rate: the chance that a reply scores more than one of the other model to the same task.
+
+        Each of the replies is compared with each of the other's; a tie counts one half.
+        """
+        pairs = zip(self.rewards, other.rewards, strict=True)
+        return interval([statistics.fmean((a > b) + 0.5 * (a == b) for a in own for b in its) for own, its in pairs])
 
 
 def evaluate(
-    cast: Cast,
+    models: Models,
     source: Source,
     settings: Settings,
     *,
@@ -80,30 +103,27 @@ def evaluate(
     seed: int = 0,
     temperature: float = 1.0,
     who: str = "policy",
-    heard: Callable[[int], None] = lambda answered: None,
+    reward_model: bool = False,
+    on_progress: Callable[[int], None] = lambda answered: None,
 ) -> Evaluation:
-    """Sample k replies to each of the first held-out tasks and judge them. The same seed asks and samples the same.
+    """Sample k replies to each of the first `tasks` held-out tasks and score them. Repeatable for a given seed.
 
-    heard: told how many tasks are answered, a wave of replies at a time.
+    temperature: 0 is greedy
+    reward_model: replies are scored by the model `rm`, not by the source
+    on_progress: called with the number of tasks answered so far, after each batch of replies.
     """
-    size = source.size("heldout")
-    asked = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
-    if not asked:
-        raise ValueError(f"task {source.name!r} has no held-out rows to evaluate on; give it more rows")
-    step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), cast, settings)
-    rollout = (
-        play(k, temperature=temperature)
-        if "env" in source.gives
-        else sample(k, temperature=temperature, tag="evaluate")
-    )
+    heldout_tasks = held_out_tasks(source, tasks)
+    step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
+    played = episodes(source, k, temperature, who, one_trace=True)
+    rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate")
     groups: list[Group] = []
-    wave = max(1, AT_ONCE // k)  # noise is keyed by task and sample: waves cannot change a reply
-    for start in range(0, len(asked), wave):
-        groups += rollout.call(asked[start : start + wave], step)
-        heard(len(groups))
-    chat = cast[who].chat
+    batch = max(1, AT_ONCE // k)  # sampling noise is keyed by task and sample, so the batch size cannot change a reply
+    for start in range(0, len(heldout_tasks), batch):
+        groups += rollout.call(heldout_tasks[start : start + batch], step)
+        on_progress(len(groups))
+    chat = models[who].chat
     replies = [[reply_text(trace, chat) for trace in group.traces] for group in groups]
-    rewards, correct = _judged(source, groups, replies)
+    rewards, correct = _scored(groups, step) if reward_model else _judged(source, groups, replies)
     shown = [
         Shown(_prompt(group.task), texts[0], right[0])
         for group, texts, right in zip(groups[:64], replies, correct, strict=False)
@@ -114,8 +134,8 @@ def evaluate(
 
 
 def can_evaluate(source: Source) -> bool:
-    """Whether held-out replies can be judged at all."""
-    if "env" in source.gives:
+    """Whether held-out replies can be scored: by an environment or a verifier."""
+    if rewarded_while_played(source):
         return True
     try:
         require_verifier(source, "heldout")
@@ -125,14 +145,44 @@ def can_evaluate(source: Source) -> bool:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """1 - C(n-c, k) / C(n, k): the chance that k of n replies, c of them right, hold a right one (arXiv 2107.03374)."""
+    """1 - C(n-c, k) / C(n, k): probability that k of n replies, c of them correct, include a correct one (arXiv
+    2107.03374).
+    """
     if k > n:
         raise ValueError(f"pass@{k} needs at least {k} replies for each task, but there are {n}; sample more")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
+def best_of_k(rewards: Sequence[float], k: int) -> float:
+    """The expected highest of k rewards drawn without replacement from n: sum over i of r_(i) C(i-1, k-1) / C(n, k),
+    r_(1) <= ... <= r_(n).
+    """
+    n = len(rewards)
+    if k > n:
+        raise ValueError(f"the best of {k} needs at least {k} replies for each task, but there are {n}; sample more")
+    total = math.comb(n, k)
+    return sum(r * math.comb(i, k - 1) / total for i, r in enumerate(sorted(rewards)))
+
+
+def held_out_tasks(source: Source, tasks: int) -> list[Task]:
+    """The first held-out tasks of a source."""
+    size = source.size("heldout")
+    found = [source.task("heldout", i) for i in range(tasks if size is None else min(tasks, size))]
+    if not found:
+        raise ValueError(f"task {source.name!r} has no held-out rows to evaluate on; give it more rows")
+    return found
+
+
+def _scored(groups: list[Group], step: Step) -> tuple[tuple, tuple]:
+    """Scores of the reward model; none of the replies counts as correct."""
+    for group in scored_by_model().call(groups, step):
+        assert group.traces
+    rewards = tuple(tuple(trace.scores["reward"] for trace in group.traces) for group in groups)
+    return rewards, tuple(tuple(False for _ in row) for row in rewards)
+
+
 def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tuple[tuple, tuple]:
-    if "env" in source.gives:
+    if rewarded_while_played(source):
         rewards = tuple(tuple(trace.scores["reward"] for trace in group.traces) for group in groups)
         return rewards, tuple(tuple(r > 0.5 for r in row) for row in rewards)
     flat = judge(
@@ -140,8 +190,8 @@ def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tu
         [group.task for group, texts in zip(groups, replies, strict=True) for _ in texts],
         [t for texts in replies for t in texts],
     )
-    found = iter(flat)
-    rows = [[next(found) for _ in texts] for texts in replies]
+    verdicts = iter(flat)
+    rows = [[next(verdicts) for _ in texts] for texts in replies]
     return tuple(tuple(v.score for v in row) for row in rows), tuple(tuple(v.correct for v in row) for row in rows)
 
 
@@ -151,7 +201,7 @@ def _majority_right(answers: tuple[str, ...], correct: tuple[bool, ...]) -> floa
 
 
 def interval(values: list[float]) -> Interval:
-    """The mean and its 95% interval, from resampling the values (one a task)."""
+    """The mean with its 95% bootstrap interval; one value per task."""
     mean = statistics.fmean(values)
     rng = randomness.rng("bootstrap", len(values))
     means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
@@ -159,4 +209,4 @@ def interval(values: list[float]) -> Interval:
 
 
 def _prompt(task: Task) -> str:
-    return task.prompt if isinstance(task.prompt, str) else task.prompt[-1]["content"]
+    return task.prompt if isinstance(task.prompt, str) else shown(task.prompt[-1])

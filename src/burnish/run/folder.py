@@ -1,51 +1,122 @@
-"""A run folder: config.yaml, store.sqlite, evaluation.json, refused/, checkpoints/, model/."""
+"""A run folder: config.yaml, store.sqlite, evaluation.json, kernels.json, refused/, checkpoints/, model/; run.lock in
+use.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from burnish.report.recorder import cut
-from burnish.report.schema import FILE
-from burnish.report.store import open_store
 from burnish.run.config import Config, identity
-from burnish.run.disk import sweep, write_text
+from burnish.run.lock import NAME, RUN, RunLock
+from burnish.store.reader import open_store
+from burnish.store.recorder import cut
+from burnish.store.schema import FILE
+from burnish.util.files import is_partial, remove_directory, sweep, write_text
+from burnish.util.plainfile import read_json, read_yaml
+
+START = "start"  # the directory of a model that was passed as a Python object
 
 
 class Folder:
-    """Where a run lives, and the way to its store."""
+    """A run's folder. A process that writes into it must hold its lock: `lock()`, then `release()`."""
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path, self.fresh = path, fresh
+        self._lock: RunLock | None = None
+
+    def lock(self, part: tuple[int, int] = RUN) -> None:
+        """Become the only writer of this folder; raise ValueError naming the process that holds the lock."""
+        if self._lock is None:
+            self._lock = RunLock.take(self.path, part)
+
+    def confirm(self) -> None:
+        """Raise ValueError if a locked folder was deleted or replaced, or is locked by another process by now."""
+        if self._lock is not None:
+            self._lock.confirm()
+
+    def release(self) -> None:
+        """Release the lock; the folder stays."""
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the lock works: False on a file system without locks."""
+        return self._lock is None or self._lock.works
 
     @classmethod
     def create(cls, config: Config) -> Folder:
-        """A new folder; one that holds a run already is refused."""
-        task = "".join(c if c.isalnum() else "-" for c in Path(config.options.task).name)
-        method = "".join(c if c.isalnum() or c == "_" else "-" for c in config.method.split(":")[-1])
-        path = Path(config.options.out or f"runs/{method}-{task}-{datetime.now():%Y%m%d-%H%M%S}")
-        if path.is_dir():
-            sweep(path)  # a process that was killed while it made the folder
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        """Create and lock a new folder; raise ValueError if it holds a run already."""
+        path = Path(config.options.out) if config.options.out else _default_path(config)
+        try:
+            cls._refuse_used(path)
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
             raise ValueError(
-                f"the run folder {path} exists already; go on with it by --resume {path}, or choose another --out"
+                f"cannot make the run folder {str(path)[:200]} ({error.strerror}); choose another --out"
+            ) from None
+        folder = cls(path, fresh=True)
+        folder.lock()
+        try:
+            sweep(path)  # removes what a process left that was killed while creating the folder
+            cls._refuse_used(path)
+            write_text(path / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+        except OSError as error:
+            folder.release()
+            raise ValueError(
+                f"cannot write into the run folder {path} ({error.strerror}); choose another --out"
+            ) from None
+        except BaseException:
+            folder.release()
+            raise
+        return folder
+
+    @classmethod
+    def reserve(cls, config: Config) -> Path:
+        """The folder of a run that is not created yet, with nothing in it, for a model that was passed as an object."""
+        path = Path(config.options.out) if config.options.out else _default_path(config)
+        try:
+            cls._refuse_used(path)
+            path.mkdir(parents=True, exist_ok=True)
+            if (path / START).exists():  # of a process that was killed while it started a run
+                remove_directory(path / START)
+        except OSError as error:
+            raise ValueError(
+                f"cannot make the run folder {str(path)[:200]} ({error.strerror}); choose another --out"
+            ) from None
+        return path
+
+    @staticmethod
+    def _refuse_used(path: Path) -> None:
+        """Raise ValueError if a folder holds anything but what a process left that was killed while creating it."""
+        unused = (NAME, START)
+        if path.exists() and (
+            not path.is_dir() or any(p.name not in unused and not is_partial(p) for p in path.iterdir())
+        ):
+            raise ValueError(
+                f"the run folder {path} exists already; resume it with --resume {path}, or choose another --out"
             )
-        path.mkdir(parents=True, exist_ok=True)
-        write_text(path / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
-        return cls(path, fresh=True)
 
     def discard_if_unused(self) -> None:
-        """Take away a folder that this process made, if no step was logged and no checkpoint saved; files of others stay."""
-        if not self.fresh or (self.path / "checkpoints").exists() or self.metrics():
+        """Remove a folder that this process created if it has no logged step and no checkpoint; other files stay."""
+        try:
+            if not self.fresh or (self.path / "checkpoints").exists() or self.metrics():
+                return
+            own = ("config.yaml", "evaluation.json", "kernels.json", "scorers.json")
+            for name in (*own, FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                (self.path / name).unlink(missing_ok=True)
+            self.release()
+            if self.path.is_dir() and not any(self.path.iterdir()):
+                self.path.rmdir()
+        except (OSError, ValueError):  # the run already ends with an error, and that one is reported
             return
-        for name in ("config.yaml", "evaluation.json", FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (self.path / name).unlink(missing_ok=True)
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
 
     @classmethod
     def open(cls, path: Path) -> tuple[Folder, dict[str, Any]]:
@@ -55,26 +126,40 @@ class Folder:
             raise ValueError(
                 f"{path} is not a run folder: it has no config.yaml; pass the folder that `burnish train` wrote"
             )
-        return cls(path), yaml.safe_load(file.read_text())
+        stored = read_yaml(file)
+        if not isinstance(stored, dict) or not isinstance(stored.get("method"), str):
+            raise ValueError(f"{file} names no method, so {path} cannot be used; restore the file from a copy")
+        return cls(path), stored
 
     def cut(self, step: int) -> None:
-        """Forget what was logged at `step` and later: a resumed run writes it again."""
+        """Delete what was logged at `step` and later: a resumed run logs it again."""
         cut(self.path, step)
 
     def identity(self) -> str:
-        """The hash that says which run's folder this is."""
-        return identity(yaml.safe_load((self.path / "config.yaml").read_text()))
+        """The hash of the run's configuration (run/config.py)."""
+        return identity(self.open(self.path)[1])
 
     def save_json(self, name: str, value: object) -> None:
         write_text(self.path / name, json.dumps(value, indent=1) + "\n")
 
     def read_json(self, name: str) -> Any:
-        file = self.path / name
-        return json.loads(file.read_text()) if file.is_file() else None
+        """The contents of one of the folder's JSON files; None if it does not exist."""
+        return read_json(self.path / name) if (self.path / name).exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One dict a step, as logged so far."""
-        if not (self.path / FILE).is_file():
+        """The logged metrics, one dict per step."""
+        if not os.path.lexists(self.path / FILE):
             return []
-        with open_store(self.path) as store:
+        with open_store(self.path, brief=True) as store:
             return store.metrics()
+
+
+def _default_path(config: Config) -> Path:
+    """runs/NAME with --run-name (and the date, if that exists), or runs/METHOD-TASK-DATE."""
+    date, options = f"{datetime.now():%Y%m%d-%H%M%S}", config.options
+    if options.run_name:
+        name = "".join(c if c.isalnum() or c in "._-" else "-" for c in options.run_name).strip(".-") or "run"
+        return Path(f"runs/{name}-{date}") if os.path.lexists(f"runs/{name}") else Path(f"runs/{name}")
+    task = "".join(c if c.isalnum() else "-" for c in Path(options.task.partition("@")[0]).name)
+    method = "".join(c if c.isalnum() or c == "_" else "-" for c in config.method.split(":")[-1])
+    return Path(f"runs/{method}-{task}-{date}")

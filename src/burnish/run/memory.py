@@ -1,19 +1,19 @@
-"""How much memory a run holds, and whether it keeps growing."""
+"""Resident memory of the process, and detection of steady growth (a leak)."""
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
-WINDOW = 20  # steps whose median is compared with the windows before
-RISES = 3  # windows in a row that must be larger than the one before
-SHARE, LEAST = 0.02, 64.0  # by at least this share each, and by so many MiB in all
+WINDOW = 20  # steps per window; medians of windows are compared
+RISES = 3  # consecutive windows that must each exceed the one before
+SHARE, LEAST = 0.02, 64.0  # growth: at least this share per window, and this many MiB in total
 
 
 def resident_mb() -> float:
-    """MiB of memory that this process holds now; 0 where the system does not say."""
+    """Resident memory of this process in MiB; 0 if the system has no /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -21,14 +21,14 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def growing(history: Sequence[float]) -> str:
-    """What to say where the memory of each step, so far, has grown steadily and lately; else nothing.
+def growing(history: Collection[float]) -> str:
+    """A warning if the memory per step (MiB) has grown steadily up to now; otherwise an empty string.
 
-    One jump (a longer batch, the buffers of the first checkpoint) is no reason: RISES windows in a row are.
+    One jump (a longer batch, the buffers of the first checkpoint) gives no warning: RISES windows in a row must grow.
     """
     if len(history) < WINDOW * (RISES + 1):
         return ""
-    recent = history[-WINDOW * (RISES + 1) :]
+    recent = list(history)[-WINDOW * (RISES + 1) :]
     medians = [statistics.median(recent[k * WINDOW : (k + 1) * WINDOW]) for k in range(RISES + 1)]
     rises = all(later > earlier * (1 + SHARE) for earlier, later in zip(medians, medians[1:], strict=False))
     if not rises or medians[-1] - medians[0] < LEAST:

@@ -1,15 +1,15 @@
 """Sampling ahead: with a lag of K, the replies of step t + K are sampled and scored while step t learns.
 
-The schedule is fixed, whatever the threads do. When step t begins, and before it moves any weight:
+The schedule does not depend on thread timing. When step t begins, before any weight changes:
 
-    1. the weights are copied, as step t - 1 published them;
-    2. the tasks of step t + K are drawn, from memories as step t - 1 left them;
-    3. rollout and score of step t + K are queued on that copy, for a thread that takes one step after the other;
-    4. the replies of step t, queued K steps ago, are waited for, and step t learns from them.
+    1. take a snapshot of the weights, as step t - 1 published them;
+    2. draw the tasks of step t + K, with the state as step t - 1 left it;
+    3. queue rollout and score of step t + K on that snapshot, for a thread that processes one step after the other;
+    4. wait for the replies of step t, queued K steps ago; step t learns from them.
 
-Draw, select, credit, learn and every memory they have belong to the learning thread; memories of rollout and score belong
-to the sampling thread. A method in which both sides would touch one memory is refused. A checkpoint waits until the queue is
-empty and holds what was sampled: that costs time and changes nothing.
+The state of draw, select, credit and learn belongs to the learning thread, that of rollout and score to the sampling
+thread. A method in which both threads would use the same state is refused. A checkpoint waits until the queue is empty
+and includes what was sampled ahead: that takes time but does not change the result.
 """
 
 from __future__ import annotations
@@ -18,115 +18,58 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from burnish.cast.behind import Behind, Weights
-from burnish.cast.stage import Cast
+from burnish.loop import Report, draw_tasks, loop, sample_and_score
 from burnish.method import Method, Phase
-from burnish.nouns import Clock, Group, Task
+from burnish.models.build import Models
+from burnish.models.snapshot import SnapshotModels, WeightSnapshot
 from burnish.parts import Stateful, Wired
-from burnish.refusal import Refusal
-from burnish.run.records import group_from_record, group_to_record
+from burnish.rollout.chunked import chunked
+from burnish.sampled import PartialStep, Sampled, SampleSource
 from burnish.schedules import at
-from burnish.stages import Sampled, Seconds, Trail, draw_tasks, sample_and_score
-from burnish.step import Dropped, Notes, Settings, Step
+from burnish.step import Settings, Step
+from burnish.types import Clock, Task
 
-if TYPE_CHECKING:
-    from burnish.placed.ledger import Settled, UnitRow
-
-SAY_EVERY = 30.0  # seconds of waiting after which it is said what is waited for, again and again
-GOODBYE = 5.0  # seconds that the end of a run waits for the sampling thread
+SAY_EVERY = 30.0  # seconds between warnings during a long wait
+CLOSE_SECONDS = 5.0  # how long the end of a run waits for the sampling thread
 _log = logging.getLogger("burnish")
 
 
-@dataclass
-class Ahead:
-    """One step as far as it has been walked: `walks` holds, walk by walk, what the phase `phase` sampled and scored."""
-
-    step: int
-    phase: str = ""
-    walks: list[Sampled] = field(default_factory=list)
-    notes: Notes = field(default_factory=Notes)
-    seconds: Seconds = field(default_factory=dict)
-    trail: Trail = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    done: bool = True
-    ledger: list[Settled] = field(default_factory=list)
-    units: list[UnitRow] = field(default_factory=list)
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain values; seconds are no part of what a rerun repeats."""
-        refused = [(r.phase, r.why, [group_to_record(group) for group in r.groups]) for r in self.refusals]
-        walks = [_walk_to_record(walk) for walk in self.walks]
-        found = {"step": self.step, "phase": self.phase, "walks": walks, "notes": self.notes.state_dict()}
-        return {**found, "trail": self.trail, "refusals": refused}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Ahead:
-        """What `to_record` wrote down."""
-        walks = [_walk_from_record(walk) for walk in record["walks"]]
-        found = cls(record["step"], record["phase"], walks, trail=[(name, n) for name, n in record["trail"]])
-        found.notes.load_state_dict(record["notes"])
-        found.refusals += [
-            Refusal(phase, why, [group_from_record(group) for group in groups])
-            for phase, why, groups in record["refusals"]
-        ]
-        return found
-
-
-class SamplesAhead(Protocol):
-    """What a run takes its replies from, where they are not sampled within the step itself; a checkpoint holds its state.
-
-    say: called with what people should hear of, e.g. what has been waited for.
-    """
-
-    name: str
-    say: Callable[[str], None]
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def take(self, clock: Clock) -> Ahead: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-SamplesElsewhere = Callable[[Method, Cast, Settings], SamplesAhead]
+SamplesElsewhere = Callable[[Method, Models, Settings], SampleSource]
 
 
 @dataclass
 class _Order:
-    """What the sampling thread is asked for: walks of one phase, on these weights."""
+    """Work for the sampling thread: passes of one phase, on these weights."""
 
-    ahead: Ahead
+    ahead: PartialStep
     phase: Phase
     clock: Clock
     tasks: list[list[Task]]
-    weights: Weights
+    weights: WeightSnapshot
 
 
 class Pipeline:
-    """Samples and scores `settings.lag` steps ahead of learning. Stateful: a checkpoint holds what was sampled.
+    """Samples and scores `settings.lag` steps ahead of learning. Stateful: a checkpoint holds what was sampled ahead.
 
-    threaded: whether sampling has a thread of its own. By default on a CPU, and where another process samples; where all is on a
-    GPU the two take turns there, on the same schedule and with the same result. say: called with what has been waited for, every half minute.
+    threaded  whether sampling has its own thread. By default yes on a CPU and with a subprocess engine; if everything
+              is on one GPU, sampling and learning alternate, on the same schedule and with the same result
+    say       called with a warning every SAY_EVERY seconds of waiting
     """
 
     name = "pipeline"
 
-    def __init__(self, method: Method, cast: Cast, settings: Settings, *, threaded: bool | None = None) -> None:
-        self.method, self.cast, self.settings = method, cast, settings
+    def __init__(self, method: Method, models: Models, settings: Settings, *, threaded: bool | None = None) -> None:
+        self.method, self.models, self.settings = method, models, settings
         reads = {name for part in sampling_parts(method.phases) for name in part.reads}
-        self.behind = Behind(cast, reads)
-        beside = cast.ahead is not None or all(m.device.type == "cpu" for m in cast)
-        self.threaded = beside if threaded is None else threaded
+        self.snapshot = SnapshotModels(models, reads)
+        concurrent = models.ahead is not None or all(m.device.type == "cpu" for m in models)
+        self.threaded = concurrent if threaded is None else threaded
         self.say: Callable[[str], None] = _log.warning
-        self._coming: deque[Ahead] = deque()  # in the order of their steps, queued or finished
+        self._coming: deque[PartialStep] = deque()  # in the order of their steps, queued or finished
         self._orders: deque[_Order] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -137,58 +80,58 @@ class Pipeline:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What is queued is forgotten; a rollout under way is not waited for longer than a moment."""
+        """Discard the queue; wait at most CLOSE_SECONDS for a rollout in progress."""
         with self._changed:
             self._closed = True
             self._orders.clear()
             self._changed.notify_all()
-        self.behind.end()
+        self.snapshot.end()
         if self._thread is not None:
-            self._thread.join(GOODBYE)
+            self._thread.join(CLOSE_SECONDS)
 
-    def take(self, clock: Clock) -> Ahead:
-        """Step `clock.step` begins: order what is due by now, and wait for what this step learns from."""
+    def take(self, clock: Clock) -> PartialStep:
+        """At the begin of step `clock.step`: queue the steps that are due, and wait for the replies of this step."""
         self._raise()
         first = self._coming[-1].step + 1 if self._coming else clock.step
         for number in range(first, min(clock.step + self.settings.lag, clock.of - 1) + 1):
             self._order(Clock(number, clock.of, clock.seed))
         began = time.perf_counter()
-        found = self._coming[0]
-        assert found.step == clock.step, f"step {clock.step} begins, but what was sampled is for step {found.step}"
-        self._wait_for(found)
+        sampled = self._coming[0]
+        assert sampled.step == clock.step, f"step {clock.step} begins, but the replies are for step {sampled.step}"
+        self._wait_for(sampled)
         self._coming.popleft()
-        found.seconds["waiting"] = time.perf_counter() - began
-        return found
+        sampled.seconds["waiting"] = time.perf_counter() - began
+        return sampled
 
     def state_dict(self) -> dict[str, Any]:
-        """What was sampled ahead, once all that was ordered is there."""
+        """Wait for everything that is queued; what was sampled ahead."""
         for ahead in self._coming:
             self._wait_for(ahead)
         return {"coming": [ahead.to_record() for ahead in self._coming]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._coming = deque(Ahead.from_record(record) for record in state["coming"])
+        self._coming = deque(PartialStep.from_record(record) for record in state["coming"])
 
     def _order(self, clock: Clock) -> None:
-        """Draw the tasks of a step, and queue its rollout and score on the weights as they are now."""
-        ahead = Ahead(clock.step)
+        """Draw the tasks of a step, and queue its rollout and score on a snapshot of the present weights."""
+        ahead = PartialStep(clock.step)
         self._coming.append(ahead)
         phase = first_phase(self.method, clock)
         if phase is None:
             return
         ahead.phase, ahead.done = phase.name, False
         tasks = [
-            draw_tasks(phase, self._step(ahead, clock.at(tick=tick), self.cast), ahead.seconds)
+            draw_tasks(phase, self._step(ahead, clock.at(tick=tick), self.models), ahead.seconds)
             for tick in range(round(at(phase.times, clock)))
         ]
         with self._changed:
-            self._orders.append(_Order(ahead, phase, clock, tasks, self.behind.take()))
+            self._orders.append(_Order(ahead, phase, clock, tasks, self.snapshot.take()))
             self._changed.notify_all()
         if self.threaded and self._thread is None:
             self._thread = threading.Thread(target=self._work, name="burnish-sampling", daemon=True)
             self._thread.start()
 
-    def _wait_for(self, ahead: Ahead) -> None:
+    def _wait_for(self, ahead: PartialStep) -> None:
         if not self.threaded:
             while not ahead.done:
                 self._fill(self._orders.popleft())
@@ -204,7 +147,7 @@ class Pipeline:
         self._raise()
 
     def _raise(self) -> None:
-        """What went wrong in the sampling thread, with its own traceback."""
+        """Raise the error of the sampling thread, with its traceback."""
         if self._error is not None:
             raise self._error
 
@@ -212,13 +155,13 @@ class Pipeline:
         while True:
             with self._changed:
                 while not self._orders and not self._closed:
-                    self._changed.wait(SAY_EVERY)  # an idle thread: whoever orders or closes wakes it
+                    self._changed.wait(SAY_EVERY)  # idle: a new order or the end of the run notifies it
                 if self._closed:
                     return
                 order = self._orders.popleft()
             try:
                 self._fill(order)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the run can hear it
+            except BaseException as error:  # noqa: BLE001 - `_raise` raises it in the learning thread
                 self._error = error
             with self._changed:
                 self._changed.notify_all()
@@ -226,67 +169,67 @@ class Pipeline:
                 return
 
     def _fill(self, order: _Order) -> None:
-        ahead, cast = order.ahead, self.behind.cast_of(order.weights, order.ahead.notes)
+        ahead, models = order.ahead, self.snapshot.cast_of(order.weights, order.ahead.notes)
         for tick, tasks in enumerate(order.tasks):
-            step = self._step(ahead, order.clock.at(tick=tick), cast)
+            step = self._step(ahead, order.clock.at(tick=tick), models)
             groups = sample_and_score(order.phase, tasks, step, ahead.seconds, ahead.trail)
-            ahead.walks.append(Sampled(groups, step.dropped))
+            ahead.passes.append(Sampled(groups, step.dropped))
         ahead.done = True
 
-    def _step(self, ahead: Ahead, clock: Clock, cast: Cast) -> Step:
-        return Step(clock, cast, self.settings, ahead.notes, ahead.phase, ahead.refusals)
-
-
-def _walk_to_record(walk: Sampled) -> dict[str, Any]:
-    dropped = [(group_to_record(Group(one.task, [one.trace])), one.part) for one in walk.dropped]
-    return {"groups": [group_to_record(group) for group in walk.groups], "dropped": dropped}
-
-
-def _walk_from_record(record: dict[str, Any]) -> Sampled:
-    alone = [(group_from_record(group), part) for group, part in record["dropped"]]
-    dropped = [Dropped(group.task, group.traces[0], part) for group, part in alone]
-    return Sampled([group_from_record(group) for group in record["groups"]], dropped)
+    def _step(self, ahead: PartialStep, clock: Clock, models: Models) -> Step:
+        return Step(clock, models, self.settings, ahead.notes, ahead.phase, ahead.refusals, product=self.method.product)
 
 
 def first_phase(method: Method, clock: Clock) -> Phase | None:
-    """The phase that a step begins with: the one that is sampled ahead. Later phases of a step see what it left."""
+    """The first active phase of a step, which is the one that is sampled ahead; None if no phase is active."""
     return next((phase for phase in method.phases if round(at(phase.times, clock)) > 0), None)
 
 
 def require_pipelined(method: Method, lag: int, steps: int) -> None:
-    """Raises ValueError where sampling and learning would both touch one memory."""
+    """Raise ValueError if sampling ahead and learning would use the same state."""
     if not lag:
         return
-    learning = {id(item) for phase in method.phases for room in phase.rooms() if room.room not in ("rollout", "score")
-                for item in room.part.state}  # fmt: skip
+    placements = [placed for phase in method.phases for placed in phase.parts()]
+    learning = {
+        id(item) for placed in placements if placed.stage not in ("rollout", "score") for item in placed.part.state
+    }
     ahead: dict[str, Phase] = {}
-    beside: dict[str, Phase] = {}
+    later: dict[str, Phase] = {}  # phases that run after the first one of a step, in the learning thread
     for number in range(steps):
         clock = Clock(number, steps)
-        walked = {phase.name: phase for phase in method.phases if round(at(phase.times, clock)) > 0}
-        first = next(iter(walked), None)
-        for name, phase in walked.items():
-            (ahead if name == first else beside)[name] = phase
-    learning |= {id(item) for item in _memories(beside.values())}
-    for item in _memories(ahead.values()):
+        active = {phase.name: phase for phase in method.phases if round(at(phase.times, clock)) > 0}
+        first = next(iter(active), None)
+        for name, phase in active.items():
+            (ahead if name == first else later)[name] = phase
+    learning |= {id(item) for item in _states(later.values())}
+    for item in _states(ahead.values()):
         if id(item) in learning:
             raise ValueError(
-                f"{method.name} cannot sample ahead of learning (--lag {lag}): its memory {item.name!r} is changed by learning "
-                "and needed for sampling in the same step; leave out --lag"
+                f"{method.name} cannot sample ahead of learning (--lag {lag}): its state {item.name!r} is changed by "
+                "learning and needed for sampling in the same step; leave out --lag"
             )
 
 
 def uncorrected(method: Method) -> bool:
-    """Whether the method samples from its policy, and never asks how likely those replies were when they were sampled."""
-    wired = [room.part for phase in method.phases if phase.learn.terms for room in phase.rooms()]
-    samples = any(name.startswith("cast:") and name.endswith(".generate") for part in wired for name in part.reads)
-    return samples and not any(name.startswith("mu:") for part in wired for name in part.reads)
+    """Whether the method samples from its policy but uses no behaviour log-probs (mu), so no importance weights."""
+    parts = [placed.part for phase in method.phases if phase.learn.terms for placed in phase.parts()]
+    samples = any(name.startswith("model:") and name.endswith(".generate") for part in parts for name in part.reads)
+    return samples and not any(name.startswith("mu:") for part in parts for name in part.reads)
 
 
 def sampling_parts(phases: Iterable[Phase]) -> list[Wired]:
-    """What stands in rollout and score of these phases."""
-    return [room.part for phase in phases for room in phase.rooms() if room.room in ("rollout", "score")]
+    """The parts of the rollout and score stages of these phases."""
+    return [placed.part for phase in phases for placed in phase.parts() if placed.stage in ("rollout", "score")]
 
 
-def _memories(phases: Iterable[Phase]) -> list[Stateful]:
+def _states(phases: Iterable[Phase]) -> list[Stateful]:
     return [item for part in sampling_parts(phases) for item in part.state]
+
+
+def loop_as_set(method: Method, models: Models, settings: Settings, **how: Any) -> Iterator[Report]:
+    """`loop` with the method chunked (settings.chunk) and a Pipeline (settings.lag), unless `how` has one."""
+    if settings.chunk:
+        method = chunked(method)
+    if settings.lag and how.get("pipeline") is None:
+        how["pipeline"] = Pipeline(method, models, settings)
+    return loop(method, models, settings, **how)

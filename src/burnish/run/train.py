@@ -1,11 +1,10 @@
-"""A whole run: build, evaluate, loop, checkpoint, evaluate again, save. What people see of it is the observer's."""
+"""A whole run: build, evaluate, loop, checkpoint, evaluate again, save. Observers follow it (run/observers.py)."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -14,97 +13,97 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from burnish.cast.stage import Cast, build
+from burnish.checkpoint import checkpoint
+from burnish.checkpoint.async_save import Saver
 from burnish.learn.mismatch import ALARM
 from burnish.loop import Report, loop
 from burnish.method import Method
-from burnish.methods.table import Entry, entry_of, find
+from burnish.methods.table import Entry
+from burnish.models.build import Models, build, device_named
 from burnish.parts import Stateful
-from burnish.report.health import Limits
-from burnish.report.sinks import open_sinks
-from burnish.report.store import Store, open_store
-from burnish.run import checkpoint
-from burnish.run.config import Config, configure
+from burnish.rewards.resolve import Part
+from burnish.run import kernels, reward_versions
+from burnish.run.best import Best, Score, link_best
+from burnish.run.config import Config, Options
+from burnish.run.control import Control
+from burnish.run.encoded import remember_texts
+from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
-from burnish.run.heldout import Outcome, held_out, held_out_once
-from burnish.run.pipeline import Pipeline, SamplesAhead, SamplesElsewhere
-from burnish.run.planning import plan
-from burnish.run.recording import Recording
-from burnish.run.saving import Saver
-from burnish.run.watch import Watch
+from burnish.run.heldout import Outcome
+from burnish.run.lengths import Lengths, Needs, fit
+from burnish.run.monitor import Measurements, Monitor
+from burnish.run.observers import Observer as Observer
+from burnish.run.observers import Observers
+from burnish.run.passes import passes, steps_of_epochs
+from burnish.run.pipeline import Pipeline, SamplesElsewhere
+from burnish.run.plan import plan
+from burnish.run.session import StoreSession
+from burnish.sampled import SampleSource
 from burnish.step import Settings
-from burnish.tasks.resolve import IN_PYTHON
+from burnish.store.health import HealthLimits
+from burnish.store.reader import RunStore, open_store
+from burnish.store.sinks import open_sinks
 from burnish.tasks.source import Source
 
 if TYPE_CHECKING:
     from burnish.report.notebook import Plot, Traces
 
 
-class Observer:
-    """Hears what a run does. Every method may be left as it is; the command line draws with them."""
-
-    def preparing(self, what: str) -> None:
-        """Something that takes a while before the run itself: other processes start."""
-
-    def started(self, run: Run) -> None: ...
-
-    def evaluated(self, when: str, outcome: Outcome) -> None: ...
-
-    def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None: ...
-
-    def saved(self, path: Path) -> None:
-        """A checkpoint is whole and on the disk. Training may have gone on since it was taken."""
-
-    def warned(self, said: str) -> None:
-        """Something is not as it should be, and the run goes on: a damaged checkpoint, a refused update, growing memory."""
-
-    def ordered(self, action: str) -> None:
-        """Somebody asked from outside: pause, resume, checkpoint or stop."""
-
-    def stopping(self) -> None:
-        """Ctrl-C was heard; the step under way is finished first. Called from a signal handler: do little."""
-
-    def finished(self, result: Result) -> None: ...
+UNGUARDED = (
+    "the file system of {folder} has no locks, so nothing stops a second process from writing into the same run; make "
+    "sure that no other process resumes it"
+)
 
 
 @dataclass(frozen=True)
 class About:
-    """What people are told of the model that a run trains: its weights, how many of them move, and where it is."""
+    """The trained model in numbers: its weights, how many of them are trained, and its device.
+
+    plain: whether it uses burnish's plain chat template, because it has none of its own
+    """
 
     weights: int
     moving: int
     device: str
+    plain: bool = False
 
 
 @dataclass
 class Run:
-    """Everything a run is made of, before its first step."""
+    """A run that is ready for its first step: `execute` runs it."""
 
     config: Config
     method: Method
     source: Source
-    cast: Cast
+    models: Models
     settings: Settings
     folder: Folder
     start: int = 0
-    warnings: list[str] = field(default_factory=list)
-    pipeline: SamplesAhead | None = None
+    warnings: dict[str, str] = field(default_factory=dict)  # by kind
+    pipeline: SampleSource | None = None
+    lengths: Lengths | None = None  # of a dataset's rows
+    kernels: dict[str, Any] = field(default_factory=dict)  # run/kernels.py
+    rewards: reward_versions.Versions = field(default_factory=dict)
+    best: Best = field(default_factory=lambda: Best(Options()))
+    rebuild: Callable[[Path], Models] | None = None  # the models with the weights of a checkpoint
 
     @property
     def about(self) -> About:
-        """The product's model, in numbers."""
-        member = self.cast[self.method.product]
-        sizes = [(p.numel(), p.requires_grad) for p in member.model.parameters()]
-        return About(sum(n for n, _ in sizes), sum(n for n, moves in sizes if moves), str(member.device))
+        """The product's model in numbers."""
+        model = self.models[self.method.product]
+        sizes = [(p.numel(), p.requires_grad) for p in model.module.parameters()]
+        return About(
+            sum(n for n, _ in sizes), sum(n for n, moves in sizes if moves), str(model.device), model.chat.assumed
+        )
 
     def memories(self) -> dict[str, Stateful]:
-        """Everything with a memory that a checkpoint holds, by name."""
-        return memories(self.method, self.pipeline)
+        """The stateful parts that a checkpoint holds, by name."""
+        return memories(self.method, self.pipeline, self.best, self.models)
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: held-out outcomes before and after, where things are, and whether it was stopped early."""
+    """The result of a run: held-out outcomes before and after, its files, and whether it was stopped early."""
 
     folder: Path
     model: Path | None
@@ -112,77 +111,33 @@ class Result:
     after: Outcome | None
     metrics: list[dict[str, Any]] = field(repr=False)
     stopped: bool = False
+    ended: str = ""  # why the run ended before its last step (--patience, --stop-at)
+    best: Score | None = None  # the best held-out score of the checkpoints
 
     @property
-    def store(self) -> Store:
-        """Everything that was recorded: result.store.traces(step=3), result.store.sql("SELECT ...")."""
+    def store(self) -> RunStore:
+        """The run store: result.store.traces(step=3), result.store.sql("SELECT ...")."""
         return open_store(self.folder)
 
     def plot(self, *names: str) -> Plot:
-        """The run's curves, in a notebook; or those of the named metrics: result.plot("reward", "pg/entropy")."""
+        """The run's curves for a notebook, or those of the named metrics: result.plot("reward", "pg/entropy")."""
         return self.store.plot(*names)
 
     def traces(self, step: int | None = None, **which: Any) -> Traces:
-        """What was said: result.traces(step=3, least=0.5, search="carry"). Options are those of Store.traces."""
+        """The stored traces: result.traces(step=3, least=0.5, search="carry"). Options are those of RunStore.traces."""
         return self.store.traces(step, **which)
 
     def _repr_html_(self) -> str:
         return self.store._repr_html_()
 
 
-def train(method: str | Any = "grpo", *, observer: Observer | None = None, **given: Any) -> Result:
-    """Train: train("grpo", task="sort", steps=40, n=8). Options are those of `burnish show METHOD`.
-
-    `method` is a registered name, "path/to/file.py:function", or a function(task, *, ...) -> Method.
-    `task` is what the command line takes, or a Source of your own.
-    """
-    entry = entry_of(method) if callable(method) else find(method)
-    name = entry.name if callable(method) else method
-    task, given = _task_object(given)
-    own = Own(entry if callable(method) else None, task)
-    return run_anywhere(entry, configure(entry, name, given), observer or Observer(), own=own)
-
-
-def resume(folder: str | Path, *, method: Any = None, observer: Observer | None = None, **changed: Any) -> Result:
-    """Go on with a run from its newest whole checkpoint, as if it had never stopped. `changed` may say more steps.
-
-    A run whose method or task was an object of your own needs it again: resume(folder, method=..., task=...).
-    """
-    place, stored = Folder.open(Path(folder))
-    name = stored.pop("method")
-    entry = entry_of(method) if method is not None else find(name)
-    task, changed = _task_object(changed)
-    config = configure(entry, name, {**stored, **changed})
-    own = Own(entry if method is not None else None, task)
-    return run_anywhere(entry, config, observer or Observer(), place, own)
-
-
 @dataclass(frozen=True)
-class Own:
-    """A method and tasks that were passed as objects; None where the configuration names them."""
+class PassedObjects:
+    """A method, a task source and rewards that were passed as Python objects; None where config.yaml names them."""
 
     entry: Entry | None = None
     task: Source | None = None
-
-
-def run_anywhere(
-    entry: Entry, config: Config, observer: Observer, folder: Folder | None = None, own: Own | None = None
-) -> Result:
-    """A run where its options say: in this process, or on Ray."""
-    own = own or Own()
-    if config.options.on == "ray":
-        from burnish.placed.driver import run_on_ray
-
-        return run_on_ray(entry, config, observer, folder, own)
-    return execute(prepare(entry, config, folder, own.task), observer)
-
-
-def _task_object(given: dict[str, Any]) -> tuple[Source | None, dict[str, Any]]:
-    """A task that was passed as an object, and the options with its name in its place."""
-    task = given.get("task")
-    if task is None or isinstance(task, (str, os.PathLike)):
-        return None, given
-    return task, {**given, "task": f"{IN_PYTHON}{task.name}"}
+    rewards: tuple[Part, ...] | None = None
 
 
 def prepare(
@@ -191,149 +146,186 @@ def prepare(
     folder: Folder | None = None,
     task: Source | None = None,
     ahead: SamplesElsewhere | None = None,
+    rewards: tuple[Part, ...] | None = None,
 ) -> Run:
-    """Check everything that can be checked, then load; the folder is made last, so that a mistake leaves nothing behind.
+    """Check the configuration, load the models, then create the folder (last, so that an error leaves nothing behind).
 
-    ahead: makes what samples for this run in other places; without it the run samples here.
+    ahead: makes the sample source of a run whose samplers are other processes; without it the run samples here.
     """
-    planned = plan(entry, config, task)
+    planned = plan(entry, config, task, rewards)
     if config.options.on == "ray" and ahead is None:
         raise ValueError(
-            "--on ray places the parts of one run, and this runs them here; leave it out, or use burnish train"
+            "--on ray distributes one run over actors, but this run is in one process; leave it out, or use burnish "
+            "train"
         )
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
-    own = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, engines are the samplers'
-    cast = build(method.cast, planned.base, own, lora=planned.lora, device=options.device, weights=at)
-    pipeline: SamplesAhead | None = Pipeline(method, cast, settings) if settings.lag else None
+    computing = kernels.present(device_named(options.device))
+    changed = kernels.change(folder, checkpoint.step_of(at) if at else 0, computing, options.exact) if folder else ""
+    rescored = reward_versions.change(folder, checkpoint.step_of(at) if at else 0, planned.rewards) if folder else ""
+    local = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, samplers have the engines
+    rebuild = partial(
+        build,
+        method.models,
+        planned.base,
+        local,
+        lora=planned.lora,
+        device=options.device,
+        style=options.style(),
+        dtype=options.dtype,
+    )
+    models = rebuild(weights=at)
+    remember_texts(planned.source, models[method.product].chat)
+    lengths = fit(planned.source, Needs.of(method), models, method.product, settings)
+    if options.on == "here":  # on Ray the steps are those of the plan, which the driver knows as well
+        config = steps_of_epochs(config, planned.source)
+    pipeline: SampleSource | None = Pipeline(method, models, settings) if settings.lag else None
     if ahead is not None:
-        pipeline = ahead(method, cast, settings)
-    start = checkpoint.restore(at, memories(method, pipeline), cast) if at else 0
+        pipeline = ahead(method, models, settings)
+    best = Best(options)
+    start = checkpoint.restore(at, memories(method, pipeline, best, models), models) if at else 0
     if folder is None:
         folder = Folder.create(config)
     else:
         folder.cut(start)
-        if at is not None and not cast.ranks.rank:  # a run may have been stopped before it got to it
-            checkpoint.retire(folder.path, at, options.keep, options.keep_every)
-    where = f"going on from {at.name}" if at else ""
-    warnings = [f"{', '.join(passed)}: passed over, {where}"] if passed else []
-    return Run(config, method, planned.source, cast, settings, folder, start, warnings, pipeline)
+        if at is not None and not models.ranks.rank:  # the run may have been stopped before it removed old checkpoints
+            checkpoint.retire(folder.path, at, options.keep, options.keep_every, best.saving(start))
+    if not models.ranks.rank:
+        kernels.record(folder, start, computing)
+        reward_versions.record(folder, start, planned.rewards)
+    where = f"resuming from {at.name}" if at else ""
+    warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
+    if not folder.guarded:
+        warnings["unguarded"] = UNGUARDED.format(folder=folder.path)
+    if changed:
+        warnings["kernels"] = changed
+    if rescored:
+        warnings["rewards"] = rescored
+    run = Run(
+        config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
+    )
+    run.best, run.rebuild, run.rewards = best, lambda path: rebuild(weights=path), planned.rewards
+    return run
 
 
-def memories(method: Method, pipeline: SamplesAhead | None) -> dict[str, Stateful]:
-    """The memory of what samples ahead, and those of the method's parts: in this order, for the first is written down when all
-    that was ordered has been sampled, and only then do memories of rollout and score stand still."""
-    return {**({pipeline.name: pipeline} if pipeline else {}), **method.stateful()}
+def memories(method: Method, pipeline: SampleSource | None, best: Best, models: Models) -> dict[str, Stateful]:
+    """The stateful parts of a run: the pipeline, then the method's parts, the held-out scores, and what fits in memory.
+
+    The pipeline comes first, because its state_dict waits for the sampling thread: only after that the state of rollout
+    and score no longer changes.
+    """
+    room = models.token_room
+    return {**({pipeline.name: pipeline} if pipeline else {}), **method.stateful(), best.name: best, room.name: room}
 
 
 def execute(run: Run, observer: Observer) -> Result:
-    """The run itself. Ctrl-C lets the step finish, saves, and says how to go on; a second one stops at once.
+    """Execute a run. Ctrl-C finishes the step, saves, and prints the resume command; a second one stops at once.
 
-    A run that fails before its first step is done has nothing to go on with: its folder is taken away again.
+    If the run fails before its first step is done, its folder is removed. The folder is locked while the run lasts.
     """
     try:
-        with recording(run) as record:
-            return _execute(run, observer, record)
+        run.folder.lock()
+        with store_session(run) as session:
+            return _execute(run, observer, session)
     except BaseException:
         run.folder.discard_if_unused()
         raise
     finally:
-        run.cast.end()
+        run.folder.release()
+        run.models.end()
+        if (texts := run.models[run.method.product].chat.texts) is not None:
+            texts.save()
 
 
-def recording(run: Run) -> Recording:
-    """The line to the run's store."""
+def store_session(run: Run) -> StoreSession:
+    """The run's session with its store."""
     normal = limits(run)
     facts = {"config": run.config.to_dict(), "lr": run.settings.lr, "limits": asdict(normal), "start": run.start}
-    tokenizer = run.cast[run.method.product].chat.tokenizer
+    facts["kernels"], facts["rewards"] = run.kernels, run.rewards
+    facts["data"] = {"passes": passes(run.config, run.source), "long": run.lengths and asdict(run.lengths)}
+    tokenizer = run.models[run.method.product].chat.tokenizer
     options, path = run.config.options, run.folder.path
     sinks = open_sinks(options.log, path, run.config.to_dict())
-    return Recording(path, tokenizer, facts=facts, limits=normal, traces=options.record, sinks=sinks)
+    return StoreSession(path, tokenizer, facts=facts, limits=normal, traces=options.record, sinks=sinks)
 
 
-def limits(run: Run) -> Limits:
-    """What this run's settings make normal, for those who watch over it."""
+def limits(run: Run) -> HealthLimits:
+    """Health-check thresholds derived from the run's settings."""
     precision = torch.float32 if run.about.device == "cpu" else torch.bfloat16
-    return Limits(run.settings.max_new_tokens, logp_apart=ALARM[precision])
+    return HealthLimits(run.settings.max_new_tokens, logp_apart=ALARM[precision])
 
 
-def _execute(run: Run, observer: Observer, record: Recording) -> Result:
+def observed_by(run: Run, observer: Observer, session: StoreSession, saver: Saver) -> tuple[Observers, Control]:
+    """Everyone who observes the run, in the order of run/observers.py, and the one of them who stops it."""
+    everyone = Observers()
+    monitor = Monitor(run, saver, session, everyone)
+    control = Control(run, session, monitor, everyone)
+    everyone.add(Measurements(saver), session, observer, monitor, control)
+    return everyone, control
+
+
+def _execute(run: Run, observer: Observer, session: StoreSession) -> Result:
     options, folder = run.config.options, run.folder
-    observer.started(run)
-    before = _before(run, observer)
-    at = run.start
-    stopped = False
-    saver = Saver(
-        folder.path, run.memories(), run.cast, run=folder.identity(), keep=options.keep, keep_every=options.keep_every,
-        before_writing=record.flush,
-    )  # fmt: skip
-    watch = Watch(run, observer, saver, record)
-    with polite_interrupt(observer) as asked, saver:
-        for report in _timed(
-            loop(
-                run.method,
-                run.cast,
-                run.settings,
-                steps=options.steps,
-                seed=options.seed,
-                start=run.start,
-                pipeline=run.pipeline,
-            )
-        ):
+    keep = {"keep": options.keep, "keep_every": options.keep_every}
+    saver = Saver(folder.path, run.memories(), run.models, run=folder.identity(), before_writing=session.flush, **keep)
+    everyone, control = observed_by(run, observer, session, saver)
+    everyone.started(run)
+    evaluating = Evaluating(run, everyone)
+    before = evaluating.before()
+    steps, at = {"steps": options.steps, "seed": options.seed, "start": run.start}, run.start
+    with graceful_interrupt(everyone) as control.signals, saver:
+        everyone.begun()
+        early = run.best.ends()  # a run that ended early stays ended when it is resumed
+        reports = () if early else loop(run.method, run.models, run.settings, pipeline=run.pipeline, **steps)
+        for report in _timed(iter(reports)):
             at = report.clock.step + 1
-            heldout = _during(run, at)
-            watch.measure(report)
-            record.step(report, heldout)
-            observer.stepped(report, heldout, report.seconds["step"])
-            watch.stepped(report)
-            save = partial(watch.save, at)
-            told = record.told_to_stop(at - 1, save=save, interrupted=lambda: bool(asked), heard=observer.ordered)
-            stopped = (bool(asked) or told) and at < options.steps
-            if stopped or at == options.steps or (options.save_every and at % options.save_every == 0):
-                save()
-            if stopped:
+            heldout = evaluating.during(at)
+            run.best.measured(at, heldout)
+            everyone.stepped(report, heldout, report.seconds["step"])
+            early = run.best.ends() if at < options.steps else ""
+            if control.stopped or early:
                 break
-        watch.over(stopped)
-    if stopped:
-        record.ended = "stopped"
+        everyone.ended(control.stopped)
+    if control.stopped:
+        folder.confirm()
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
-        observer.finished(result)
+        everyone.finished(result)
         return result
-    after = (
-        held_out(run.method, run.cast, run.source, run.settings, options.eval_tasks, done=True)
-        if options.eval_tasks
-        else None
-    )
-    if after is not None:
-        observer.evaluated("after", after)
-        folder.save_json("evaluation.json", {"before": before and before.to_json(), "after": after.to_json()})
+    if early:
+        everyone.event("ended", early, step=at - 1)
+    _take_best(run, at, everyone)
+    after = evaluating.after(before)
+    _rank_last(run, at, after)
     model = None
+    folder.confirm()
     if any(phase.learn.terms for phase in run.method.phases):
         model = folder.path / "model"
-        checkpoint.publish_model(run.cast[run.method.product], model, merge=options.merge)
-    result = Result(folder.path, model, before, after, folder.metrics())
-    observer.finished(result)
+        checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)
+    folder.confirm()  # a run whose folder is gone must end with an error
+    kept = run.best.kept if options.keep_best else None
+    result = Result(folder.path, model, before, after, folder.metrics(), ended=early, best=kept)
+    everyone.finished(result)
     return result
 
 
-def _before(run: Run, observer: Observer) -> Outcome | None:
-    """The evaluation before training: made once, and read again by a resumed run."""
-    stored = run.folder.read_json("evaluation.json")
-    if stored and stored.get("before"):
-        return Outcome.from_json(stored["before"])
-    if not run.config.options.eval_tasks or run.start:
-        return None
-    before = held_out(run.method, run.cast, run.source, run.settings, run.config.options.eval_tasks)
-    run.folder.save_json("evaluation.json", {"before": before.to_json()})
-    observer.evaluated("before", before)
-    return before
+def _take_best(run: Run, at: int, everyone: Observers) -> None:
+    """With --product best: replace the models by those of the best checkpoint, if it is not the last one."""
+    kept = run.best.kept
+    if run.config.options.product != "best" or kept is None or kept.step == at or run.rebuild is None:
+        return
+    run.models.end()
+    run.models = run.rebuild(checkpoint.path_of(run.folder.path, kept.step))
+    everyone.event("best", f"model/ has the weights after step {kept.step}: held-out {kept.name} {kept.value:.3f}")
 
 
-def _during(run: Run, at: int) -> dict[str, float]:
-    options = run.config.options
-    if not options.eval_tasks or not options.eval_every or at % options.eval_every or at == options.steps:
-        return {}
-    return held_out_once(run.method, run.cast, run.source, run.settings, max(1, options.eval_tasks // 2))
+def _rank_last(run: Run, at: int, after: Outcome | None) -> None:
+    """Let the last checkpoint be the best one, if the evaluation after training says so."""
+    last = after and Score(after.name.removeprefix("held-out "), at, after.value.mean)
+    if not last or run.config.options.product == "best" or not run.config.options.keep_best:
+        return
+    if run.best.kept is not None and last.better(run.best.kept):
+        run.best.kept = last
+        link_best(run.folder.path, checkpoint.path_of(run.folder.path, at), run.method.product)
 
 
 def _timed(reports: Iterator[Report]) -> Iterator[Report]:
@@ -345,23 +337,25 @@ def _timed(reports: Iterator[Report]) -> Iterator[Report]:
 
 
 @contextmanager
-def polite_interrupt(observer: Observer) -> Iterator[list[int]]:
-    """Inside, the first Ctrl-C (or SIGTERM, which machines are taken away with) is only noted; the second interrupts."""
-    asked: list[int] = []
+def graceful_interrupt(observer: Observer) -> Iterator[list[int]]:
+    """Inside, the first SIGINT (Ctrl-C) or SIGTERM (preemption) is appended to the yielded list; a second one
+    interrupts.
+    """
+    received: list[int] = []
 
     def note(number: int, frame: object) -> None:
-        if asked:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
         observer.stopping()
 
     try:
         earlier = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: signals are somebody else's
-        yield asked
+    except ValueError:  # only the main thread can set signal handlers
+        yield received
         return
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

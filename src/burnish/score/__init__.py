@@ -1,0 +1,81 @@
+"""Score: numbers on replies. `score=score.verify(task)`."""
+
+from burnish.score.agreement import answer_entropy
+from burnish.score.baseline import above_value
+from burnish.score.constraints import calibrated, ratio_to_reference, satisfied
+from burnish.score.data import fused, like_reference, personal, pessimistic
+from burnish.score.given import given_label, given_order, given_scores
+from burnish.score.heads import aggregated, discriminated, gated, preferred_to_baseline, scoring_part
+from burnish.score.judges.pairs import leads, leads_by_score
+from burnish.score.judges.pointwise import pointwise
+from burnish.score.judges.self_scores import note_agreement, self_scores
+from burnish.score.length import punish_overlong
+from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
+from burnish.score.model import reward_model, rm_role, scoring
+from burnish.score.objectives import brevity, directed_reward, implicit_score
+from burnish.score.process import aggregated_steps, dense_steps
+from burnish.score.sanity import price_astray
+from burnish.score.segments import segmentation
+from burnish.score.shape import Moments, clipped, normalised, spread, success_chance
+from burnish.score.shaping import partial_for_answering, reflection_reward, squashed_model
+from burnish.score.steered import steered_reward
+from burnish.score.verify import verify
+from burnish.score.wins import as_gap, less_length, mean_logp_of, win_rates
+from burnish.score.written import after_tools, corrected_tokens, toward_goal
+
+__all__ = [
+    "toward_goal",
+    "after_tools",
+    "corrected_tokens",
+    "dense_steps",
+    "aggregated_steps",
+    "brevity",
+    "implicit_score",
+    "directed_reward",
+    "note_agreement",
+    "self_scores",
+    "pointwise",
+    "leads_by_score",
+    "leads",
+    "discriminated",
+    "preferred_to_baseline",
+    "gated",
+    "aggregated",
+    "scoring_part",
+    "like_reference",
+    "personal",
+    "fused",
+    "pessimistic",
+    "Moments",
+    "above_value",
+    "answer_entropy",
+    "as_gap",
+    "brevity_once_right",
+    "calibrated",
+    "clipped",
+    "effort",
+    "given_label",
+    "given_order",
+    "given_scores",
+    "halved_after_each_right",
+    "less_length",
+    "mean_logp_of",
+    "normalised",
+    "partial_for_answering",
+    "price_astray",
+    "punish_overlong",
+    "ratio_to_reference",
+    "reflection_reward",
+    "reward_model",
+    "rm_role",
+    "satisfied",
+    "scoring",
+    "segmentation",
+    "spread",
+    "squashed_model",
+    "steered_reward",
+    "success_chance",
+    "verify",
+    "win_rates",
+    "within",
+]

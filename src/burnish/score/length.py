@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def overlong_punishment(length: int, longest: int, buffer: float) -> float:
-    """DAPO's soft overlong punishment (arXiv 2503.14476): 0 up to longest - buffer, then down a straight line to -1 at
-    longest, and -1 beyond."""
+    """DAPO's soft overlong punishment (arXiv 2503.14476).
+
+    0 up to longest - buffer tokens, then linear to -1 at longest, and -1 beyond.
+    """
     over = length - (longest - buffer)
     if over <= 0:
         return 0.0
@@ -18,9 +20,9 @@ def overlong_punishment(length: int, longest: int, buffer: float) -> float:
 
 @supplies("score:shaped")
 def punish_overlong(share: float, *, score: str = "reward", author: str = "policy") -> Part:
-    """scores["shaped"] = 2 score - 1, plus the overlong punishment; the buffer is this share of the run's longest reply.
+    """scores["shaped"] = 2 score - 1 + overlong punishment, with a buffer of share x max_new_tokens.
 
-    A score of 0 or 1 becomes DAPO's -1 or +1, to which its punishment is added. A share of 0 punishes nothing.
+    A score of 0 or 1 becomes DAPO's -1 or +1. A share of 0 turns the punishment off.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"the overlong buffer is {share} of the longest reply; it must lie between 0 and 1")

@@ -1,25 +1,25 @@
-"""Scores that know how long a reply is, and how soon it was right."""
+"""Scores that depend on the length of a reply, and on how early it is correct."""
 
 from __future__ import annotations
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def reply_length(trace: Trace, author: str = "policy") -> int:
-    """The tokens that the author wrote."""
+    """Number of tokens written by the author."""
     return int(trace.by(author).sum())
 
 
 def right_replies(group: Group) -> int:
-    """How many replies of a group the verifier called correct."""
+    """Number of correct replies of a group."""
     return sum(trace.scores["correct"] > 0 for trace in group.traces)
 
 
 @supplies("score:within")
 def within(share: float, *, author: str = "policy") -> Part:
-    """scores["within"] = 1 where the reply has at most share x (the run's longest reply) tokens, else 0."""
+    """scores["within"] = 1 if the reply has at most share x max_new_tokens tokens, else 0."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         limit = share * step.settings.max_new_tokens
@@ -35,7 +35,7 @@ def within(share: float, *, author: str = "policy") -> Part:
 
 @supplies("score:effort")
 def effort(price: float, *, score: str = "reward", author: str = "policy") -> Part:
-    """scores["effort"] = r - price L / |y|, L the run's longest reply: the shorter, the dearer (RLSP, arXiv 2502.06773)."""
+    """scores["effort"] = r - price L / |y|, L = max_new_tokens: short replies pay more (RLSP, arXiv 2502.06773)."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         length = max(1, reply_length(trace, author))
@@ -51,9 +51,9 @@ def effort(price: float, *, score: str = "reward", author: str = "policy") -> Pa
 
 @supplies("score:concise")
 def brevity_once_right(*, author: str = "policy") -> Part:
-    """scores["concise"] = 1 - |y| / L where all replies to the prompt are right, L the run's longest reply; else the reward.
+    """scores["concise"] = 1 - |y| / L if all replies to the prompt are correct, L = max_new_tokens; else the reward.
 
-    Length is a matter only once correctness is not (ConciseR's "walk before you run", arXiv 2505.21178).
+    Length counts only for solved prompts (ConciseR, arXiv 2505.21178).
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -77,9 +77,9 @@ def brevity_once_right(*, author: str = "policy") -> Part:
 
 @supplies("score:early")
 def halved_after_each_right() -> Part:
-    """scores["early"] = 1 / 2^(k - 1) for the k-th right reply of a group in its order, 0 for a wrong one (S-GRPO).
+    """scores["early"] = 1 / 2^(k - 1) for the k-th correct reply of a group in its order, 0 for a wrong one.
 
-    The group's order is from the earliest exit to the whole thought: the sooner right, the better (arXiv 2505.07686).
+    S-GRPO (arXiv 2505.07686): the order is from the earliest exit to the complete reasoning, so early exits score more.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:

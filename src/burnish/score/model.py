@@ -1,43 +1,54 @@
-"""Scores from a model in the cast: a reward model reads the whole trace and gives one number at its last token."""
+"""Scores from a reward model: one number at the last token of the trace."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from burnish.cast.roles import Role, frozen
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
+from burnish.roles import Role, frozen
 from burnish.score.verify import verify
 from burnish.step import Step
 from burnish.tasks.source import Source
+from burnish.types import Group
 
 
 @supplies("score:reward")
-def reward_model(member: str = "rm", *, author: str = "policy") -> Part:
-    """scores["reward"] = the member's score after the last token of the trace."""
+def reward_model(model: str = "rm", *, author: str = "policy", name: str = "reward") -> Part:
+    """scores[name] = the model's score at the last token of the trace."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        for trace, found in zip(
-            traces, step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget), strict=True
+        for trace, output in zip(
+            traces, step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget), strict=True
         ):
-            trace.scores["reward"] = float(found["score"][-1])
+            trace.scores[name] = only_score(output["score"][-1], model)
         return groups
 
     return Part(
-        name=f"reward_model({member})",
+        name=f"reward_model({model})",
         call=call,
-        reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}),
-        writes=frozenset({"score:reward"}),
+        reads=frozenset({f"tokens:{author}", f"model:{model}.score"}),
+        writes=frozenset({f"score:{name}"}),
     )
 
 
+def only_score(score: Tensor, model: str) -> float:
+    """The score of a model with one output; raises ValueError for one with several."""
+    if score.numel() != 1:
+        raise ValueError(
+            f"the reward model {model!r} gives {score.numel()} scores, not one; say how they become one, for example "
+            "with --reward 'ensemble(DIR, how=mean)'"
+        )
+    return float(score)
+
+
 def scoring(source: Source, directory: str | None, *, author: str = "policy") -> Part:
-    """How a method scores: by the task's verifier, or by the reward model in a directory (with `rm_role` in its cast)."""
+    """The task's verifier, or the reward model in a directory (which also needs `rm_role` among the models)."""
     return reward_model(author=author) if directory else verify(source, author=author)
 
 
 def rm_role(directory: str | None) -> dict[str, Role]:
-    """The reward model's place in the cast; nothing where the task's verifier does the scoring."""
+    """The role of the reward model; empty if the task's verifier scores."""
     return {"rm": frozen(directory, outputs=1)} if directory else {}

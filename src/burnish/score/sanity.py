@@ -1,4 +1,4 @@
-"""A price on replies that went astray: cut off, or saying one thing over and over."""
+"""A penalty for degenerate replies: cut off, or repetitive."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections import Counter
 
 from torch import Tensor
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 
 def repeats(tokens: Tensor, n: int) -> int:
-    """How often the most frequent n tokens in a row occur."""
-    found = tokens.tolist()
-    grams = Counter(tuple(found[i : i + n]) for i in range(len(found) - n + 1))
+    """The count of the most frequent n-gram of tokens."""
+    ids = tokens.tolist()
+    grams = Counter(tuple(ids[i : i + n]) for i in range(len(ids) - n + 1))
     return max(grams.values(), default=0)
 
 
 @supplies("score:sane")
 def price_astray(price: float, *, n: int, times: int, score: str = "reward", author: str = "policy") -> Part:
-    """scores["sane"] = r - price where the reply was cut off, or some n tokens in a row occur more than `times` times."""
+    """scores["sane"] = r - price if the reply was cut off or an n-gram occurs more than `times` times; else r."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         astray = trace.note.get("stopped") == "length" or repeats(trace.tokens[trace.by(author)], n) > times

@@ -1,4 +1,4 @@
-"""Scores made milder before they become rewards: clipped, or normalised by all that was seen."""
+"""Clipping, normalisation and rescaling of scores."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 
 import torch
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 
 class Moments:
-    """Mean and variance of every number seen so far, batch by batch (Chan et al.'s update)."""
+    """Running mean and variance, updated batch by batch (Chan et al.)."""
 
     def __init__(self, name: str = "moments") -> None:
         self.name = name
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
     def see(self, values: list[float]) -> None:
+        """Add a batch of values."""
         if not values:
             return
         n, mean = len(values), sum(values) / len(values)
@@ -30,7 +31,7 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """The sample standard deviation; 1 where nothing has differed yet."""
+        """The sample standard deviation; 1 while all values are equal."""
         return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 and self.squares > 0 else 1.0
 
     def state_dict(self) -> dict[str, Any]:
@@ -42,7 +43,7 @@ class Moments:
 
 @supplies("score:clipped")
 def clipped(limit: float, *, score: str = "reward", name: str = "clipped") -> Part:
-    """The score, cut to [-limit, limit], as scores[name]."""
+    """scores[name] = the score clipped to [-limit, limit]."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for trace in (trace for group in groups for trace in group.traces):
@@ -61,7 +62,7 @@ def clipped(limit: float, *, score: str = "reward", name: str = "clipped") -> Pa
 def normalised(
     moments: Moments, limit: float, *, scale: float = 1.0, score: str = "reward", name: str = "normal"
 ) -> Part:
-    """scale clip((score - mean) / std, -limit, limit) as scores[name]; mean and std of all scores so far, this batch's too.
+    """scores[name] = scale clip((score - mean) / std, -limit, limit), with running moments that include this batch.
 
     Reward normalisation and clipping of arXiv 2307.04964, Eq. 18.
     """
@@ -84,28 +85,28 @@ def normalised(
 
 
 @supplies("score:chance")
-def success_chance(member: str = "critic", *, author: str = "policy", name: str = "chance") -> Part:
-    """scores[name] = sigmoid of what the member says after the last token of the trace."""
+def success_chance(model: str = "critic", *, author: str = "policy", name: str = "chance") -> Part:
+    """scores[name] = sigmoid of the model's score at the last token of the trace."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        found = step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget)
-        for trace, mine in zip(traces, found, strict=True):
-            trace.scores[name] = float(mine["score"][-1].sigmoid())
+        outputs = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
+        for trace, output in zip(traces, outputs, strict=True):
+            trace.scores[name] = float(output["score"][-1].sigmoid())
         return groups
 
     return Part(
-        name=f"success_chance({member})",
+        name=f"success_chance({model})",
         call=call,
-        reads=frozenset({f"tokens:{author}", f"cast:{member}.score"}),
+        reads=frozenset({f"tokens:{author}", f"model:{model}.score"}),
         writes=frozenset({f"score:{name}"}),
     )
 
 
 @supplies("score:spread")
 def spread(low: float, high: float = 1.0, *, score: str = "reward", name: str = "spread") -> Part:
-    """A score between 0 and 1, moved to [low, high], as scores[name]: low + (high - low) score."""
+    """scores[name] = low + (high - low) score: maps [0, 1] to [low, high]."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for trace in (trace for group in groups for trace in group.traces):

@@ -1,4 +1,4 @@
-"""Rewards made of other scores: credit for answering at all, and for mending or breaking an earlier reply."""
+"""Reward shaping: partial credit for stating an answer, and for correcting or breaking an earlier reply."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import re
 
 import torch
 
-from burnish.nouns import Group, Trace
 from burnish.parts import Part, per_trace, supplies
-from burnish.score.verify import reply_text
+from burnish.score.judge import reply_text
+from burnish.score.shape import Moments
 from burnish.step import Step
+from burnish.types import Group, Trace
 
 _STATED = re.compile(r"answer\s*:\s*\S|####\s*\S|\\boxed\s*\{", re.IGNORECASE)
 
 
 @supplies("score:shaped")
 def partial_for_answering(partial: float, *, reader: str = "policy") -> Part:
-    """shaped = the reward; where that is 0 and the reply does state an answer, `partial` (R3, arXiv 2402.05808).
+    """shaped = the reward, or `partial` if that is 0 and the reply states an answer (R3, arXiv 2402.05808).
 
     An answer is stated by `answer: ...`, `#### ...` or `\\boxed{...}`.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
-        stated = _STATED.search(reply_text(trace, step.cast[reader].chat)) is not None
+        stated = _STATED.search(reply_text(trace, step.models[reader].chat)) is not None
         reward = trace.scores["reward"]
         trace.scores["shaped"] = partial if reward == 0 and stated else reward
         step.notes.add("answered", stated)
@@ -36,32 +37,38 @@ def partial_for_answering(partial: float, *, reader: str = "policy") -> Part:
 
 
 @supplies("score:preference")
-def squashed_model(member: str = "rm") -> Part:
-    """preference = sigmoid of the member's score, standardised over the batch (Satori, arXiv 2502.02508)."""
+def squashed_model(moments: Moments, model: str = "rm") -> Part:
+    """preference = sigmoid of the model's score, standardised (Satori, arXiv 2502.02508).
+
+    Mean and deviation are running moments of the model's scores, this batch's included.
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
         masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        found = step.cast[member].streams(traces, masks, {"score"}, step.settings.token_budget)
-        raw = torch.stack([mine["score"][-1].flatten()[0] for mine in found])
-        standard = (raw - raw.mean()) / (raw.std(unbiased=False) + 1e-8)
+        outputs = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
+        raw = [float(output["score"][-1].flatten()[0]) for output in outputs]
+        moments.see(raw)
+        standard = torch.tensor([(value - moments.mean) / moments.std for value in raw])
         for trace, value in zip(traces, torch.sigmoid(standard).tolist(), strict=True):
             trace.scores["preference"] = value
         return groups
 
     return Part(
-        name=f"squashed_model({member})",
+        name=f"squashed_model({model})",
         call=call,
-        reads=frozenset({"tokens:policy", f"cast:{member}.score"}),
+        reads=frozenset({"tokens:policy", f"model:{model}.score"}),
         writes=frozenset({"score:preference"}),
+        state=(moments,),
     )
 
 
 @supplies("score:shaped")
 def reflection_reward(bonus: float, *adds: str) -> Part:
-    """Satori's reward (arXiv 2502.02508): shaped = (1[correct] - 1) + the scores in `adds` + what reflecting did.
+    """Satori's reward (arXiv 2502.02508): shaped = (1[correct] - 1) + the scores in `adds` + reflection bonus.
 
-    bonus where a restart from a wrong reply ended right, -bonus where one from a right reply ended wrong.
+    Reflection bonus: +bonus if a restart from a wrong reply ends correct, -bonus if one from a correct reply ends
+    wrong.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:

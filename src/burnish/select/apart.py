@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 
 @supplies("tag:apart")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-from burnish.nouns import Group
 from burnish.parts import Part
 from burnish.step import Step
+from burnish.types import Group
 
 
 def drop_surest(share: float, *, stream: str = "entropy", author: str = "policy") -> Part:
-    """Without the ceil(share x N) of the batch's N replies whose mean entropy (a stream) is smallest; ties: the earlier go.
+    """Without the ceil(share x N) of the batch's N replies whose mean entropy (a stream) is smallest; ties: the earlier
+    go.
 
     What the policy is sure of teaches it little (ESRL, arXiv 2308.02223). Groups left with no reply are dropped.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from burnish.cast.member import Member
-from burnish.nouns import Group, Task, Trace, Turn
+from burnish.models.model import Model
 from burnish.parts import Part
 from burnish.rollout.conditioned import conditioned
 from burnish.step import Step
+from burnish.types import Group, Task, Trace, Turn
 
 
 def with_feedback(
@@ -15,8 +15,8 @@ def with_feedback(
     """Each sampled reply as one text to model: condition, the verifier's words where it failed, question, reply.
 
     A reply that scores more than the threshold stands under `good`; any other under `bad` and the reason in its verdict
-    (where there is one). The first token of the text, which nothing comes before, is by "start"; the rest up to the reply
-    by "task". (LeTI, arXiv 2305.10314.)
+    (where there is one). The first token of the text, which nothing comes before, is by "start"; the rest up to the
+    reply by "task". (LeTI, arXiv 2305.10314.)
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -25,7 +25,7 @@ def with_feedback(
             for trace in group.traces:
                 why = str(trace.note.get("why", ""))
                 words = good if trace.scores[score] > threshold else "\n".join(part for part in (bad, why) if part)
-                told += _told(trace, group.task, words, step.cast[reader])
+                told += _told(trace, group.task, words, step.models[reader])
             group.traces = told
         return [group for group in groups if group.traces]
 
@@ -37,7 +37,7 @@ def with_feedback(
     )
 
 
-def _told(trace: Trace, task: Task, words: str, reader: Member) -> list[Trace]:
+def _told(trace: Trace, task: Task, words: str, reader: Model) -> list[Trace]:
     """The text, cut where the context ends; nothing where no room is left for the reply."""
     prompt = reader.chat.prompt(conditioned(task, words))
     reply = trace.turns[-1].tokens[: max(0, reader.context - len(prompt))]

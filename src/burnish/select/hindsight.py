@@ -7,11 +7,11 @@ from random import Random
 from torch import Tensor
 
 from burnish import randomness
-from burnish.cast.member import Member
-from burnish.nouns import Group, Task, Trace, Turn
+from burnish.models.model import Model
 from burnish.parts import Part, supplies
 from burnish.rollout.conditioned import conditioned
 from burnish.step import Step
+from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("pairs", "tag:own", "tokens:hindsight")
@@ -31,7 +31,7 @@ def relabel(right: str, wrong: str, *, threshold: float = 0.5, score: str = "rew
                 met = trace.scores[score] > threshold
                 rng = randomness.rng(clock.seed, "hindsight", clock.step, clock.tick, group.task.key, trace.index)
                 told += _told(
-                    trace, group.task, (right, wrong) if met else (wrong, right), step.cast[reader], len(told), rng
+                    trace, group.task, (right, wrong) if met else (wrong, right), step.models[reader], len(told), rng
                 )
             group.traces = told
             group.pairs = [(i, i + 1) for i in range(0, len(told), 2)]
@@ -54,7 +54,7 @@ def piece_of(length: int, rng: Random) -> tuple[int, int]:
 
 
 def _told(
-    trace: Trace, task: Task, words: tuple[str, str], reader: Member, first: int, rng: Random
+    trace: Trace, task: Task, words: tuple[str, str], reader: Model, first: int, rng: Random
 ) -> tuple[Trace, ...]:
     """The trace under each of two instructions, its own first; nothing where no room is left for the reply."""
     prompts = [reader.chat.prompt(conditioned(task, each)) for each in words]

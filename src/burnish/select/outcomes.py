@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.score.lengths import right_replies
 from burnish.step import Step
+from burnish.types import Group
 
 
 @supplies("tag:mixed")
 def partly_right() -> Part:
-    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the scores."""
+    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the
+    scores.
+    """
     return _keep("mixed", lambda right, n: 0 < right < n)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from burnish import randomness
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
 from burnish.step import Step
+from burnish.types import Group
 
 
 @supplies("tag:drawn")

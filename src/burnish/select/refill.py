@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from burnish import randomness
-from burnish.nouns import Clock, Group
 from burnish.parts import Draw, Part, Rollout
 from burnish.step import Step
+from burnish.types import Clock, Group
 
 
 def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) -> Part:
-    """The filter `keep`; where it leaves fewer groups than the run's prompts, as many others are drawn, sampled, scored and
-    filtered in turn, up to `times` times (DAPO's dynamic sampling, arXiv 2503.14476).
+    """The filter `keep`; where it leaves fewer groups than the run's prompts, as many others are drawn, sampled, scored
+    and filtered in turn, up to `times` times (DAPO's dynamic sampling, arXiv 2503.14476).
 
-    draw, rollout and score are the phase's own. What is drawn in the k-th refill of a step is a function of the seed, the
-    step and k alone, so a rerun and a resumed run draw the same: there is nothing to remember.
+    draw, rollout and score are the phase's own. What is drawn in the k-th refill of a step is a function of the seed,
+    the step and k alone, so a rerun and a resumed run draw the same: there is nothing to remember.
     """
     if times < 0:
         raise ValueError(f"{times} refills; it must be 0 or more")

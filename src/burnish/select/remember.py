@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from burnish.nouns import Group
 from burnish.parts import Part, supplies
-from burnish.run.records import group_from_record, group_to_record
 from burnish.step import Step
+from burnish.types import Group
+from burnish.types_json import group_from_record, group_to_record
+
+
+def one(group: Group) -> int:
+    """The size of a group in a store that counts groups."""
+    return 1
+
+
+def turns_by(author: str) -> Callable[[Group], int]:
+    """The size of a group in a store that counts transitions: the turns by this author."""
+    return lambda group: sum(turn.author == author for trace in group.traces for turn in trace.turns)
 
 
 class Store:
-    """The last `capacity` groups that were remembered, oldest first."""
+    """The newest groups that were remembered, oldest first, as many as have a size of at most `capacity` together.
 
-    def __init__(self, name: str, capacity: int) -> None:
-        self.name, self.capacity = name, capacity
+    size  what a group counts. The newest group stays whatever its size.
+    """
+
+    def __init__(self, name: str, capacity: int, size: Callable[[Group], int] = one) -> None:
+        self.name, self.capacity, self.size = name, capacity, size
         self.groups: list[Group] = []
         self.written = 0
 
     def add(self, groups: list[Group]) -> None:
-        self.groups = (self.groups + groups)[-self.capacity :]
+        self.groups = self.groups + groups
         self.written += len(groups)
+        total, oldest = sum(self.size(group) for group in self.groups), 0
+        while total > self.capacity and oldest < len(self.groups) - 1:
+            total -= self.size(self.groups[oldest])
+            oldest += 1
+        self.groups = self.groups[oldest:]
 
     def state_dict(self) -> dict[str, Any]:
         return {"written": self.written, "groups": [group_to_record(group) for group in self.groups]}

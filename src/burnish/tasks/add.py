@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 
 Sum = tuple[int, str, int]  # first number, "+" or "-", second number (never larger than the first under "-")
-Slip = tuple[
-    int, str
-]  # at which column, which slip: "carry" forgets it, "one" miscounts by one, "turn" subtracts upside down
+# A column and a kind of mistake: "carry" forgets the carry, "one" is off by one, "turn" subtracts top from bottom.
+Slip = tuple[int, str]
 
 
 def _columns(a: int, op: str, b: int, slip: Slip | None, dice: random.Random) -> tuple[list[str], str]:
-    """The working lines and the result as digits, with one slip in one column if asked for."""
+    """The working lines and the result as digits, with one mistake in one column if `slip` is given."""
     tops, bottoms = [int(d) for d in str(a)[::-1]], [int(d) for d in str(b)[::-1]]
     steps, digits, carry = [], "", 0
     for column, top in enumerate(tops):
@@ -61,16 +60,16 @@ class Add(Family):
 
     def solve(self, problem: Sum, dice: random.Random) -> str:
         steps, result = _columns(*problem, None, dice)
-        return spoken(result, *steps)
+        return format_reply(result, *steps)
 
     def blunder(self, problem: Sum, dice: random.Random) -> str:
         kind = dice.choice(("carry", "carry", "one", "turn", "copy"))
         if kind != "copy":
             steps, result = _columns(*problem, (dice.randrange(len(str(problem[0]))), kind), dice)
-            return spoken(result, *steps)
+            return format_reply(result, *steps)
         steps, result = _columns(*problem, None, dice)
         at = dice.randrange(len(result))
-        return spoken(result[:at] + str(dice.randrange(10)) + result[at + 1 :], *steps)
+        return format_reply(result[:at] + str(dice.randrange(10)) + result[at + 1 :], *steps)
 
     def judge(self, problem: Sum, said: str) -> str:
         right = self.answer(problem)

@@ -1,6 +1,6 @@
-"""A small reader of arithmetic expressions: numbers, + - * / and parentheses, exact, and nothing else.
+"""Parser of arithmetic expressions: whole numbers, + - * / and parentheses, evaluated exactly.
 
-It never evaluates Python: a reply is text of an untrusted author.
+It does not use eval, because replies are untrusted text.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-LONGEST = 80  # characters; bounds the depth of nesting too
+LONGEST = 80  # characters; also bounds the depth of nesting
 _PIECE = re.compile(r"\s*(\d{1,9}|[-+*/()])")
 
 
 def _pieces(text: str) -> list[str]:
-    """The text as numbers and signs; a ValueError names the first thing that is neither."""
+    """The tokens of the text (numbers and signs); ValueError for anything else."""
     if len(text) > LONGEST:
         raise ValueError(f"the expression has {len(text)} characters; at most {LONGEST} are read")
     pieces, at = [], 0
@@ -26,8 +26,8 @@ def _pieces(text: str) -> list[str]:
     return pieces
 
 
-class _Reader:
-    """Recursive descent over the pieces: sums of products of atoms. Keeps the numbers it met."""
+class _Parser:
+    """Recursive descent over the tokens: sums of products of atoms. Collects the numbers."""
 
     def __init__(self, pieces: list[str]) -> None:
         self.pieces, self.at = pieces, 0
@@ -73,8 +73,8 @@ class _Reader:
 
 def read(text: str) -> tuple[Fraction, list[int]]:
     """The value of an expression and the numbers in it, in order; ValueError for anything but arithmetic."""
-    reader = _Reader(_pieces(text))
-    value = reader.sum()
-    if reader.peek():
-        raise ValueError(f"{reader.peek()!r} is left over after the expression")
-    return value, reader.numbers
+    parser = _Parser(_pieces(text))
+    value = parser.sum()
+    if parser.peek():
+        raise ValueError(f"{parser.peek()!r} is left over after the expression")
+    return value, parser.numbers

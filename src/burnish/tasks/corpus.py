@@ -1,9 +1,9 @@
-"""The corpus of the embedded model `tiny`: documents by imperfect writers on the train split of every built-in task.
+"""The pre-training corpus of the embedded model `tiny`: synthetic conversations on the train split of all built-in
+tasks.
 
-A document is a short conversation. Each reply in it is a right demonstration with probability q(task, level) and a
-mistake otherwise, whatever the prompt: so a model of this corpus is right with some probability on every task, and
-post-training has something to sharpen. Harder levels are rarer and their writers worse. A document is a function of
-(seed, index) alone.
+Each reply is a correct demonstration with probability q(task, level) and a mistake otherwise, independent of the
+prompt. So a model of this corpus is sometimes correct on every task, and post-training can improve it. Harder levels
+are rarer and have a lower q. A document depends only on (seed, index).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from burnish.nouns import Message
 from burnish.randomness import rng
 from burnish.tasks.family import Family
 from burnish.tasks.guess import Guess
 from burnish.tasks.table import BUILTIN
+from burnish.types import Message
 
 LEVEL_SHARE = {1: 0.25, 2: 0.45, 3: 0.2, 4: 0.1}
 LEVEL_SKILL = {1: 0.55, 2: 0.36, 3: 0.22, 4: 0.12}  # q(level), scaled for some tasks below
-TASK_SHARE = {"countdown": 1.5, "path": 1.5, "logic": 1.5}  # relative to 1 for the others: harder to learn
-TASK_SKILL = {"path": 1.4, "logic": 1.1, "multiply": 0.9, "edit": 0.85}  # factor on q, evening out what is learnt
-CARE = {1: 0.15, 2: 0.15, 3: 0.15, 4: 0.15}  # how often writers of `guess` halve the range
+TASK_SHARE = {"countdown": 1.5, "path": 1.5, "logic": 1.5}  # weight of tasks that are harder to learn; others: 1
+TASK_SKILL = {"path": 1.4, "logic": 1.1, "multiply": 0.9, "edit": 0.85}  # factor on q, to even out the learned accuracy
+CARE = {1: 0.15, 2: 0.15, 3: 0.15, 4: 0.15}  # probability that a guess in `guess` halves the range
 SYSTEM_SHARE, DIALOGUE_SHARE, SECOND_LOOK_SHARE = 0.03, 0.05, 0.03
 SYSTEM = ("Be brief.", "Work step by step.", "You are careful.", "Give the answer last.")
 SECOND_LOOK = "Check again."
 
 
 def skill(name: str, level: int) -> float:
-    """q: the probability that a writer's reply to a task of this family and level is right."""
+    """q: the probability that a reply to a task of this family and level is correct."""
     return min(0.9, LEVEL_SKILL[level] * TASK_SKILL.get(name, 1.0))
 
 
@@ -42,7 +42,7 @@ def _pick(shares: dict, dice: random.Random) -> object:
 
 
 def exchange(dice: random.Random) -> list[Message]:
-    """One problem and what a writer made of it (a whole game for `guess`)."""
+    """One problem with a reply (a whole game for `guess`)."""
     name = str(_pick({name: TASK_SHARE.get(name, 1.0) for name in BUILTIN}, dice))
     level = int(str(_pick(LEVEL_SHARE, dice)))
     family = _family(name, level)

@@ -1,4 +1,4 @@
-"""`countdown`: reach a target with the given numbers, each used exactly once. Any right expression counts."""
+"""`countdown`: reach a target with the given numbers, each used exactly once. Any correct expression counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from burnish.tasks.arithmetic import read
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 
 Round = tuple[tuple[int, ...], int, str]  # the numbers as shown, the target, one expression that reaches it
 _SHAPES = {1: (2, "+-", 20), 2: (3, "+-", 20), 3: (3, "+-*", 12), 4: (4, "+-*", 12)}  # how many, signs, largest
@@ -18,7 +18,7 @@ def _apply(a: int, sign: str, b: int) -> int:
 
 
 def _write(numbers: Sequence[int], signs: Sequence[str]) -> tuple[str, list[str], int]:
-    """The chain read from left to right: its expression, its working (one equation a sign), its value."""
+    """A left-to-right chain of operations: its expression, its working (one equation per sign), its value."""
     expression, working, value = str(numbers[0]), [], numbers[0]
     for place, (sign, number) in enumerate(zip(signs, numbers[1:], strict=True)):
         if sign == "*" and any(s != "*" for s in signs[:place]) and not expression.endswith(")"):
@@ -36,7 +36,7 @@ class Countdown(Family):
     summary = "reach a target with given numbers, each used once"
 
     def _chain(self, numbers: Sequence[int], dice: random.Random) -> tuple[str, list[str], int]:
-        """A random chain of the numbers that stays between 0 and 99 on its way."""
+        """A random chain of the numbers whose intermediate results stay between 0 and 99."""
         signs = _SHAPES[self.level][1]
         while True:
             order = dice.sample(list(numbers), len(numbers))
@@ -63,13 +63,13 @@ class Countdown(Family):
         return problem[2]
 
     def _tries(self, problem: Round, dice: random.Random) -> list[str]:
-        """No working, or one try that misses and says so."""
+        """No working, or one failed attempt, marked as such."""
         numbers, target, _ = problem
         _, working, value = self._chain(numbers, dice)
         return [f"{','.join(working)} no"] if value != target and dice.random() < 0.4 else []
 
     def _success(self, problem: Round, dice: random.Random) -> tuple[str, list[str]]:
-        """A chain that reaches the target, searched for at random: the drawn one is reachable, so it ends."""
+        """A chain that reaches the target, by random search; it ends because the target is reachable."""
         numbers, target, _ = problem
         while True:
             expression, working, value = self._chain(numbers, dice)
@@ -79,10 +79,10 @@ class Countdown(Family):
     def solve(self, problem: Round, dice: random.Random) -> str:
         tries = self._tries(problem, dice)
         expression, working = self._success(problem, dice)
-        return spoken(expression, *tries, f"{','.join(working)} yes")
+        return format_reply(expression, *tries, f"{','.join(working)} yes")
 
     def blunder(self, problem: Round, dice: random.Random) -> str:
-        """Believes a wrong result, or finds the right chain and then writes it down wrongly."""
+        """A wrong result taken for the target, or a correct chain copied wrongly."""
         numbers, target, _ = problem
         tries = self._tries(problem, dice)
         kind = dice.choice(("believe", "believe", "accept", "sign", "number"))
@@ -90,7 +90,7 @@ class Countdown(Family):
             expression, working, _ = self._chain(numbers, dice)
             if kind == "believe":
                 working[-1] = f"{working[-1].split('=')[0]}={target}"
-            return spoken(expression, *tries, f"{','.join(working)} yes")
+            return format_reply(expression, *tries, f"{','.join(working)} yes")
         expression, working = self._success(problem, dice)
         if kind == "sign":
             at = dice.choice([i for i, letter in enumerate(expression) if letter in "+-*"])
@@ -98,7 +98,7 @@ class Countdown(Family):
         else:
             wrong = dice.choice(numbers)
             expression = expression.replace(str(dice.choice(numbers)), str(wrong), 1)
-        return spoken(expression, *tries, f"{','.join(working)} yes")
+        return format_reply(expression, *tries, f"{','.join(working)} yes")
 
     def judge(self, problem: Round, said: str) -> str:
         numbers, target, _ = problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 from burnish.tasks.slips import slip
 
 Op = tuple[str, ...]  # ("drop", x), ("upper", x), ("double", x), ("first", x), ("turn", x, y)
@@ -15,7 +15,7 @@ _VERBS = ("drop", "upper", "double", "first", "turn")
 
 
 def _apply(letters: list[str], op: Op) -> list[str]:
-    """The row after one edit; an edit of a letter that is not there changes nothing."""
+    """The row after one edit; an edit of a missing letter changes nothing."""
     verb, letter = op[0], op[1]
     if letter not in letters:
         return letters
@@ -66,13 +66,13 @@ class Edit(Family):
 
     def _say(self, stages: list[list[str]]) -> str:
         rows = [" ".join(row) for row in stages]
-        return spoken(rows[-1], *rows[:-1])
+        return format_reply(rows[-1], *rows[:-1])
 
     def solve(self, problem: Edits, dice: random.Random) -> str:
         return self._say(_stages(*problem))
 
     def blunder(self, problem: Edits, dice: random.Random) -> str:
-        """Forgets an edit, does it to the wrong letter, does another edit, or slips in copying the row."""
+        """One edit is forgotten, applied to the wrong letter, replaced by another, or the row is copied wrongly."""
         letters, ops = problem
         at = dice.randrange(len(ops))
         verb, target = ops[at][0], ops[at][1]

@@ -1,8 +1,8 @@
-"""What the built-in single-turn tasks share: splits, levels, the answer form, and the writing of demos and mistakes.
+"""`Family`: base class of the built-in single-turn tasks, with splits, levels, the answer format, demos and mistakes.
 
-A family says how to draw a problem, ask it, solve it in writing, get it wrong in writing, and judge an answer. From
-these, `Family` makes a `Source`: an endless, indexed, seeded set of tasks whose train and held-out parts never share
-a problem, because membership is a property of the problem itself and not of how it was drawn.
+A family defines how to draw a problem, ask it, write a correct solution, write a wrong one, and judge an answer. From
+these, `Family` makes a `Source`: an endless, indexed, seeded set of tasks. Train and held-out splits never share a
+problem, because the split is a property of the problem itself, not of how it was drawn.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from burnish.nouns import Task, Verdict
-from burnish.randomness import key_of, rng
+from burnish.seeds import key_of, rng
+from burnish.task import Task, Verdict
 from burnish.tasks.source import SPLITS
 
 HELDOUT_EVERY = 8  # one key in eight is held out
-LONGEST_REPLY = 4000  # characters a verifier reads: a reply beyond this is cut, never parsed
+LONGEST_REPLY = 4000  # characters at the end of a reply that a verifier reads
 _ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)
 
 Problem = Any  # a tuple of plain values; each family documents its own
 
 
-def spoken(answer: str, *steps: str) -> str:
-    """A reply in the house form: one working step a line, then the line `answer: ...`."""
+def format_reply(answer: str, *steps: str) -> str:
+    """A reply in the standard format: one working step per line, then the line `answer: ...`."""
     return "\n".join([*steps, f"answer: {answer}"])
 
 
 def answer_of(reply: str) -> str | None:
-    """What follows the last `answer:` on its line, without spaces around it or a full stop after; None if absent."""
+    """The text after the last `answer:` on its line, without surrounding spaces and final full stop; None if absent."""
     places = list(_ANSWER.finditer(reply[-LONGEST_REPLY:]))
     if not places:
         return None
@@ -38,24 +38,24 @@ def answer_of(reply: str) -> str | None:
 
 
 def in_split(split: str, key: str) -> bool:
-    """Whether the problem with this key belongs to the split: one key in eight is held out, by its own hash."""
+    """Whether the problem with this key belongs to the split: one key in eight is held out, by its hash."""
     if split not in SPLITS:
         raise ValueError(f"split {split!r} is unknown; the splits are {', '.join(SPLITS)}")
     return (key_of(key) % HELDOUT_EVERY == 0) == (split == "heldout")
 
 
 def check_level(name: str, level: int, levels: tuple[int, ...]) -> int:
-    """The level, or a ValueError that lists the ones there are."""
+    """The level; raise ValueError listing the valid levels if there is no such level."""
     if level not in levels:
         raise ValueError(f"task {name!r} has no level {level!r}; choose one of {', '.join(map(str, levels))}")
     return level
 
 
 class Family(ABC):
-    """A single-turn built-in source. Subclasses fill in the abstract methods and nothing else.
+    """A built-in single-turn source. Subclasses implement only the abstract methods.
 
-    level  how hard: 1 is easiest, 2 the default, 4 the hardest
-    seed   another seed is another order of tasks; the split of a problem never changes
+    level  difficulty: 1 is the easiest, 2 the default, 4 the hardest
+    seed   changes the order of tasks; the split of a problem never changes
     """
 
     name: ClassVar[str]
@@ -73,7 +73,7 @@ class Family(ABC):
 
     @abstractmethod
     def identity(self, problem: Problem) -> str:
-        """Its canonical content: two problems that are really the same have the same identity."""
+        """The canonical form: equivalent problems have the same identity."""
 
     @abstractmethod
     def ask(self, problem: Problem) -> str:
@@ -81,25 +81,25 @@ class Family(ABC):
 
     @abstractmethod
     def answer(self, problem: Problem) -> str:
-        """A right answer, as it stands after `answer:`."""
+        """A correct answer, as written after `answer:`."""
 
     @abstractmethod
     def solve(self, problem: Problem, dice: random.Random) -> str:
-        """A right worked reply; the dice choose among ways to write it."""
+        """A correct worked reply; `dice` chooses among ways to write it."""
 
     @abstractmethod
     def blunder(self, problem: Problem, dice: random.Random) -> str:
-        """A worked reply with a slip in it; it may by luck still be right, `mistake` draws again then."""
+        """A worked reply with a mistake; it may still be correct by chance, then `mistake` draws again."""
 
     @abstractmethod
     def judge(self, problem: Problem, said: str) -> str:
-        """Why the answer `said` is wrong, or the empty string when it is right. Must never raise on odd text."""
+        """Why the answer `said` is wrong, or the empty string if it is correct. Must not raise on any text."""
 
     def size(self, split: str) -> int | None:
         return None
 
     def problem(self, split: str, index: int) -> Problem:
-        """The problem at an index: drawn again until one falls in the split."""
+        """The problem at an index: drawn until one belongs to the split."""
         attempt = 0
         while True:
             problem = self.draw(rng(self.seed, self.name, self.level, index, attempt))
@@ -126,9 +126,21 @@ class Family(ABC):
         }
         return Task("question", ({"role": "user", "content": self.ask(problem)},), given, key)
 
+    def scorer(self) -> dict[str, Any]:
+        """The spec from which the verifier process rebuilds this verifier."""
+        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
+
+    def facts(self, task: Task) -> Problem:
+        """The data of a task that `verdict` needs."""
+        return task.given["problem"]
+
     def verify(self, task: Task, reply: str) -> Verdict:
+        return self.verdict(self.facts(task), reply)
+
+    def verdict(self, problem: Problem, reply: str) -> Verdict:
+        """Whether a reply solves the problem. Takes time linear in the characters read (at most LONGEST_REPLY)."""
         said = answer_of(reply)
         if said is None:
             return Verdict(0.0, False, "no line 'answer: ...' in the reply")
-        wrong = self.judge(task.given["problem"], said)
+        wrong = self.judge(problem, said)
         return Verdict(0.0, False, wrong) if wrong else Verdict(1.0, True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from burnish.nouns import Message, Task, Verdict
-from burnish.randomness import rng
+from burnish.seeds import rng
+from burnish.task import Message, Task, Verdict
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 
 _SHAPE = {1: (6, 7, 3), 2: (12, 15, 4), 3: (24, 31, 5), 4: (48, 63, 6)}  # least and most numbers, guesses
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"(?<![\d.-])\d{1,4}(?![\d.]*\d)")
 
 @dataclass(frozen=True)
 class Hidden:
-    """One game: a number hidden in low..high, to be found in so many guesses. Halving always finds it."""
+    """One game: a number hidden in low..high, to be found in `guesses` guesses. Binary search always finds it."""
 
     low: int
     high: int
@@ -36,13 +36,15 @@ class Game:
 
     def __init__(self, hidden: Hidden) -> None:
         self.hidden, self.made, self.over = hidden, 0, False
+        self.low, self.high = hidden.low, hidden.high  # what the answers leave
 
     def reset(self) -> str:
         self.made, self.over = 0, False
+        self.low, self.high = self.hidden.low, self.hidden.high
         return self.hidden.opening
 
     def step(self, action: str) -> tuple[str, float, bool]:
-        """One guess: the last whole number in the action. Text without one costs a guess too."""
+        """One guess: the last whole number in the action. Text without a number also costs a guess."""
         if self.over:
             raise ValueError("the game is over; call reset() to play it again")
         self.made += 1
@@ -53,17 +55,26 @@ class Game:
             return "correct", 1.0, True
         if said is None:
             return "say a number", 0.0, self.over
-        return ("higher" if said < self.hidden.number else "lower"), 0.0, self.over
+        if said < self.hidden.number:
+            self.low = max(self.low, said + 1)
+            return "higher", 0.0, self.over
+        self.high = min(self.high, said - 1)
+        return "lower", 0.0, self.over
+
+    def key(self) -> str:
+        """The state: the numbers that are left, and the guesses made."""
+        return f"{self.low}-{self.high} after {self.made}"
 
     def state_dict(self) -> dict[str, object]:
-        return {"made": self.made, "over": self.over}
+        return {"made": self.made, "over": self.over, "low": self.low, "high": self.high}
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         self.made, self.over = int(str(state["made"])), bool(state["over"])
+        self.low, self.high = int(str(state["low"])), int(str(state["high"]))
 
 
 class Guess:
-    """6-7, 12-15, 24-31 or 48-63 numbers by level, with just enough guesses for one who halves the range."""
+    """6-7, 12-15, 24-31 or 48-63 numbers by level, with just enough guesses for binary search."""
 
     name: ClassVar[str] = "guess"
     summary: ClassVar[str] = "find a hidden number from 'higher' and 'lower' (several turns)"
@@ -78,7 +89,7 @@ class Guess:
         return None
 
     def problem(self, split: str, index: int) -> Hidden:
-        """The game at an index: drawn again until one falls in the split."""
+        """The game at an index: drawn until one belongs to the split."""
         least, most, guesses = _SHAPE[self.level]
         attempt = 0
         while True:
@@ -97,9 +108,21 @@ class Guess:
         given = {"env": partial(Game, hidden), "answer": str(hidden.number)}
         return Task("game", ({"role": "user", "content": hidden.opening},), given, self.key(hidden))
 
+    def scorer(self) -> dict[str, Any]:
+        """The spec from which the verifier process rebuilds this verifier."""
+        return {"kind": "builtin", "source": type(self).__module__, "name": type(self).__name__, "level": self.level}
+
+    def facts(self, task: Task) -> tuple[int, ...]:
+        """The game as plain numbers."""
+        return astuple(task.given["env"]().hidden)
+
     def verify(self, task: Task, reply: str) -> Verdict:
-        """Replays a transcript: each line of the reply is one guess. To have a model play, step given["env"]()."""
-        game = task.given["env"]()
+        """Replay a transcript: each line of the reply is one guess. To let a model play, step given["env"]()."""
+        return self.verdict(self.facts(task), reply)
+
+    def verdict(self, facts: tuple[int, ...], reply: str) -> Verdict:
+        """Whether the lines of a reply find the hidden number."""
+        game = Game(Hidden(*facts))
         game.reset()
         for line in reply[-LONGEST_REPLY:].splitlines():
             _, reward, over = game.step(line)
@@ -110,9 +133,9 @@ class Guess:
         return Verdict(0.0, False, f"not found: {game.made} guesses made (one a line)")
 
     def transcript(self, hidden: Hidden, dice: random.Random, care: float) -> list[Message]:
-        """A whole game by a writer who halves the range with probability `care` at each guess.
+        """A whole game in which each guess halves the range with probability `care`.
 
-        A careless guess is any number of the whole range, or, one time in four, of the range still open.
+        Any other guess is uniform over the whole range, or, with probability 1/4, over the remaining range.
         """
         game, low, high = Game(hidden), hidden.low, hidden.high
         messages: list[Message] = [{"role": "user", "content": game.reset()}]

@@ -1,11 +1,11 @@
-"""`logic`: who lies? Each speaker is honest or lies always; find the one set of liars that fits what they say."""
+"""`logic`: knights and knaves. Each speaker always tells the truth or always lies; find the liars from their claims."""
 
 from __future__ import annotations
 
 import random
 from itertools import chain, combinations
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 
 Claim = tuple[str, ...]  # ("lies", x), ("honest", x), ("or", x, y) one of them lies at least, ("and", x, y) both lie
 Puzzle = tuple[tuple[str, Claim], ...]  # who says what
@@ -74,7 +74,7 @@ class Logic(Family):
         return _names(_solutions(problem)[0])
 
     def _try(self, problem: Puzzle, liars: frozenset[str]) -> str:
-        """Checks one set of liars, speaker by speaker, up to the first that does not fit."""
+        """Check one set of liars, speaker by speaker, up to the first contradiction."""
         says = []
         for speaker, claim in problem:
             fits = _fits(speaker, claim, liars)
@@ -84,23 +84,23 @@ class Logic(Family):
         return f"try {_names(liars)}: {' '.join(says)}"
 
     def _misses(self, problem: Puzzle, dice: random.Random) -> list[str]:
-        """No working, or one try that does not fit."""
+        """No working, or one set of liars that does not fit."""
         right = _solutions(problem)[0]
         wrong = dice.choice([liars for liars in _worlds(problem) if liars != right])
         return [self._try(problem, wrong)] if dice.random() < 0.4 else []
 
     def solve(self, problem: Puzzle, dice: random.Random) -> str:
         right = _solutions(problem)[0]
-        return spoken(_names(right), *self._misses(problem, dice), self._try(problem, right))
+        return format_reply(_names(right), *self._misses(problem, dice), self._try(problem, right))
 
     def blunder(self, problem: Puzzle, dice: random.Random) -> str:
-        """Lets a wrong set of liars pass, or finds the right one and then names others."""
+        """A wrong set of liars accepted, or the right one checked and another one named."""
         misses, right = self._misses(problem, dice), _solutions(problem)[0]
         wrong = dice.choice([liars for liars in _worlds(problem) if liars != right])
         if dice.random() < 0.2:
-            return spoken(_names(wrong), *misses, self._try(problem, right))
+            return format_reply(_names(wrong), *misses, self._try(problem, right))
         passed = " ".join(f"{speaker} ok" for speaker, _ in problem)
-        return spoken(_names(wrong), *misses, f"try {_names(wrong)}: {passed}")
+        return format_reply(_names(wrong), *misses, f"try {_names(wrong)}: {passed}")
 
     def judge(self, problem: Puzzle, said: str) -> str:
         right = self.answer(problem)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 
 Product = tuple[int, int]  # the long number, the digit
 _RANGES = {1: (10, 49, 5), 2: (10, 99, 9), 3: (100, 999, 9), 4: (1000, 9999, 9)}  # lowest, highest, largest digit
 
 
 def _rows(a: int, b: int, at: int, kind: str, dice: random.Random) -> tuple[list[str], str]:
-    """The working lines and the result, with the slip `kind` at digit `at` ("" for none).
+    """The working lines and the result, with the mistake `kind` at digit `at` ("" for none).
 
-    "carry" forgets the carry, "one" miscounts by one, "table" takes the neighbour in the times table,
-    "whole" writes a two-digit product down whole instead of carrying.
+    "carry" forgets the carry, "one" is off by one, "table" takes the neighbour in the times table, "whole" writes both
+    digits of a product instead of carrying.
     """
     steps, digits, carry = [], "", 0
     figures = [int(d) for d in str(a)[::-1]]
@@ -54,7 +54,7 @@ class Multiply(Family):
 
     def solve(self, problem: Product, dice: random.Random) -> str:
         steps, result = _rows(*problem, 0, "", dice)
-        return spoken(result, *steps)
+        return format_reply(result, *steps)
 
     def blunder(self, problem: Product, dice: random.Random) -> str:
         kind = dice.choice(("carry", "carry", "one", "table", "whole", "copy"))
@@ -62,7 +62,7 @@ class Multiply(Family):
         if kind == "copy":
             at = dice.randrange(len(result))
             result = result[:at] + str(dice.randrange(10)) + result[at + 1 :]
-        return spoken(result, *steps)
+        return format_reply(result, *steps)
 
     def judge(self, problem: Product, said: str) -> str:
         right = self.answer(problem)

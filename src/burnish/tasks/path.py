@@ -1,4 +1,4 @@
-"""`path`: walk a small graph from one node to another. Any path along the edges that visits no node twice counts."""
+"""`path`: find a path between two nodes of a small graph. Any path along edges that visits no node twice counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import string
 from collections import deque
 from itertools import pairwise
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 
 Maze = tuple[tuple[tuple[str, str], ...], str, str]  # edges, start, goal
 _SHAPE = {1: (4, 4, 2), 2: (6, 7, 3), 3: (8, 9, 4), 4: (10, 12, 5)}  # nodes, edges, steps of the shortest path
@@ -23,7 +23,7 @@ def _neighbours(edges: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
 
 
 def _search(edges: tuple[tuple[str, str], ...], start: str) -> dict[str, list[str]]:
-    """A shortest path from the start to every node it reaches, by breadth-first search."""
+    """A shortest path from the start to every reachable node, by breadth-first search."""
     near, paths, queue = _neighbours(edges), {start: [start]}, deque([start])
     while queue:
         here = queue.popleft()
@@ -72,16 +72,16 @@ class Path(Family):
         return " ".join(_shortest(*problem))
 
     def _say(self, problem: Maze, path: list[str], dice: random.Random) -> str:
-        """The path at once, or after saying where each of its nodes leads."""
+        """The path alone, or after listing the neighbours of each of its nodes."""
         near = _neighbours(problem[0])
         looks = [f"{node}: {' '.join(near[node])}" for node in path[:-1]] if dice.random() < 0.5 else []
-        return spoken(" ".join(path), *looks)
+        return format_reply(" ".join(path), *looks)
 
     def solve(self, problem: Maze, dice: random.Random) -> str:
         return self._say(problem, _shortest(*problem), dice)
 
     def _wander(self, problem: Maze, dice: random.Random) -> list[str]:
-        """Walks on at random without looking ahead, until stuck or there."""
+        """A random self-avoiding walk, until it is stuck or reaches the goal."""
         edges, start, goal = problem
         near, path = _neighbours(edges), [start]
         while path[-1] != goal and (ways := [node for node in near[path[-1]] if node not in path]):
@@ -89,7 +89,7 @@ class Path(Family):
         return path
 
     def blunder(self, problem: Maze, dice: random.Random) -> str:
-        """Wanders into a dead end, takes a short cut that is not there, stops too early, or mistakes a node."""
+        """A random walk into a dead end, a missing edge, a path that stops too early, or a wrong node."""
         edges, _, _ = problem
         path = _shortest(*problem)
         kind = dice.choice(("wander", "wander", "skip", "stop", "node"))

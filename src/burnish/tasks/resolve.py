@@ -1,66 +1,148 @@
-"""The one place that turns what a user calls a task into a source."""
+"""Resolution of a task name (or object) into a source."""
 
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from burnish.tasks.dataset import Dataset
+from burnish.rewards.load import load_function
+from burnish.rewards.resolve import IN_PYTHON, Part, make_reward, read_rewards
+from burnish.tasks.data.columns import read_mapping
+from burnish.tasks.data.dataset import Dataset
+from burnish.tasks.data.files import HUB_NAME
+from burnish.tasks.data.spec import Spec, read_spec
+from burnish.tasks.environment import EnvSource
+from burnish.tasks.flipped import Flipped
 from burnish.tasks.gym import ReasoningGym
+from burnish.tasks.limited import Limited, sandboxed
+from burnish.tasks.mixture import Ingredient, Mixture
 from burnish.tasks.rewarded import Rewarded
-from burnish.tasks.rewards import load_function
-from burnish.tasks.source import Source
-from burnish.tasks.table import BUILTIN, source
-from burnish.tasks.timed import TimedReward
+from burnish.tasks.source import SameTasks, Source, unwrapped
+from burnish.tasks.table import GENERATED, source
 
-IN_PYTHON = "python:"  # how config.yaml writes down a source that was passed as an object
+
+class UnknownTask(ValueError):
+    """A name that is no task."""
 
 
 def resolve_task(
-    task: str | Source, reward: str | None = None, *, seconds: float | None = None, drop_failed: bool = False, workers: int = 0
-) -> Source:  # fmt: skip
-    """A built-in ("sort", "sort:3"), a reasoning_gym dataset ("gym:chain_sum"), a file, a folder or a hub dataset;
-    a source of the user's own is itself.
+    task: str | Source,
+    reward: str | Sequence[Part] | None = None,
+    *,
+    columns: str | Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    drop_failed: bool = False,
+    workers: int = 0,
+) -> Source:
+    """The source of a task: a built-in ("sort:3"), "gym:NAME", a file, folder or hub dataset, or the user's own object.
 
-    Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column.
-    seconds: how long the reward function may take, in a process of its own. workers: how many calls of it run beside sampling.
+    Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column,
+    "pairs.jsonl,flip=0.2" to reverse a share of the labels.
+    Several sources make a mixture: "a.jsonl*0.7,b.jsonl*0.3".
+    columns  part of a task -> column, for all datasets of the task
+    reward   one function or several: path/to/file.py:function, "a.py:f,b.py:g*0.5", or what rewards/resolve.py read
+    seconds  time limit of a call of the reward function (by default 60), or of the verifier per reply (by default 10)
+    workers  concurrent calls of the reward function during sampling
     """
-    found = _named(task) if isinstance(task, str) else task
-    if not reward:
-        return found
-    function = load_function(reward) if seconds is None else TimedReward(reward, seconds)
-    return Rewarded(found, function, drop_failed=drop_failed, workers=workers)
+    resolved = _named(task, read_mapping(columns)) if isinstance(task, str) else task
+    if reward:
+        parts = read_rewards(reward) if isinstance(reward, str) else reward
+        return Rewarded(resolved, make_reward(parts, seconds), drop_failed=drop_failed, workers=workers)
+    return _limited(resolved, seconds, drop_failed)
 
 
-def _named(name: str) -> Source:
+def _limited(source: Source, seconds: float | None, drop_failed: bool) -> Source:
+    """The source with another time limit for its verifier, or that of each source of a mixture."""
+    if isinstance(source, Mixture):
+        parts = [replace(one, source=_limited(one.source, seconds, drop_failed)) for one in source.ingredients]
+        return Mixture(source.name, parts)
+    if seconds is not None:
+        return Limited(source, seconds, drop_failed=drop_failed)
+    return Limited(source, drop_failed=True) if drop_failed and sandboxed(source) is not None else source
+
+
+def datasets_of(source: Source) -> list[Dataset]:
+    """The datasets from which a source takes its tasks."""
+    if isinstance(source, SameTasks):
+        return datasets_of(source.source)
+    if isinstance(source, Mixture):
+        return [dataset for one in source.sources() for dataset in datasets_of(one)]
+    return [source] if isinstance(source, Dataset) else []
+
+
+def mixture_of(source: Source) -> Mixture | None:
+    """The mixture behind a source, if it is one."""
+    inner = unwrapped(source)
+    return inner if isinstance(inner, Mixture) else None
+
+
+def pin(name: str) -> str:
+    """The same task with the commits of its hub datasets: a resumed run must not read rows that came later."""
+    if name.startswith(IN_PYTHON):
+        return name
+    for spec in read_spec(name):
+        hub = None if Path(spec.name).expanduser().exists() else HUB_NAME.fullmatch(spec.name)
+        if hub and not _is_generated(spec.name):
+            from burnish.tasks.data.hub import pinned
+
+            base, revision, config = hub.groups()
+            commit = pinned(base, revision)
+            if commit:
+                name = name.replace(spec.name, f"{base}@{commit}" + (f":{config}" if config else ""), 1)
+    return name
+
+
+def _named(name: str, columns: Mapping[str, str]) -> Source:
     if name.startswith(IN_PYTHON):
         raise ValueError(
             f"the task {name.removeprefix(IN_PYTHON)!r} was passed as a Python object, which no file can hold; "
             "pass it again: burnish.resume(folder, task=...)"
         )
-    name, options = _split_options(name)
+    specs = read_spec(name)
+    if len(specs) == 1:
+        return _one(specs[0], columns)
+    try:
+        return Mixture(name, [Ingredient(_one(spec, columns), spec.name, spec.weight) for spec in specs])
+    except UnknownTask as error:
+        raise ValueError(f"{error}; in {name!r} each comma begins another task, or an option key=value") from None
+
+
+def _is_generated(name: str) -> bool:
+    return name.startswith("gym:") or name.partition(":")[0] in GENERATED
+
+
+def _environment(name: str) -> Callable[..., Any] | None:
+    """The environment class that a name says: path/to/file.py:Env, package.module:Env, or an entry point
+    `burnish.tasks`; None where it is none of them."""
+    if re.fullmatch(r".+\.py:[A-Za-z_]\w*", name):
+        return load_function(name, "environment")
+    for point in entry_points(group="burnish.tasks", name=name):
+        found: Callable[..., Any] = point.load()
+        return found
+    return None
+
+
+def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
+    if "flip" in spec.options:
+        rest = {name: value for name, value in spec.options.items() if name != "flip"}
+        return Flipped(_one(replace(spec, options=rest), columns), spec.options["flip"])
+    name, options = spec.name, dict(spec.options)
     if name.startswith("gym:"):
         return ReasoningGym(name.removeprefix("gym:"), **options)
-    if name.partition(":")[0] in BUILTIN:
+    if name.partition(":")[0] in GENERATED:
         return source(name, **options)
+    if (factory := _environment(name)) is not None:
+        return EnvSource(factory, name.rpartition(":")[2], **options)
     if Path(name).exists() or "/" in name or Path(name).suffix:
-        return Dataset(name, columns={part: str(column) for part, column in options.items()} or None)
-    near = difflib.get_close_matches(name, BUILTIN, 3, 0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(BUILTIN)}"
-    raise ValueError(
+        own = {key: options.pop(key) for key in ("split", "heldout", "canary", "unsafe_code") if key in options}
+        return Dataset(name, columns={**columns, **read_mapping(options)}, **own)
+    near = difflib.get_close_matches(name, GENERATED, 3, 0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(GENERATED)}"
+    raise UnknownTask(
         f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME"
     )
-
-
-def _split_options(name: str) -> tuple[str, dict[str, Any]]:
-    """What comes before the first ",key=value", and the keys and values after it."""
-    base, *pieces = name.split(",")
-    if not pieces or Path(name).exists():
-        return name, {}
-    for piece in pieces:
-        if "=" not in piece:
-            raise ValueError(f"task {name!r}: {piece!r} is not an option; write key=value after each comma")
-    return base, {key.strip(): yaml.safe_load(value) for key, value in (piece.split("=", 1) for piece in pieces)}

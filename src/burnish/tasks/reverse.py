@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 from burnish.tasks.slips import slip
 
 Letters = tuple[str, ...]
@@ -31,8 +31,8 @@ class Reverse(Family):
         return " ".join(reversed(problem))
 
     def _say(self, problem: Letters, letters: list[str], dice: random.Random) -> str:
-        """The letters at once, or after naming the two ends."""
-        return spoken(" ".join(letters), *([f"ends {problem[-1]} {problem[0]}"] if dice.random() < 0.3 else []))
+        """The letters alone, or after naming the two ends."""
+        return format_reply(" ".join(letters), *([f"ends {problem[-1]} {problem[0]}"] if dice.random() < 0.3 else []))
 
     def solve(self, problem: Letters, dice: random.Random) -> str:
         return self._say(problem, list(reversed(problem)), dice)

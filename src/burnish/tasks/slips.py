@@ -1,4 +1,4 @@
-"""Ways in which people get lists wrong: the slips that `sort`, `reverse` and `edit` share."""
+"""Typical mistakes in lists, shared by `sort`, `reverse` and `edit`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _repeat(items: list[str], dice: random.Random) -> list[str]:
 
 
 def slip(items: Sequence[str], pool: Sequence[str], dice: random.Random) -> list[str]:
-    """The items with one slip: two neighbours swapped, one dropped, one said twice, or one replaced from the pool."""
+    """The items with one mistake: two neighbours swapped, one dropped, one repeated, or one replaced from the pool."""
     copy = list(items)
     if len(copy) < 2:
         return [*copy, dice.choice(pool)]

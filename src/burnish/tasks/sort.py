@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 
-from burnish.tasks.family import Family, spoken
+from burnish.tasks.family import Family, format_reply
 from burnish.tasks.slips import slip
 
 Items = tuple[str, tuple[str, ...]]  # "up" or "down", the items
@@ -37,9 +37,9 @@ class Sort(Family):
         return " ".join(self._right(problem))
 
     def _say(self, problem: Items, items: list[str], dice: random.Random) -> str:
-        """The list at once, or after naming its two ends."""
+        """The list alone, or after naming its two ends."""
         right = self._right(problem)
-        return spoken(" ".join(items), *([f"ends {right[0]} {right[-1]}"] if dice.random() < 0.3 else []))
+        return format_reply(" ".join(items), *([f"ends {right[0]} {right[-1]}"] if dice.random() < 0.3 else []))
 
     def solve(self, problem: Items, dice: random.Random) -> str:
         return self._say(problem, self._right(problem), dice)

@@ -1,4 +1,4 @@
-"""The table of built-in sources, and the one place that turns a name such as "sort" or "sort:3" into a source."""
+"""The table of built-in sources, and the lookup of names such as "sort" or "sort:3"."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 from typing import Any
 
 from burnish.tasks.add import Add
+from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
 from burnish.tasks.guess import Guess
@@ -18,7 +19,8 @@ from burnish.tasks.source import Source
 
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
-}
+}  # the tasks that the model `tiny` was pre-trained on
+GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:
@@ -30,12 +32,12 @@ def nearest(name: str, known: dict[str, type]) -> str:
 def source(name: str, **options: Any) -> Source:
     """The built-in source of this name; "sort:3" is `sort` at level 3. Options go to its constructor."""
     base, _, level = name.partition(":")
-    if base not in BUILTIN:
-        raise ValueError(f"no built-in task is called {base!r}; {nearest(base, BUILTIN)}")
+    if base not in GENERATED:
+        raise ValueError(f"no built-in task is called {base!r}; {nearest(base, GENERATED)}")
     if level:
         if not level.isdigit():
             raise ValueError(f"task {name!r}: {level!r} is not a level; write for instance {base}:2")
         if "level" in options:
             raise ValueError(f"task {name!r} already names a level; leave out level={options['level']!r}")
         options["level"] = int(level)
-    return BUILTIN[base](**options)
+    return GENERATED[base](**options)

@@ -1,4 +1,5 @@
-"""Estimates of KL(pi || ref) at sampled tokens (Schulman 2020, "Approximating KL divergence"). log_ratio = log ref - log pi.
+"""Estimates of KL(pi || ref) at sampled tokens (Schulman 2020, "Approximating KL divergence"). log_ratio = log ref -
+log pi.
 
 As an estimate under samples of pi: k1 and k3 are unbiased, k2 is not. As a loss: the gradient of k2 is that of the
 reverse KL in expectation, k3's is the forward KL's, k1's is zero in expectation.
@@ -20,6 +21,8 @@ def k2(logp: Tensor, ref: Tensor) -> Tensor:
 
 
 def k3(logp: Tensor, ref: Tensor) -> Tensor:
-    """exp(d) - d - 1 with d = log ref - log pi, per token [N]: never negative (GRPO's estimate, arXiv 2402.03300, Eq. 4)."""
+    """exp(d) - d - 1 with d = log ref - log pi, per token [N]: never negative (GRPO's estimate, arXiv 2402.03300, Eq.
+    4).
+    """
     d = ref - logp
     return d.exp() - d - 1

@@ -40,6 +40,8 @@ def exploration_weight(logp: Tensor, power: float) -> Tensor:
 
 
 def mixture_surrogate(logp: Tensor, old: Tensor, adv: Tensor, uniform: float, power: float) -> Tensor:
-    """RL-PLUS's loss on a demonstrated token: -r A (1 - sg[p])^power, with r from `mixture_ratio`; no clip. Shapes: all [N]."""
+    """RL-PLUS's loss on a demonstrated token: -r A (1 - sg[p])^power, with r from `mixture_ratio`; no clip. Shapes: all
+    [N].
+    """
     assert logp.shape == adv.shape, (logp.shape, adv.shape)
     return -mixture_ratio(logp, old, uniform) * exploration_weight(logp, power) * adv

@@ -1,4 +1,6 @@
-"""Surrogates whose gradient is a policy gradient. Symbols: logp = log pi(y_t | .), live; old = log pi_old; adv = A_t."""
+"""Surrogates whose gradient is a policy gradient. Symbols: logp = log pi(y_t | .), live; old = log
+pi_old; adv = A_t.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ def clipped_surrogate(
         L = -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A)
         with `dual` c > 1 (arXiv 1912.09729), where A < 0:  L = -max(min(r A, clip(r) A), c A)
 
-    Shapes: all [N]; eps is one number, or one for each token (two kinds of tokens: arXiv 2507.15778). The gradient at r = 1 is -A grad logp.
+    Shapes: all [N]; eps is one number, or one for each token (two kinds of tokens: arXiv 2507.15778). The gradient at r
+    = 1 is -A grad logp.
     eps_low = eps_high = 0.2: PPO, GRPO; eps_high > eps_low: clip-higher (DAPO, arXiv 2503.14476);
     eps infinite: the plain importance-weighted policy gradient.
     """
@@ -28,7 +31,9 @@ def clipped_surrogate(
 
 
 def was_clipped(logp: Tensor, old: Tensor, adv: Tensor, eps_low: float | Tensor, eps_high: float | Tensor) -> Tensor:
-    """1 where the clip of `clipped_surrogate` takes the gradient away: r > 1 + eps_high with A > 0, r < 1 - eps_low with A < 0."""
+    """1 where the clip of `clipped_surrogate` takes the gradient away: r > 1 + eps_high with A > 0, r < 1 - eps_low
+    with A < 0.
+    """
     ratio = (logp - old).exp()
     return (((ratio > 1 + eps_high) & (adv > 0)) | ((ratio < 1 - eps_low) & (adv < 0))).to(logp.dtype)
 

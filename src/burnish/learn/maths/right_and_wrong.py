@@ -9,7 +9,8 @@ from torch import Tensor
 
 
 def taper(log_ratio: Tensor, reward: Tensor) -> Tensor:
-    """TOPR's weight of a whole reply (arXiv 2503.14286): 1 where R >= 0, [pi / mu]_0^1 where R < 0. Shapes [R], no gradient.
+    """TOPR's weight of a whole reply (arXiv 2503.14286): 1 where R >= 0, [pi / mu]_0^1 where R < 0. Shapes [R], no
+    gradient.
 
     log_ratio = log pi(y) - log mu(y), summed over the reply. On-policy it is 1: REINFORCE.
     """
@@ -24,8 +25,9 @@ def implicit_negative(logp: Tensor, old: Tensor, right: Tensor, rate: Tensor, ep
         R = pi / pi_old;   right:  -log R;   wrong:  -log max_v(x, eps),  x = (1 - q R) / (1 - q)
         max_v(x, eps) = sg[max(x, eps) - x] + x:  the value of the larger, the gradient of x
 
-    right is 1 or 0, q = rate is the prompt's pass rate, strictly between 0 and 1. x is the ratio of the implicit negative
-    policy (pi_old - q pi) / (1 - q) to pi_old. The gradient of a wrong token is q R / ((1 - q) max(x, eps)) grad logp.
+    right is 1 or 0, q = rate is the prompt's pass rate, strictly between 0 and 1. x is the ratio of the implicit
+    negative policy (pi_old - q pi) / (1 - q) to pi_old. The gradient of a wrong token is q R / ((1 - q) max(x, eps))
+    grad logp.
     The log ratio is bounded by +-10.
     """
     assert logp.shape == old.shape == right.shape == rate.shape
@@ -41,7 +43,9 @@ def share_wrong(rate: Tensor) -> Tensor:
 
 
 def odds_root(rate: Tensor) -> Tensor:
-    """sqrt((1 - q) / q): the prompt weight with which NFT is GRPO on-policy (A divided by the population's deviation)."""
+    """sqrt((1 - q) / q): the prompt weight with which NFT is GRPO on-policy (A divided by the
+    population's deviation).
+    """
     return ((1 - rate) / rate).sqrt()
 
 

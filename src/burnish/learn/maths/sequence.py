@@ -47,7 +47,8 @@ def pairwise_separate(logratio_a: Tensor, logratio_b: Tensor, adv: Tensor, eps: 
     """P3O's pairwise surrogate (arXiv 2310.00212) with each reply clipped by itself, per pair [P].
 
         rho = exp(logratio),  A = (r_a - r_b) / 2
-        L = -sg[rho_b] min(rho_a A, clip(rho_a, 1 - eps, 1 + eps) A) - sg[rho_a] min(-rho_b A, -clip(rho_b, 1 - eps, 1 + eps) A)
+        L = -sg[rho_b] min(rho_a A, clip(rho_a, 1 - eps, 1 + eps) A) - sg[rho_a] min(-rho_b A, -clip(rho_b, 1 - eps, 1 +
+        eps) A)
 
     The gradient inside the clips is -A rho_a rho_b grad log(pi(a) / pi(b)), the paper's.
     """

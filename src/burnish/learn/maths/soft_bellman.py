@@ -1,4 +1,6 @@
-"""Soft Bellman path consistency (OREO, Wang et al., arXiv 2412.16145). Symbols: lr_t = log pi(a_t|s_t) - log ref(a_t|s_t)."""
+"""Soft Bellman path consistency (OREO, Wang et al., arXiv 2412.16145). Symbols: lr_t = log pi(a_t|s_t) - log
+ref(a_t|s_t).
+"""
 
 from __future__ import annotations
 

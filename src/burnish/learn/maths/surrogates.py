@@ -1,4 +1,5 @@
-"""Surrogates on a ratio that are not PPO's clip. Symbols: logp = log pi, live; old = log pi_old; adv = A; l = logp - old; r = exp(l).
+"""Surrogates on a ratio that are not PPO's clip. Symbols: logp = log pi, live; old = log pi_old; adv = A; l = logp -
+old; r = exp(l).
 
 All give one number per token (or per sequence, where that is what they are given) and none averages.
 """
@@ -80,6 +81,8 @@ def one_sided_log_ratio(logp: Tensor, old: Tensor, adv: Tensor, eps: float) -> T
 
 
 def ratio_times_advantage(log_ratio: Tensor, adv: Tensor) -> Tensor:
-    """-exp(log_ratio) A: the importance-weighted objective, for a log ratio that has its bounds already. Any one shape."""
+    """-exp(log_ratio) A: the importance-weighted objective, for a log ratio that has its bounds
+    already. Any one shape.
+    """
     assert log_ratio.shape == adv.shape
     return -log_ratio.exp() * adv

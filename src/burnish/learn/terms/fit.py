@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.schedules import Schedule
 
 
@@ -18,6 +18,7 @@ def value_fit(
     coef: Schedule = 0.5,
     norm: Norm = token_mean,
     trainee: str = "critic",
+    on: Authors = "policy",
     name: str = "value",
 ) -> Term:
     """(V - target)^2 at the claimed tokens; output "value" is read before a token, "score" after it."""
@@ -27,18 +28,36 @@ def value_fit(
         return maths.squared_error(live.outputs[output], live.streams[target])
 
     return Term(
-        name=name, unit="token", loss=loss, live=(output,), streams=(target,), norm=norm, trainee=trainee, coef=coef
+        name=name,
+        on=on,
+        unit="token",
+        loss=loss,
+        live=(output,),
+        streams=(target,),
+        norm=norm,
+        trainee=trainee,
+        coef=coef,
     )
 
 
 def chance_fit(
-    target: str, *, output: str = "value", norm: Norm = token_mean, trainee: str = "critic", name: str = "chance"
+    target: str,
+    *,
+    output: str = "value",
+    norm: Norm = token_mean,
+    trainee: str = "critic",
+    on: Authors = "policy",
+    name: str = "chance",
 ) -> Term:
-    """Cross-entropy of sigmoid(V) against a chance of success in [0, 1]: -p log sigmoid(V) - (1 - p) log sigmoid(-V)."""
+    """Cross-entropy of sigmoid(V) against a chance of success in [0, 1]: -p log sigmoid(V) - (1 - p)
+    log sigmoid(-V).
+    """
 
     def loss(live: Live) -> torch.Tensor:
         value, chance = live.outputs[output], live.streams[target].to(live.outputs[output].dtype)
         live.note("error", (value.sigmoid() - chance).abs())
         return F.binary_cross_entropy_with_logits(value, chance, reduction="none")
 
-    return Term(name=name, unit="token", loss=loss, live=(output,), streams=(target,), norm=norm, trainee=trainee)
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=(output,), streams=(target,), norm=norm, trainee=trainee
+    )

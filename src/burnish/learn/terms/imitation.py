@@ -9,7 +9,7 @@ from torch import Tensor
 
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.schedules import Schedule
 
 
@@ -19,6 +19,7 @@ def imitate(
     norm: Norm = token_mean,
     coef: Schedule = 1.0,
     trainee: str = "policy",
+    on: Authors = "policy",
     name: str = "sft",
 ) -> Term:
     """-log pi of demonstrated tokens, each times weight(log pi), held constant, where a weight is given."""
@@ -27,4 +28,4 @@ def imitate(
         live.note("nll", -live.logp)
         return maths.nll(live.logp, None if weight is None else weight(live.logp))
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), norm=norm, trainee=trainee, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), norm=norm, trainee=trainee, coef=coef)

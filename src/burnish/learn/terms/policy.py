@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from burnish.cast.blend import Blend
+from burnish.engine.mixture import Blend
 from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean, token_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.schedules import Schedule
 
 
@@ -21,6 +21,7 @@ def pg_clip(
     adv: str = "adv",
     weight: str | None = None,
     coef: Schedule = 1.0,
+    on: Authors = "policy",
     name: str = "pg",
 ) -> Term:
     """PPO's clipped surrogate on the stream of advantages `adv`, anchored on stream "old".
@@ -38,11 +39,13 @@ def pg_clip(
         return losses if weight is None else live.streams[weight] * losses
 
     streams = (adv, "old") if weight is None else (adv, "old", weight)
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm, coef=coef)
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm, coef=coef
+    )
 
 
 def pg_clip_blended(
-    eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "pg"
+    eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
 ) -> Term:
     """PPO's clip on the log-probs of a blend with one other member: the ratio is of what was really sampled from.
 
@@ -59,37 +62,56 @@ def pg_clip_blended(
         return maths.clipped_surrogate(logp, live.old, live.adv, eps, eps)
 
     needs = ("logits", f"{other}.logits")
-    return Term(name=name, unit="token", loss=loss, live=needs, streams=("adv", "old", "token"), norm=norm, coef=coef)
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=needs, streams=("adv", "old", "token"), norm=norm, coef=coef
+    )
 
 
-def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """-A log pi on stream "adv"."""
 
     def loss(live: Live) -> torch.Tensor:
         live.note("entropy", live.entropy)
         return maths.reinforce(live.logp, live.adv)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv",), norm=norm, coef=coef)
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv",), norm=norm, coef=coef
+    )
 
 
-def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, name: str = "kl") -> Term:
+def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, on: Authors = "policy", name: str = "kl") -> Term:
     """GRPO's KL to the reference (stream "ref"), estimated by k3 at the sampled tokens."""
 
     def loss(live: Live) -> torch.Tensor:
         return maths.k3(live.logp, live.ref)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
 
 
-def kl_k2(*, coef: Schedule, anchor: str = "ref", norm: Norm = token_mean, name: str = "kl") -> Term:
-    """k2 at the sampled tokens, (log pi - log anchor)^2 / 2: its gradient is that of the reverse KL to the anchor's policy."""
+def kl_to(anchor: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "kl") -> Term:
+    """k3 at the sampled tokens, of the KL to the policy whose log-probs are in the stream `anchor` ("old")."""
+
+    def loss(live: Live) -> torch.Tensor:
+        return maths.k3(live.logp, live.streams[anchor])
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
+
+
+def kl_k2(
+    *, coef: Schedule, anchor: str = "ref", norm: Norm = token_mean, on: Authors = "policy", name: str = "kl"
+) -> Term:
+    """k2 at the sampled tokens, (log pi - log anchor)^2 / 2: its gradient is that of the reverse KL to the anchor's
+    policy.
+    """
 
     def loss(live: Live) -> torch.Tensor:
         return maths.k2(live.logp, live.streams[anchor])
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
 
 
-def entropy_bonus(*, coef: Schedule, norm: Norm = token_mean, name: str = "entropy") -> Term:
+def entropy_bonus(*, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "entropy") -> Term:
     """-entropy: minimising it with a positive coefficient keeps the policy undecided."""
-    return Term(name=name, unit="token", loss=lambda live: -live.entropy, live=("entropy",), norm=norm, coef=coef)
+    return Term(
+        name=name, on=on, unit="token", loss=lambda live: -live.entropy, live=("entropy",), norm=norm, coef=coef
+    )

@@ -1,36 +1,32 @@
-"""Terms on pairs of replies."""
+"""Terms on pairs of replies: each is a loss of learn/maths/preference.py in a `pair_term`."""
 
 from __future__ import annotations
 
-import torch
-
 from burnish.learn import maths
-from burnish.learn.norms import unit_mean
-from burnish.learn.term import Live, Term
-from burnish.schedules import Schedule, at
+from burnish.learn.maths import preference
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.schedules import Schedule
 
 
-def dpo(beta: Schedule, *, label_smoothing: float = 0.0, coef: Schedule = 1.0, name: str = "reply") -> Term:
+def dpo(
+    beta: Schedule, *, label_smoothing: float = 0.0, coef: Schedule = 1.0, on: Authors = "policy", name: str = "reply"
+) -> Term:
     """DPO's logistic loss on the pairs, with stream "ref" as the reference."""
-
-    def loss(live: Live) -> torch.Tensor:
-        logratio = live.per_row(live.logp - live.ref)
-        w, l = logratio[live.pairs[:, 0]], logratio[live.pairs[:, 1]]  # noqa: E741
-        live.note("margin", at(beta, live.clock) * (w - l))
-        live.note("accuracy", (w > l).float())
-        return maths.dpo_logistic(w, l, at(beta, live.clock), label_smoothing)
-
-    return Term(name=name, unit="pair", loss=loss, live=("logp",), streams=("ref",), norm=unit_mean, coef=coef)
+    return pair_term(
+        lambda chosen, rejected, beta: maths.dpo_logistic(chosen.logratio, rejected.logratio, beta, label_smoothing),
+        beta=beta,
+        coef=coef,
+        on=on,
+        name=name,
+    )
 
 
-def score_pairs(*, centre: float = 0.0, trainee: str = "rm", coef: Schedule = 1.0, name: str = "end") -> Term:
-    """Bradley-Terry on the scores at the claimed token (one a trace)."""
-
-    def loss(live: Live) -> torch.Tensor:
-        score = live.per_row(live.score)
-        w, l = score[live.pairs[:, 0]], score[live.pairs[:, 1]]  # noqa: E741
-        live.note("margin", w - l)
-        live.note("accuracy", (w > l).float())
-        return maths.bradley_terry(w, l, centre)
-
-    return Term(name=name, unit="pair", loss=loss, live=("score",), norm=unit_mean, trainee=trainee, coef=coef)
+def dpo_with_nll(beta: Schedule, nll: float, *, on: Authors = "policy", name: str = "reply") -> Term:
+    """DPO's logistic loss plus nll times the chosen reply's negative log-likelihood per token."""
+    return pair_term(
+        lambda w, r, beta: preference.dpo_with_nll(w, r, beta, nll),
+        beta=beta,
+        on=on,
+        name=name,
+    )

@@ -8,40 +8,45 @@ from torch import Tensor
 from burnish.learn.maths.chi2 import symmetric_chi2
 from burnish.learn.maths.regression import advantage_regression, trajectory_balance
 from burnish.learn.norms import unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.rows import row_mean
 from burnish.schedules import Schedule, at
 
 
-def _per_row_mean(live: Live, x: Tensor) -> Tensor:
-    """A stream that is the same on all tokens of a row, once a row."""
-    return live.per_row(x) / live.per_row(torch.ones_like(x)).clamp(min=1)
-
-
-def regress_advantage(beta: float, *, gain: str = "gain", name: str = "step") -> Term:
+def regress_advantage(beta: float, *, gain: str = "gain", on: Authors = "policy", name: str = "step") -> Term:
     """(A / beta - sum_t log pi/ref)^2 / 2 over the claimed tokens of each trace, A in stream `gain`."""
 
     def loss(live: Live) -> Tensor:
         log_ratio = live.per_row(live.logp - live.ref)
         live.note("log_ratio", log_ratio)
-        return advantage_regression(log_ratio, _per_row_mean(live, live.streams[gain]).to(log_ratio.dtype), beta)
+        return advantage_regression(log_ratio, row_mean(live, live.streams[gain]).to(log_ratio.dtype), beta)
 
-    return Term(name=name, unit="sequence", loss=loss, live=("logp",), streams=("ref", gain), norm=unit_mean)
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("ref", gain), norm=unit_mean)
 
 
-def chi2_pull(*, coef: Schedule, name: str = "chi2") -> Term:
+def chi2_pull(*, coef: Schedule, on: Authors = "policy", name: str = "chi2") -> Term:
     """(e^L - 1) + (e^-L - 1) of each reply, L = sum_t log pi/ref, times stream "chi2_scale"."""
 
     def loss(live: Live) -> Tensor:
         log_ratio = live.per_row(live.logp - live.ref)
-        return symmetric_chi2(log_ratio) * _per_row_mean(live, live.chi2_scale).to(log_ratio.dtype)
+        return symmetric_chi2(log_ratio) * row_mean(live, live.chi2_scale).to(log_ratio.dtype)
 
     return Term(
-        name=name, unit="sequence", loss=loss, live=("logp",), streams=("ref", "chi2_scale"), norm=unit_mean, coef=coef
+        name=name,
+        on=on,
+        unit="sequence",
+        loss=loss,
+        live=("logp",),
+        streams=("ref", "chi2_scale"),
+        norm=unit_mean,
+        coef=coef,
     )
 
 
-def balance(beta: Schedule, *, coef: Schedule = 1.0, name: str = "tb") -> Term:
-    """TBA: trajectory balance of each group's replies, their rewards in stream "reward" (summed); one number a group."""
+def balance(beta: Schedule, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "tb") -> Term:
+    """TBA: trajectory balance of each group's replies, their rewards in stream "reward" (summed); one
+    number a group.
+    """
 
     def loss(live: Live) -> Tensor:
         log_ratio, reward = live.per_row(live.logp - live.ref), live.per_row(live.reward)
@@ -54,5 +59,5 @@ def balance(beta: Schedule, *, coef: Schedule = 1.0, name: str = "tb") -> Term:
         )
 
     return Term(
-        name=name, unit="group", loss=loss, live=("logp",), streams=("ref", "reward"), norm=unit_mean, coef=coef
+        name=name, on=on, unit="group", loss=loss, live=("logp",), streams=("ref", "reward"), norm=unit_mean, coef=coef
     )

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from burnish.learn.maths import reinforce, right_and_wrong
 from burnish.learn.norms import Norm, constant, seq_mean, unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_mean
 from burnish.schedules import Schedule
 
 Score = Callable[[Live], Tensor]
 
 
-def pg_tapered(*, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_tapered(*, norm: Norm = seq_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """TOPR: REINFORCE in which replies of negative "adv" count by their whole ratio to "old", at most 1."""
 
     def loss(live: Live) -> Tensor:
@@ -26,16 +26,30 @@ def pg_tapered(*, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg")
         return weight[live.row] * reinforce(live.logp, live.adv)
 
     return Term(
-        name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm, coef=coef
+        name=name,
+        on=on,
+        unit="token",
+        loss=loss,
+        live=("logp", "entropy"),
+        streams=("adv", "old"),
+        norm=norm,
+        coef=coef,
     )
 
 
 def negative_aware(
-    eps: float, weigh: Callable[[Tensor], Tensor], negative: float = 1.0, *, norm: Norm | None = None, name: str = "nft"
+    eps: float,
+    weigh: Callable[[Tensor], Tensor],
+    negative: float = 1.0,
+    *,
+    norm: Norm | None = None,
+    on: Authors = "policy",
+    name: str = "nft",
 ) -> Term:
     """NFT: likelihood of right tokens under the policy and of wrong ones under its implicit negative.
 
-    Streams: "right" (1 or 0), "pass_rate" (of the prompt), "old". weigh(pass_rate) weighs prompts, `negative` wrong tokens.
+    Streams: "right" (1 or 0), "pass_rate" (of the prompt), "old". weigh(pass_rate) weighs prompts, `negative` wrong
+    tokens.
     """
 
     def loss(live: Live) -> Tensor:
@@ -44,7 +58,9 @@ def negative_aware(
         return weigh(live.pass_rate) * torch.where(live.right > 0, 1.0, negative) * losses
 
     streams = ("right", "pass_rate", "old")
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm or constant())
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm or constant()
+    )
 
 
 def mean_logp(live: Live) -> Tensor:
@@ -57,7 +73,9 @@ def mean_ratio(live: Live) -> Tensor:
     return row_mean(live, (live.logp - live.old).exp())
 
 
-def discriminate(score: Score, tau: float, *reads: str, coef: Schedule = 1.0, name: str = "rank") -> Term:
+def discriminate(
+    score: Score, tau: float, *reads: str, coef: Schedule = 1.0, on: Authors = "policy", name: str = "rank"
+) -> Term:
     """DisCO: within a group, right replies (stream "right") are scored above wrong ones; one number a group.
 
     `reads` names the streams that the score itself needs ("old", for `mean_ratio`).
@@ -71,10 +89,10 @@ def discriminate(score: Score, tau: float, *reads: str, coef: Schedule = 1.0, na
         return torch.stack([right_and_wrong.discriminate(scores[m & right], scores[m & ~right], tau) for m in mine])
 
     streams = ("right", *reads)
-    return Term(name=name, unit="group", loss=loss, live=("logp",), streams=streams, norm=unit_mean, coef=coef)
+    return Term(name=name, on=on, unit="group", loss=loss, live=("logp",), streams=streams, norm=unit_mean, coef=coef)
 
 
-def hold(delta: float, beta: float, *, name: str = "hold") -> Term:
+def hold(delta: float, beta: float, *, on: Authors = "policy", name: str = "hold") -> Term:
     """DisCO's constraint KL(pi_old || pi) <= delta on every group, as a squared hinge; the KL is k1's token mean."""
 
     def loss(live: Live) -> Tensor:
@@ -85,4 +103,4 @@ def hold(delta: float, beta: float, *, name: str = "hold") -> Term:
         live.note("kl", kl)
         return right_and_wrong.held_hinge(kl, delta, beta)
 
-    return Term(name=name, unit="group", loss=loss, live=("logp",), streams=("old",), norm=unit_mean)
+    return Term(name=name, on=on, unit="group", loss=loss, live=("logp",), streams=("old",), norm=unit_mean)

@@ -1,4 +1,6 @@
-"""What terms ask of whole replies: their lengths, their means, their quantiles. One number per row, where tokens are given."""
+"""What terms ask of whole replies: their lengths, their means, their quantiles. One number per row, where tokens are
+given.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,11 @@ import torch
 from torch import Tensor
 
 from burnish.learn.term import Live
+
+
+def row_sum(live: Live, x: Tensor) -> Tensor:
+    """[N] -> [R]: the sum over each reply's claimed tokens."""
+    return live.per_row(x)
 
 
 def row_mean(live: Live, x: Tensor) -> Tensor:

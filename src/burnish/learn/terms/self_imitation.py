@@ -1,4 +1,6 @@
-"""Terms on demonstrated tokens beyond the plain log-likelihood: weighed, smoothed, contrasted, read as soft Q-values."""
+"""Terms on demonstrated tokens beyond the plain log-likelihood: weighed, smoothed, contrasted, read as
+soft Q-values.
+"""
 
 from __future__ import annotations
 
@@ -7,47 +9,57 @@ import torch
 from burnish.learn import maths
 from burnish.learn.maths.soft_q import implied_reward, next_values
 from burnish.learn.maths.token_weights import smoothed_nll
-from burnish.learn.norms import Norm, seq_mean, token_mean, unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.norms import Norm, seq_mean, token_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.rows import row_mean
 from burnish.schedules import Schedule
 
 
-def imitate_weighted(*, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "sft") -> Term:
+def imitate_weighted(
+    *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "sft"
+) -> Term:
     """-w log pi of demonstrated tokens, w from stream "weight"."""
 
     def loss(live: Live) -> torch.Tensor:
         live.note("nll", -live.logp)
         return maths.nll(live.logp, live.weight)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("weight",), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("weight",), norm=norm, coef=coef)
 
 
-def imitate_smoothed(smoothing: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "sft") -> Term:
+def imitate_smoothed(
+    smoothing: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "sft"
+) -> Term:
     """The negative log-likelihood with label smoothing over the vocabulary."""
 
     def loss(live: Live) -> torch.Tensor:
         live.note("nll", -live.logp)
         return smoothed_nll(live.logits, live.logp, smoothing)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "logits"), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp", "logits"), norm=norm, coef=coef)
 
 
-def contrast(smoothing: float, *, coef: Schedule = 1.0, name: str = "contrast") -> Term:
+def contrast(smoothing: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "contrast") -> Term:
     """The first trace of a pair is likelier than the second: cross-entropy of P_a / (P_a + P_b), P the geometric means.
 
-    P = exp(mean over the trace's claimed tokens of log pi), so that P_a / (P_a + P_b) = sigmoid(difference of the means).
+    P = exp(mean over the trace's claimed tokens of log pi), so that P_a / (P_a + P_b) = sigmoid(difference of the
+    means).
     """
 
-    def loss(live: Live) -> torch.Tensor:
-        mean = live.per_row(live.logp) / live.per_row(torch.ones_like(live.logp)).clamp(min=1)
-        a, b = mean[live.pairs[:, 0]], mean[live.pairs[:, 1]]
-        live.note("accuracy", (a > b).float())
-        return maths.dpo_logistic(a, b, 1.0, smoothing)
+    return pair_term(
+        lambda a, b, _: maths.dpo_logistic(a.logp, b.logp, 1.0, smoothing),
+        anchor=None,
+        reduce=row_mean,
+        coef=coef,
+        on=on,
+        name=name,
+    )
 
-    return Term(name=name, unit="pair", loss=loss, live=("logp",), norm=unit_mean, coef=coef)
 
-
-def soft_q_penalty(gamma: float, *, coef: Schedule, norm: Norm = token_mean, name: str = "td") -> Term:
+def soft_q_penalty(
+    gamma: float, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "td"
+) -> Term:
     """The squared reward (Q_t - gamma V_{t+1})^2 that the logits imply, with gradient through both values."""
 
     def loss(live: Live) -> torch.Tensor:
@@ -56,4 +68,4 @@ def soft_q_penalty(gamma: float, *, coef: Schedule, norm: Norm = token_mean, nam
         live.note("reward", reward)
         return reward.square()
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "logits"), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp", "logits"), norm=norm, coef=coef)

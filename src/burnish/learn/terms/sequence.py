@@ -9,43 +9,51 @@ from torch import Tensor
 
 from burnish.learn.maths.sequence import held_ratio, relative_reward_error
 from burnish.learn.norms import unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.schedules import Schedule
 
 PairSurrogate = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # (logratio_a, logratio_b, adv, eps) -> [P]
 
 
-def regress_rewards(scale: float, *, anchor: str, coef: Schedule = 1.0, name: str = "pair") -> Term:
+def regress_rewards(
+    scale: float, *, anchor: str, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pair"
+) -> Term:
     """Squared error between scaled log-ratio differences and reward differences, for the pairs.
 
-    anchor  the stream of log-probs that the policy is compared to ("old", "ref"); a reply's reward is the sum of stream "reward"
+    anchor  the stream of log-probs that the policy is compared to ("old", "ref"); a reply's reward is the sum of stream
+            "reward"
     """
 
-    def loss(live: Live) -> torch.Tensor:
-        logratio, reward = live.per_row(live.logp - live.streams[anchor]), live.per_row(live.reward)
-        a, b = live.pairs[:, 0], live.pairs[:, 1]
-        live.note("margin", scale * (logratio[a] - logratio[b]))
-        live.note("gap", reward[a] - reward[b])
-        return relative_reward_error(logratio[a], logratio[b], reward[a], reward[b], scale)
-
-    return Term(
-        name=name, unit="pair", loss=loss, live=("logp",), streams=(anchor, "reward"), norm=unit_mean, coef=coef
+    return pair_term(
+        lambda a, b, scale: relative_reward_error(a.logratio, b.logratio, a["reward"], b["reward"], scale),
+        beta=scale,
+        anchor=anchor,
+        streams=("reward",),
+        notes=lambda a, b, _: {"gap": a["reward"] - b["reward"]},
+        coef=coef,
+        on=on,
+        name=name,
     )
 
 
-def pg_pair(surrogate: PairSurrogate, eps: float, *, coef: Schedule = 1.0, name: str = "pair") -> Term:
+def pg_pair(
+    surrogate: PairSurrogate, eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pair"
+) -> Term:
     """A pairwise policy gradient: A = half the difference of the replies' summed stream "reward", anchored on "old"."""
 
-    def loss(live: Live) -> torch.Tensor:
-        logratio, reward = live.per_row(live.logp - live.old), live.per_row(live.reward)
-        a, b = live.pairs[:, 0], live.pairs[:, 1]
-        live.note("odds", (logratio[a] - logratio[b]).exp())
-        return surrogate(logratio[a], logratio[b], (reward[a] - reward[b]) / 2, eps)
+    return pair_term(
+        lambda a, b, _: surrogate(a.logratio, b.logratio, (a["reward"] - b["reward"]) / 2, eps),
+        anchor="old",
+        streams=("reward",),
+        notes=lambda a, b, _: {"odds": (a.logratio - b.logratio).exp()},
+        coef=coef,
+        on=on,
+        name=name,
+    )
 
-    return Term(name=name, unit="pair", loss=loss, live=("logp",), streams=("old", "reward"), norm=unit_mean, coef=coef)
 
-
-def pg_sequence_ratio(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_sequence_ratio(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """-w A log pi(y) for each reply, w the held, clipped ratio pi/ref of the whole reply (A-LoL); A is stream "adv"."""
 
     def loss(live: Live) -> torch.Tensor:
@@ -54,11 +62,11 @@ def pg_sequence_ratio(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> 
         return -weight * live.per_row(live.adv * live.logp)
 
     return Term(
-        name=name, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
     )
 
 
-def pg_token_ratio(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_token_ratio(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """-A sum_t w_t log pi(y_t) for each reply, w_t the held, clipped ratio pi/ref of the token (A-LoL seq.)."""
 
     def loss(live: Live) -> torch.Tensor:
@@ -66,5 +74,5 @@ def pg_token_ratio(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Ter
         return live.per_row(-live.adv * weight * live.logp)
 
     return Term(
-        name=name, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
     )

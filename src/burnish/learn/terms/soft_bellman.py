@@ -8,7 +8,7 @@ from torch import Tensor
 from burnish.learn.maths.distillation import kl
 from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
 from burnish.learn.norms import Norm, seq_mean, unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import row_mean
 from burnish.schedules import Schedule
 
@@ -37,7 +37,9 @@ class _Actions:
         return x.new_zeros(self._rows).index_add(0, self._row, x) / count
 
 
-def path_value(beta: float, *, norm: Norm = unit_mean, trainee: str = "critic", name: str = "value") -> Term:
+def path_value(
+    beta: float, *, norm: Norm = unit_mean, trainee: str = "critic", on: Authors = "policy", name: str = "value"
+) -> Term:
     """OREO's value loss, where actions begin: V against "returns" minus beta times the policy's log-ratio to go."""
 
     def loss(live: Live) -> Tensor:
@@ -48,6 +50,7 @@ def path_value(beta: float, *, norm: Norm = unit_mean, trainee: str = "critic", 
 
     return Term(
         name=name,
+        on=on,
         unit="sequence",
         loss=loss,
         live=("value", "policy.logp"),
@@ -57,8 +60,12 @@ def path_value(beta: float, *, norm: Norm = unit_mean, trainee: str = "critic", 
     )
 
 
-def path_policy(beta: float, *, norm: Norm = unit_mean, critic: str = "critic", name: str = "path") -> Term:
-    """OREO's policy loss, with the critic's values as they are now; an action's log-ratio is the sum over its tokens."""
+def path_policy(
+    beta: float, *, norm: Norm = unit_mean, critic: str = "critic", on: Authors = "policy", name: str = "path"
+) -> Term:
+    """OREO's policy loss, with the critic's values as they are now; an action's log-ratio is the sum
+    over its tokens.
+    """
 
     def loss(live: Live) -> Tensor:
         each = _Actions(live)
@@ -71,6 +78,7 @@ def path_policy(beta: float, *, norm: Norm = unit_mean, critic: str = "critic", 
 
     return Term(
         name=name,
+        on=on,
         unit="sequence",
         loss=loss,
         live=("logp", "entropy", f"{critic}.value"),
@@ -79,10 +87,12 @@ def path_policy(beta: float, *, norm: Norm = unit_mean, critic: str = "critic", 
     )
 
 
-def kl_exact(*, coef: Schedule, norm: Norm = seq_mean, ref: str = "ref", name: str = "kl") -> Term:
+def kl_exact(
+    *, coef: Schedule, norm: Norm = seq_mean, ref: str = "ref", on: Authors = "policy", name: str = "kl"
+) -> Term:
     """KL(pi || ref) over the whole vocabulary at every claimed token, not an estimate at the sampled one."""
 
     def loss(live: Live) -> Tensor:
         return kl(torch.log_softmax(live.logits, -1), torch.log_softmax(live.outputs[f"{ref}.logits"], -1))
 
-    return Term(name=name, unit="token", loss=loss, live=("logits", f"{ref}.logits"), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logits", f"{ref}.logits"), norm=norm, coef=coef)

@@ -11,7 +11,7 @@ from burnish.learn import maths
 from burnish.learn.maths import surrogates
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean, unit_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_mean
 from burnish.schedules import Schedule
 
@@ -19,8 +19,12 @@ _LIVE = ("logp", "entropy")
 _STREAMS = ("adv", "old")
 
 
-def pg_sequence(eps_low: float, eps_high: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
-    """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its token ratios."""
+def pg_sequence(
+    eps_low: float, eps_high: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
+    """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its
+    token ratios.
+    """
 
     def loss(live: Live) -> Tensor:
         log_ratio, adv = row_mean(live, live.logp - live.old), row_mean(live, live.adv)
@@ -29,11 +33,17 @@ def pg_sequence(eps_low: float, eps_high: float, *, coef: Schedule = 1.0, name: 
         live.note("entropy", row_mean(live, live.entropy))
         return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
 
-    return Term(name=name, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
 
 
 def pg_sequence_by_token(
-    eps_low: float, eps_high: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg"
+    eps_low: float,
+    eps_high: float,
+    *,
+    norm: Norm = seq_mean,
+    coef: Schedule = 1.0,
+    on: Authors = "policy",
+    name: str = "pg",
 ) -> Term:
     """GSPO-token: the ratio sg[s] pi_t / sg[pi_t], with the value of the reply's s and the gradient of the token."""
 
@@ -43,10 +53,10 @@ def pg_sequence_by_token(
         note_drift(live)
         return maths.clipped_surrogate(live.logp, held, live.adv, eps_low, eps_high)
 
-    return Term(name=name, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
 
 
-def pg_geometric(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_geometric(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """GMPO: the geometric mean of token ratios, each clipped in log space on the side its advantage pushes to."""
 
     def loss(live: Live) -> Tensor:
@@ -55,47 +65,63 @@ def pg_geometric(eps: float, *, coef: Schedule = 1.0, name: str = "pg") -> Term:
         live.note("entropy", row_mean(live, live.entropy))
         return surrogates.ratio_times_advantage(row_mean(live, log_ratio), row_mean(live, live.adv))
 
-    return Term(name=name, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
 
 
-def pg_soft(tau_pos: float, tau_neg: float, *, norm: Norm = seq_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_soft(
+    tau_pos: float,
+    tau_neg: float,
+    *,
+    norm: Norm = seq_mean,
+    coef: Schedule = 1.0,
+    on: Authors = "policy",
+    name: str = "pg",
+) -> Term:
     """SAPO: a soft gate on the token ratio, steeper where the advantage is negative."""
     return _by_token(
-        lambda live: surrogates.soft_gate(live.logp, live.old, live.adv, tau_pos, tau_neg), norm, coef, name
+        lambda live: surrogates.soft_gate(live.logp, live.old, live.adv, tau_pos, tau_neg), norm, coef, on, name
     )
 
 
-def pg_held_ratio(low: float, high: float, *, norm: Norm = token_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_held_ratio(
+    low: float, high: float, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
     """CISPO: REINFORCE weighed by the token ratio, which is held constant and kept between low and high."""
-    return _by_token(lambda live: surrogates.held_ratio(live.logp, live.old, live.adv, low, high), norm, coef, name)
+    return _by_token(lambda live: surrogates.held_ratio(live.logp, live.old, live.adv, low, high), norm, coef, on, name)
 
 
-def pg_log_ratio(eps: float, *, norm: Norm = group_mean, coef: Schedule = 1.0, name: str = "pg") -> Term:
+def pg_log_ratio(
+    eps: float, *, norm: Norm = group_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
     """CPGD: the clip on the log ratio, so that no ratio stands before the gradient."""
-    return _by_token(lambda live: surrogates.clipped_log_ratio(live.logp, live.old, live.adv, eps), norm, coef, name)
+    return _by_token(
+        lambda live: surrogates.clipped_log_ratio(live.logp, live.old, live.adv, eps), norm, coef, on, name
+    )
 
 
-def drift(cut: float, *, coef: Schedule, norm: Norm = group_mean, name: str = "drift") -> Term:
+def drift(cut: float, *, coef: Schedule, norm: Norm = group_mean, on: Authors = "policy", name: str = "drift") -> Term:
     """CPGD's policy drift: the gradient of KL(pi_old || pi), estimated by k3 with a bounded factor."""
 
     def loss(live: Live) -> Tensor:
         return surrogates.policy_drift(live.logp, live.old, cut)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("old",), norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("old",), norm=norm, coef=coef)
 
 
-def stay(weight: str, *, coef: Schedule, norm: Norm = token_mean, name: str = "stay") -> Term:
+def stay(weight: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "stay") -> Term:
     """KL-Cov's penalty |log pi - log pi_old| on the tokens that the stream `weight` marks (arXiv 2505.22617)."""
 
     def loss(live: Live) -> Tensor:
         return live.streams[weight] * (live.logp - live.old).abs()
 
-    return Term(name=name, unit="token", loss=loss, live=("logp",), streams=("old", weight), norm=norm, coef=coef)
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("old", weight), norm=norm, coef=coef
+    )
 
 
-def _by_token(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, name: str) -> Term:
+def _by_token(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, on: Authors, name: str) -> Term:
     def loss(live: Live) -> Tensor:
         note_drift(live)
         return losses(live)
 
-    return Term(name=name, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)

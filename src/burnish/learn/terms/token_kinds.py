@@ -11,7 +11,7 @@ from torch import Tensor
 from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, token_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_quantile
 
 
@@ -22,7 +22,13 @@ def by_kind(live: Live, quantile: float, reasoning: float, knowledge: float) -> 
 
 
 def pg_clip_by_kind(
-    quantile: float, eps_reasoning: float, eps_knowledge: float, *, norm: Norm = token_mean, name: str = "pg"
+    quantile: float,
+    eps_reasoning: float,
+    eps_knowledge: float,
+    *,
+    norm: Norm = token_mean,
+    on: Authors = "policy",
+    name: str = "pg",
 ) -> Term:
     """PPO's clipped surrogate with a clip range for each kind of token."""
 
@@ -32,15 +38,21 @@ def pg_clip_by_kind(
         note_drift(live)
         return maths.clipped_surrogate(live.logp, live.old, live.adv, eps, eps)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=("adv", "old"), norm=norm)
 
 
 def kl_by_kind(
-    quantile: float, beta_reasoning: float, beta_knowledge: float, *, norm: Norm = token_mean, name: str = "kl"
+    quantile: float,
+    beta_reasoning: float,
+    beta_knowledge: float,
+    *,
+    norm: Norm = token_mean,
+    on: Authors = "policy",
+    name: str = "kl",
 ) -> Term:
     """k3 to the reference (stream "ref") with a coefficient for each kind of token, in one mean over all tokens."""
 
     def loss(live: Live) -> Tensor:
         return by_kind(live, quantile, beta_reasoning, beta_knowledge) * maths.k3(live.logp, live.ref)
 
-    return Term(name=name, unit="token", loss=loss, live=("logp", "entropy"), streams=("ref",), norm=norm)
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=("ref",), norm=norm)

@@ -6,12 +6,18 @@ import torch
 
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
-from burnish.learn.term import Live, Term
+from burnish.learn.term import Authors, Live, Term
 from burnish.schedules import Schedule
 
 
 def value_clip(
-    eps: float, *, coef: Schedule = 1.0, norm: Norm = token_mean, trainee: str = "critic", name: str = "value"
+    eps: float,
+    *,
+    coef: Schedule = 1.0,
+    norm: Norm = token_mean,
+    trainee: str = "critic",
+    on: Authors = "policy",
+    name: str = "value",
 ) -> Term:
     """PPO's clipped value loss against stream "returns", anchored on stream "value"."""
 
@@ -22,11 +28,35 @@ def value_clip(
 
     return Term(
         name=name,
+        on=on,
         unit="token",
         loss=loss,
         live=("value",),
         streams=("value", "returns"),
         norm=norm,
+        trainee=trainee,
+        coef=coef,
+    )
+
+
+def value_heads_clip(
+    eps: float, *, coef: Schedule = 1.0, trainee: str = "critic", on: Authors = "policy", name: str = "value"
+) -> Term:
+    """PPO's clipped value loss of a critic with several heads, summed over them; "value" and "returns" are [T, k]."""
+
+    def loss(live: Live) -> torch.Tensor:
+        value = live.outputs["value"]
+        live.note("error", (value - live.returns).abs().mean(-1))
+        return maths.clipped_squared_error(value, live.streams["value"], live.returns, eps).sum(-1)
+
+    return Term(
+        name=name,
+        on=on,
+        unit="token",
+        loss=loss,
+        live=("value",),
+        streams=("value", "returns"),
+        norm=token_mean,
         trainee=trainee,
         coef=coef,
     )
@@ -39,6 +69,7 @@ def value_mse(
     *,
     coef: Schedule = 1.0,
     trainee: str = "critic",
+    on: Authors = "policy",
     name: str = "value",
 ) -> Term:
     """Squared error of some of the critic's columns against a stream of targets, summed over the columns.
@@ -54,6 +85,7 @@ def value_mse(
 
     return Term(
         name=name,
+        on=on,
         unit="token",
         loss=loss,
         live=(output,),

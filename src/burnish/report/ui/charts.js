@@ -9,10 +9,12 @@ const MOST_POINTS = 500;
 const T = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.1, 2.09, 2.09];
 
 /** series: [{label, colour, runs: [{steps, values}]}] */
-export function chart({ title, what, series, steps, percentage = false, height = HEIGHT, smooth = 0, from = null }) {
+export function chart({ name, title, unit = "", what, series, steps, height = HEIGHT, smooth = 0, from = null }) {
+  const percentage = unit === "%";
   const lines = series.map((one) => line(one, smooth)).filter((one) => one.points.length);
   const ys = bounds(lines, percentage);
-  const box = el("figure", { class: "chart" }, el("figcaption", { title: what || "" }, el("span", { class: "name" }, title), latest(lines, percentage)));
+  const box = el("figure", { class: "chart" }, el("figcaption", { title: [name, what].filter(Boolean).join(": ") },
+    el("span", { class: "name", "data-name": name || title }, title, unit && !percentage ? el("small", {}, ` ${unit}`) : null), latest(lines, percentage)));
   if (!ys.length) {
     box.append(el("p", { class: "empty" }, "nothing yet"));
     return box;

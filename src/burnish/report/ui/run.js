@@ -2,14 +2,14 @@
 
 import { address, age, ask, duration, el, number, order, percent, say, store, stored } from "./dom.js";
 import { chart, COLOURS, rooms } from "./charts.js";
+import { differences, differing } from "./differences.js";
 import { pill } from "./runs.js";
 
-const SHARES = /(^|\/)(accuracy|correct|cut_off|clipped|zero_variance_groups|hinted|answered|astray|wins)$|^dropped\//;
 const FIRST = ["reward", "correct", "*/accuracy", "*/nll"];
 const HEALTH = ["kl/loss", "kl", "*/entropy", "length", "*/clipped", "*/old_kl", "mismatch/logp", "mismatch/ratio", "zero_variance_groups", "cut_off", "grad_norm"];
 
 export function runView(page, names) {
-  const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, events: [], lastEvent: 0 }]));
+  const runs = new Map(names.map((name) => [name, { name, metrics: { steps: [], series: {} }, timings: { steps: [], series: {} }, titles: {}, events: [], lastEvent: 0 }]));
   let definitions = null, smooth = Number(stored("smooth", 0)), drawn = "", seeds = null;
   const head = el("section", { class: "head" }), worries = el("section", { class: "worries" }), tiles = el("section", { class: "tiles" });
   const curves = el("section"), side = el("section", { class: "two" });
@@ -27,6 +27,7 @@ export function runView(page, names) {
     }
     extend(run.metrics, found.metrics);
     extend(run.timings, found.timings);
+    Object.assign(run.titles, found.titles);
     run.events.push(...found.events);
     run.lastEvent = run.events.at(-1)?.id ?? 0;
     Object.assign(run, { about: found.run, config: found.config, environment: found.environment, git: found.git, evaluation: found.evaluation, worries: found.worries, lr: found.lr });
@@ -48,9 +49,9 @@ export function runView(page, names) {
     const { about } = run, button = (action, label, title) => el("button", { title, onclick: () => send(action) }, label);
     const running = about.state === "running";
     head.replaceChildren(
-      el("div", { class: "bar" }, el("h1", {}, about.name), pill(about), el("span", { class: "grow" }), running ? [
-        about.paused ? button("resume", "▶ Go on", "Go on (p)") : button("pause", "❚❚ Pause", "Hold after this step (p)"),
-        button("checkpoint", "Save checkpoint", "Save when this step has ended"), button("stop", "■ Stop", "Finish this step, save, and stop: --resume goes on later"),
+      el("div", { class: "bar" }, el("h1", { title: about.name }, about.title || about.name), pill(about), about.tags.map((tag) => el("span", { class: "label" }, tag)), el("span", { class: "grow" }), running ? [
+        about.paused ? button("resume", "▶ Resume", "Resume training (p)") : button("pause", "❚❚ Pause", "Pause after this step (p)"),
+        button("checkpoint", "Save checkpoint", "Save a checkpoint after this step"), button("stop", "■ Stop", "Finish this step, save, and stop: --resume continues it later"),
       ] : null, el("a", { class: "button", href: `#/traces/${address([about.name])}` }, "Traces →"), seedsOf(about)),
       el("p", { class: "dim" }, `${about.method} on ${about.task.split("/").at(-1)}, ${about.model.split("/").at(-1)}, seed ${about.seed}, ${age(about.updated)} ago`),
       el("div", { class: "progress", title: `${about.step} of ${about.steps} steps` }, el("div", { class: about.state, style: { width: `${about.steps ? (100 * about.step) / about.steps : 0}%` } })),
@@ -63,8 +64,10 @@ export function runView(page, names) {
   }
 
   function drawTogether() {
-    head.replaceChildren(el("div", { class: "bar" }, el("h1", {}, `${names.length} runs together`)), el("div", { class: "legend big" }, groups().map((group) =>
-      el("span", {}, el("i", { class: "swatch", style: { background: group.colour } }), group.label, group.runs.length > 1 ? el("small", {}, ` mean and 95% band over ${group.runs.length} seeds`) : null))));
+    const found = groups();
+    head.replaceChildren(el("div", { class: "bar" }, el("h1", {}, `${names.length} runs together`)), el("div", { class: "legend big" }, found.map((group) =>
+      el("span", { class: "entry-of-legend", title: group.runs.map((run) => run.name).join("\n") }, el("i", { class: "swatch", style: { background: group.colour } }), el("b", {}, group.label),
+        el("small", {}, group.runs.length > 1 ? ` mean and 95% band over ${group.runs.length} seeds` : ` ${group.runs[0].name}`)))), differences(found));
   }
 
   /** Runs that differ in their seed alone are one line with a band. */
@@ -75,7 +78,8 @@ export function runView(page, names) {
       if (!found.has(key)) found.set(key, []);
       found.get(key).push(run);
     }
-    return [...found.values()].map((list, i) => ({ runs: list, colour: `var(--c${i % COLOURS})`, label: list.length > 1 ? `${list[0].about.method} on ${list[0].about.task}` : list[0].name }));
+    const lists = [...found.values()], labels = differing(lists.map((list) => list[0]));
+    return lists.map((list, i) => ({ runs: list, colour: `var(--c${i % COLOURS})`, label: labels[i] }));
   }
 
   function series(name) {
@@ -86,12 +90,12 @@ export function runView(page, names) {
     const all = [...new Set([...runs.values()].flatMap((run) => Object.keys(run.metrics.series)))];
     const steps = Math.max(...[...runs.values()].map((run) => run.about?.steps || 0));
     const used = new Set();
-    const draw1 = (name) => { used.add(name); return chart({ title: name, what: meaning(name), series: series(name), steps, percentage: SHARES.test(name), smooth }); };
+    const draw1 = (name) => { used.add(name); return chart({ ...titled(name), what: meaning(name), series: series(name), steps, smooth }); };
     const fit = (patterns) => patterns.flatMap((pattern) => all.filter((name) => !used.has(name) && !name.startsWith("heldout/") && matches(name, pattern)).map((name) => (used.add(name), name)));
     const held = all.filter((name) => name.startsWith("heldout/"));
     held.forEach((name) => used.add(name));
     const learning = [...fit(FIRST).map(draw1), ...held.map(heldOut), ...fit(["score/*"]).map(draw1)];
-    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(heldOut("heldout/" + [...runs.values()].find((run) => run.evaluation.after).evaluation.after.name));
+    if (!held.length && [...runs.values()].some((run) => run.evaluation?.after)) learning.push(heldOut(heldOutName([...runs.values()].find((run) => run.evaluation?.after).evaluation.after)));
     const health = fit(HEALTH).map(draw1);
     const rest = all.filter((name) => !used.has(name)).map(draw1);
     const speed = names.length === 1 ? [throughput(one(), steps)] : [];
@@ -103,19 +107,20 @@ export function runView(page, names) {
     const lines = groups().map((group) => ({ label: names.length > 1 ? group.label : name, colour: group.colour, dotted: true, runs: group.runs.map((run) => {
       const points = (run.metrics.series[name] || []).map((value, i) => [run.metrics.steps[i] + 1, value]).filter(([, value]) => value !== null);
       const { before, after } = run.evaluation || {};
-      if (before && name.endsWith(before.name.replace("held-out ", ""))) points.unshift([0, before.value.mean]);
-      if (after && name.endsWith(after.name.replace("held-out ", ""))) points.push([run.about.steps, after.value.mean]);
+      if (before && name === heldOutName(before)) points.unshift([0, before.value.mean]);
+      if (after && name === heldOutName(after) && run.about.state !== "running") points.push([run.about.step, after.value.mean]);
       return { steps: points.map(([x]) => x), values: points.map(([, y]) => y) };
     }) }));
-    return chart({ title: name, what: meaning(name), series: lines, steps: 0, percentage: SHARES.test(name) });
+    return chart({ ...titled(name), what: meaning(name), series: lines, steps: 0 });
   }
 
   function throughput(run, steps) {
     const seconds = run.timings.series.total || [], tokens = run.metrics.series.sampled_tokens || [];
     const values = seconds.map((s, i) => (s && tokens[i] ? tokens[i] / s : null));
-    return chart({ title: "sampled tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps.map((s) => s + 1), values }] }], steps, from: 0, smooth });
+    return chart({ title: "Sampling", unit: "tokens per second", series: [{ label: "tokens/s", colour: "var(--c0)", runs: [{ steps: run.timings.steps.map((s) => s + 1), values }] }], steps, from: 0, smooth });
   }
 
+  const titled = (name) => ({ name, title: name, ...[...runs.values()].find((run) => run.titles[name])?.titles[name] });
   const meaning = (name) => definitions?.find((one) => matches(name, one.name))?.what;
 
   async function send(action) {
@@ -152,12 +157,11 @@ function tilesOf(run) {
   const named = (pattern) => Object.keys(run.metrics.series).find((name) => matches(name, pattern) && !name.startsWith("heldout/"));
   const tile = (label, value, note = "") => el("div", { class: "tile" }, el("span", {}, label), el("b", {}, value), el("small", {}, note));
   const found = [];
-  const { before, after } = run.evaluation || {};
-  const written = (outcome) => (outcome.name.endsWith("accuracy") ? percent(outcome.value.mean) : number(outcome.value.mean));
-  if (after || before) found.push(tile("held out", after ? written(after) : written(before), after && before ? `before: ${written(before)}` : after ? "" : "before training"));
+  const heldOut = latestHeldOut(run);
+  if (heldOut) found.push(tile("held out", heldOut.value, heldOut.note));
   for (const [label, pattern] of [["reward", "reward"], ["entropy", "*/entropy"], ["KL", "kl/loss"], ["KL", "kl"], ["NLL", "*/nll"], ["length", "length"]]) {
     const name = named(pattern);
-    if (name && !found.some((one) => one.firstChild.textContent === label)) found.push(tile(label, number(last(name)), name === label ? "last step" : name));
+    if (name && !found.some((one) => one.firstChild.textContent === label)) found.push(tile(label, number(last(name)), run.titles[name]?.unit || "last step"));
   }
   const seconds = run.timings.series.total || [];
   const recent = seconds.slice(-10).filter((s) => s);
@@ -166,6 +170,21 @@ function tilesOf(run) {
     found.push(tile("a step", duration(pace), run.about.state === "running" && left > 0 ? `${duration(pace * left)} left` : `${duration(seconds.reduce((a, b) => a + (b || 0), 0))} in all`));
   }
   return found;
+}
+
+const heldOutName = (outcome) => `heldout/${outcome.name.replace("held-out ", "")}`;
+
+/** The newest held-out score: after training, or the last one during it; a resumed run's old final one is not the newest. */
+function latestHeldOut(run) {
+  const { before, after } = run.evaluation || {};
+  const write = (name, value) => (run.titles[name]?.unit === "%" ? percent(value) : number(value));
+  const was = before ? `before: ${write(heldOutName(before), before.value.mean)}` : "";
+  if (after && run.about.state !== "running") return { value: write(heldOutName(after), after.value.mean), note: was };
+  const name = before ? heldOutName(before) : Object.keys(run.metrics.series).find((one) => one.startsWith("heldout/"));
+  const values = (name && run.metrics.series[name]) || [];
+  const at = values.findLastIndex((value) => value !== null && value !== undefined);
+  if (at >= 0) return { value: write(name, values[at]), note: [`step ${run.metrics.steps[at] + 1}`, was].filter(Boolean).join(", ") };
+  return before ? { value: write(heldOutName(before), before.value.mean), note: "before training" } : null;
 }
 
 function timeOf(run) {

@@ -6,7 +6,7 @@ import { spark } from "./charts.js";
 export function runsView(page) {
   let runs = [], at = 0, wanted = "";
   const marked = new Set();
-  const search = el("input", { type: "search", placeholder: "Filter by name, method, task, model, state  ( / )", "aria-label": "Filter runs", oninput: () => { wanted = search.value; draw(); } });
+  const search = el("input", { type: "search", placeholder: "Filter by name, method, task, tag  ( / )", "aria-label": "Filter runs", oninput: () => { wanted = search.value; draw(); } });
   const together = el("button", { class: "primary", onclick: () => (location.hash = `#/run/${address([...marked])}`) });
   const body = el("tbody");
   const count = el("span", { class: "dim" });
@@ -14,7 +14,7 @@ export function runsView(page) {
   const empty = el("div", { class: "welcome", hidden: true }, el("h2", {}, "No runs here yet"), el("p", {}, "Start one, and it appears on this page while it trains:"), el("pre", {}, "burnish train"));
   page.replaceChildren(el("div", { class: "bar" }, el("h1", {}, "Runs"), count, el("span", { class: "grow" }), search, together), el("div", { class: "scroll" }, table), empty);
 
-  const shown = () => runs.filter((run) => wanted.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.method} ${run.task} ${run.model} ${run.state} seed${run.seed}`.toLowerCase().includes(word)));
+  const shown = () => runs.filter((run) => wanted.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.title} ${run.tags.join(" ")} ${run.method} ${run.task} ${run.model} ${run.state} seed${run.seed}`.toLowerCase().includes(word)));
 
   function draw() {
     const list = shown();
@@ -32,11 +32,14 @@ export function runsView(page) {
     const mark = el("input", { type: "checkbox", checked: marked.has(run.name), "aria-label": `Mark ${run.name}`, onclick: (event) => { event.stopPropagation(); toggle(run.name); } });
     const part = run.steps ? run.step / run.steps : 0;
     return el("tr", { class: on ? "on" : "", onclick: () => (location.hash = target) },
-      el("td", {}, mark), el("td", { class: "name" }, el("a", { href: target }, run.name)), el("td", {}, run.method), el("td", { title: run.task }, run.task.split("/").at(-1)),
-      el("td", {}, run.model.split("/").at(-1)), el("td", {}, String(run.seed)), el("td", { title: run.curve }, spark(run.spark)), el("td", { class: "result" }, run.result),
+      el("td", {}, mark), el("td", { class: "name", title: run.name }, el("a", { href: target }, run.title || run.name), run.tags.length ? el("span", { class: "labels" }, run.tags.map(label)) : null),
+      el("td", { class: "method", title: run.method }, run.method), el("td", { class: "task", title: run.task }, run.task.split("/").at(-1)),
+      el("td", { class: "model", title: run.model }, run.model.split("/").at(-1)), el("td", {}, String(run.seed)), el("td", { title: run.curve }, spark(run.spark)), el("td", { class: "result", title: run.result }, run.result),
       el("td", { class: "steps" }, el("span", {}, `${run.step}/${run.steps}`), el("div", { class: "track" }, el("div", { style: { width: `${100 * part}%` } }))),
       el("td", {}, pill(run)), el("td", { class: "dim" }, age(run.updated)));
   }
+
+  const label = (tag) => el("button", { class: "label", title: `Only runs with the tag ${tag}`, onclick: (event) => { event.stopPropagation(); search.value = wanted = tag; draw(); } }, tag);
 
   function toggle(name) {
     if (!marked.delete(name)) marked.add(name);

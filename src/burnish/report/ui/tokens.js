@@ -4,6 +4,9 @@ import { el, hideTip, number, percent, showTip } from "./dom.js";
 
 const AUTHORS = { task: 0, policy: 1, demo: 2, env: 3, guide: 4, hint: 4, past: 5 };
 
+const isClaim = (name) => /^(claim|member):/.test(name); // runs of version 0.1 and before call a claim a member
+const termOf = (name) => name.slice(name.indexOf(":") + 1);
+
 /** The ways this trace can be coloured: [name, label]. */
 export function modesOf(trace) {
   const streams = Object.keys(trace.tokens.streams);
@@ -11,7 +14,7 @@ export function modesOf(trace) {
   if (streams.includes("adv")) found.push(["adv", "advantage"]);
   if (trace.tokens.logp.some((x) => x !== null)) found.push(["probability", "probability"], ["surprise", "surprise"]);
   if (streams.includes("entropy")) found.push(["entropy", "entropy"]);
-  return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, name.startsWith("member:") ? `learnt by ${name.slice(7)}` : name])];
+  return [...found, ...streams.filter((name) => !["adv", "entropy", "token"].includes(name)).map((name) => [name, isClaim(name) ? `learnt by ${termOf(name)}` : name])];
 }
 
 function writtenBy(turn) {
@@ -52,7 +55,7 @@ function valuesOf({ tokens }, mode) {
   if (mode === "probability") return tokens.logp.map((x) => (x === null ? null : Math.exp(x)));
   if (mode === "surprise") return tokens.logp.map((x) => (x === null ? null : -x));
   const values = tokens.streams[mode] || tokens.ids.map(() => null);
-  const claims = Object.entries(tokens.streams).filter(([name]) => name.startsWith("member:")).map(([, claimed]) => claimed);
+  const claims = Object.entries(tokens.streams).filter(([name]) => isClaim(name)).map(([, claimed]) => claimed);
   if (mode !== "adv" || !claims.length) return values;
   return values.map((x, i) => (claims.some((claimed) => claimed[i]) ? x : null)); // an advantage that no term reads moves nothing
 }
@@ -74,7 +77,7 @@ function legend(mode, largest) {
     ref: `Log-probs of the reference: the stronger, the less probable (down to -${number(largest)}).`,
     entropy: `The stronger the colour, the less sure the policy was when it learnt from this (up to ${number(largest)} nats).`,
   };
-  if (mode.startsWith("member:")) words[mode] = `Green tokens are those that the term ${mode.slice(7)} learns from.`;
+  if (isClaim(mode)) words[mode] = `Green tokens are those that the term ${termOf(mode)} learns from.`;
   return el("p", { class: "dim key" }, words[mode] || `${mode}: green above zero, red below (up to ${number(largest)}); grey tokens have no value.`);
 }
 

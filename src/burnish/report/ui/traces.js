@@ -17,7 +17,7 @@ export function tracesView(page, names, words) {
   const step = field("step", { type: "number", min: 1, placeholder: "any", "aria-label": "Step", class: "small", value: wanted.step !== undefined && wanted.step !== "" ? Number(wanted.step) + 1 : "", onchange: (event) => choose({ step: event.target.value === "" ? "" : Number(event.target.value) - 1 }) });
   const kind = choice("show", [["", "traces"], ["groups", "groups"]], "Show traces or groups");
   const phase = choice("phase", [["", "any phase"], ...(wanted.phase ? [[wanted.phase, wanted.phase]] : [])], "Phase");
-  const fresh = el("button", { class: "fresh", hidden: true, onclick: () => { fresh.hidden = true; load(true); } }, "Newer traces have come: show them");
+  const fresh = el("button", { class: "fresh", hidden: true, onclick: () => { fresh.hidden = true; load(true); } }, "Show new traces");
   const filters = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, search, kind,
     el("label", {}, "step ", step),
     el("label", { class: "score-range" }, "reward ", field("least", { type: "number", step: "any", placeholder: "min", class: "small", "aria-label": "Least reward" }), " – ", field("most", { type: "number", step: "any", placeholder: "max", class: "small", "aria-label": "Largest reward" })),
@@ -47,7 +47,7 @@ export function tracesView(page, names, words) {
       draw();
       if (anew) list.scrollTop = 0;
       if (anew && rows.length && !rows.some((row) => first(row) === open?.id)) await show(first(rows[0]));
-      if (!rows.length) detail.replaceChildren(el("p", { class: "empty" }, "No trace fits these filters."));
+      if (!rows.length) detail.replaceChildren(el("p", { class: "empty" }, "No trace matches these filters."));
     } finally {
       if (mine === lists) busy = false;
     }

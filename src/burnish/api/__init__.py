@@ -1,0 +1,1 @@
+"""The public Python API: train, resume, evaluate, generate, and what they return."""

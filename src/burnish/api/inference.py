@@ -1,0 +1,98 @@
+"""Evaluate a model, and have it answer, outside of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from burnish.api.objects import passed_rewards, passed_task
+from burnish.engine.request import Request
+from burnish.models.build import Models, build
+from burnish.models.known_models import resolve
+from burnish.models.load import stored_outputs
+from burnish.models.template import Style, read_template
+from burnish.randomness import key_of
+from burnish.roles import Role
+from burnish.run.evaluate import Evaluation
+from burnish.run.evaluate import evaluate as evaluate_loaded
+from burnish.run.lengths import Needs, fit
+from burnish.step import Settings
+from burnish.tasks.resolve import resolve_task
+from burnish.types import Message, Task
+
+
+def evaluate(
+    model: str | Path,
+    task: Any = "sort",
+    *,
+    reward: Any = None,
+    tasks: int = 200,
+    k: int = 1,
+    temperature: float = 1.0,
+    max_new_tokens: int = 64,
+    seed: int = 0,
+    device: str = "auto",
+    chat_template: str | None = None,
+    system_prompt: str | None = None,
+    template_option: str | None = None,
+) -> Evaluation:
+    """k replies to each held-out task: evaluate("runs/first/model", "sort", k=8).pass_at(8)."""
+    source, named = passed_task(task, {})
+    rewards, named = passed_rewards(reward, named)
+    found = resolve_task(source or named["task"], rewards or named.get("reward"))
+    settings = Settings(max_new_tokens=max_new_tokens)
+    style = Style(read_template(chat_template), system_prompt, template_option)
+    models = _loaded(str(model), device, style, settings)
+    fit(found, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("heldout",))
+    return evaluate_loaded(models, found, settings, tasks=tasks, k=k, seed=seed, temperature=temperature)
+
+
+def generate(
+    model: str | Path,
+    prompts: str | Sequence[str | Sequence[Message]],
+    *,
+    n: int = 1,
+    temperature: float = 0.7,
+    max_new_tokens: int = 256,
+    seed: int = 0,
+    device: str = "auto",
+    chat_template: str | None = None,
+    system_prompt: str | None = None,
+    template_option: str | None = None,
+) -> Any:
+    """The replies of a model to prompts, which are texts or conversations: generate("tiny", "17 + 25 = ?").
+
+    A text for one prompt; a list of texts for a list of prompts; with n > 1, n texts in place of each text.
+    Temperature 0 is greedy. The same seed gives the same replies.
+    """
+    if n < 1 or max_new_tokens < 1:
+        raise ValueError(f"n is {n} and max_new_tokens {max_new_tokens}; both must be at least 1")
+    style = Style(read_template(chat_template), system_prompt, template_option)
+    policy = _loaded(str(model), device, style, Settings())["policy"]
+    several = [prompts] if isinstance(prompts, str) else list(prompts)
+    requests = []
+    for i, prompt in enumerate(several):
+        said: Any = prompt if isinstance(prompt, str) else tuple(prompt)
+        tokens = policy.chat.prompt(Task("question", said, {}, str(i)))
+        if len(tokens) >= policy.context:
+            raise ValueError(f"prompt {i} has {len(tokens)} tokens, and the model's context holds {policy.context}")
+        requests += [Request(tokens, key_of("generate", seed, i, j), max_new_tokens, temperature) for j in range(n)]
+    texts = [policy.chat.text(sample.tokens) for sample in policy.generate(requests)]
+    each = texts if n == 1 else [texts[i * n : (i + 1) * n] for i in range(len(several))]
+    return each[0] if isinstance(prompts, str) else each
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, device: str, style: Style, settings: Settings) -> Models:
+    """A model as a frozen policy. The last one is kept, so that a second question does not load it again."""
+    path = resolve(model)
+    if stored_outputs(path):
+        raise ValueError(
+            f"{model} is a reward model: it scores replies but cannot generate them; use it as reward_model={model!r}"
+        )
+    with torch.no_grad():
+        return build({"policy": Role("frozen", "base")}, path, settings, device=device, style=style)

@@ -1,0 +1,141 @@
+"""train and resume, in this process or on Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from burnish.api.callbacks import observers
+from burnish.api.objects import PassedModel, passed_rewards, passed_task
+from burnish.api.result import TrainResult
+from burnish.methods.table import Entry, entry_of, find
+from burnish.run.config import Config, configure, one_length, renamed
+from burnish.run.folder import Folder
+from burnish.run.observers import Observer, Observers
+from burnish.run.train import PassedObjects, Result, execute, prepare
+
+
+def train(
+    method: str | Any = "grpo",
+    *,
+    model: Any = None,
+    tokenizer: Any = None,
+    task: Any = None,
+    reward: Any = None,
+    callbacks: Any = (),
+    progress: bool | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> TrainResult:
+    """Train a model: train("grpo", model="tiny", task="sort", steps=40, n=8). `burnish show METHOD` lists the options.
+
+    method     a registered name, "path/to/file.py:function", or a function(task, *, ...) -> Method
+    model      a name, a directory, owner/name of the hub, or a transformers model, whose weights are copied
+    tokenizer  that of a model that is passed as an object
+    task       a value of --task, rows (a list of dicts, a datasets.Dataset, any iterable of dicts), or a Source
+    reward     a function, path/to/file.py:function, or several: [f, (g, 0.5)], {"format": f, "correct": g}
+    callbacks  functions of a step's report, or objects with on_step, on_start, on_end, ... (docs/python.md)
+    progress   print lines about the run; by default in notebooks only
+    """
+    entry = entry_of(method) if callable(method) else find(method)
+    name = entry.name if callable(method) else method
+    source, options = passed_task(task, options)
+    rewards, options = passed_rewards(reward, options)
+    own = PassedObjects(entry if callable(method) else None, source, rewards)
+    if isinstance(model, str | os.PathLike):
+        options["model"] = os.fspath(model)
+    with (
+        PassedModel(configure(entry, name, one_length(options)), model, tokenizer) as config,
+        display(progress) as shown,
+    ):
+        result = run_anywhere(entry, config, Observers(shown, observers(callbacks, observer)), own=own)
+    return _named(result, own, callbacks)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    method: Any = None,
+    task: Any = None,
+    reward: Any = None,
+    callbacks: Any = (),
+    progress: bool | None = None,
+    observer: Observer | None = None,
+    **changed: Any,
+) -> TrainResult:
+    """Resume a run from its newest valid checkpoint, bit for bit. `changed` may raise the number of steps.
+
+    If the run's method, task or reward was a Python object, pass it again: resume(folder, task=..., reward=...).
+    """
+    place, stored = Folder.open(Path(folder))
+    name = stored.pop("method")
+    entry = entry_of(method) if method is not None else find(name)
+    source, changed = passed_task(task, changed)
+    rewards, changed = passed_rewards(reward, changed)
+    if changed.get("reward", stored.get("reward")) != stored.get("reward"):
+        raise ValueError(
+            f"the run in {folder} was trained with reward {stored.get('reward')!r}, not {changed['reward']!r}; pass "
+            "the same one, or start a new run"
+        )
+    stored = renamed(entry, stored)
+    if one_length(changed).get("steps") is not None:
+        stored.pop("epochs", None)
+    config = configure(entry, name, {**stored, **changed})
+    own = PassedObjects(entry if method is not None else None, source, rewards)
+    with display(progress) as shown:
+        result = run_anywhere(entry, config, Observers(shown, observers(callbacks, observer)), place, own)
+    return _named(result, own, callbacks)
+
+
+def run_anywhere(
+    entry: Entry, config: Config, observer: Observer, folder: Folder | None = None, own: PassedObjects | None = None
+) -> Result:
+    """Run in this process or on Ray, as the option `on` says."""
+    own = own or PassedObjects()
+    if config.options.on == "ray":
+        from burnish.distributed.ray.driver import run_on_ray
+
+        return run_on_ray(entry, config, observer, folder, own)
+    if folder is not None:
+        folder.lock()  # before looking for the newest checkpoint, which another writer might remove
+    try:
+        return execute(prepare(entry, config, folder, own.task, rewards=own.rewards), observer)
+    finally:
+        if folder is not None:
+            folder.release()
+
+
+class _Silent(Observer):
+    """Shows nothing."""
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def display(wanted: bool | None) -> Any:
+    """The display of a run: lines without control codes, which every notebook shows; by default in notebooks only."""
+    if not (in_notebook() if wanted is None else wanted):
+        return _Silent()
+    from rich.console import Console
+
+    from burnish.report.progress import ProgressLines
+
+    return ProgressLines(Console(file=sys.stdout, force_jupyter=False, force_terminal=False, width=120))
+
+
+def in_notebook() -> bool:
+    """Whether this is a Jupyter kernel."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ in ("ZMQInteractiveShell", "Shell")  # Jupyter's, Colab's
+
+
+def _named(result: Result, own: PassedObjects, callbacks: Iterable[Any]) -> TrainResult:
+    return TrainResult(
+        **{field.name: getattr(result, field.name) for field in fields(result)}, own=own, callbacks=callbacks
+    )

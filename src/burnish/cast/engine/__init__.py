@@ -1,1 +1,0 @@
-"""The embedded engine, piece by piece: storage, attention of decoded rows, sampling, scheduling."""

@@ -1,0 +1,1 @@
+"""Checkpoints: format, background saving, comparison of two runs."""

@@ -1,0 +1,283 @@
+"""`burnish eval-reward REWARD`: whether a reward model, or any reward by name, can be trusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from burnish.option import Option
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
+
+if TYPE_CHECKING:
+    from burnish.run.evaluate import Interval
+    from burnish.run.reward_eval import BestOfN, Bin, Pair, RewardScorer
+    from burnish.scorers.insert import Named
+    from burnish.step import Settings
+    from burnish.tasks.source import Source
+
+AT_ONCE = 16  # tasks whose replies are sampled together
+
+
+@dataclass(frozen=True)
+class EvalRewardOptions:
+    """burnish eval-reward REWARD --task PAIRS: measure a reward model on held-out pairs, with 95% intervals.
+
+    REWARD is the directory of a reward model, or any reward by name (burnish rewards): "ensemble(runs/a/model,
+    runs/b/model)". Shown are: accuracy (a tie is one half) and by slices, beside preferring the longer reply;
+    calibration; consistency under contrast instructions; with --policy the best-of-n curve: what the reward's favourite
+    of n replies is worth by the reward itself and by the task's verifier or --gold, and where the two part."""
+
+    task: str = "sort"
+    """A built-in task (burnish tasks) or a dataset with pairs (columns chosen and rejected)."""
+    columns: str | None = None
+    """Columns of a dataset that have unusual names: prompt=text,chosen=good."""
+    tasks: Annotated[int, Option(at_least=2)] = 200
+    """Number of held-out rows."""
+    slice: str | None = None
+    """Columns by whose values accuracy is shown, with commas."""
+    policy: str | None = None
+    """A model whose replies to the held-out prompts are sampled, for the best-of-n curve."""
+    n: Annotated[int, Option(at_least=2)] = 16
+    """Replies sampled for each prompt."""
+    prompts: Annotated[int, Option(at_least=1)] = 64
+    """Held-out prompts of the best-of-n curve."""
+    gold: str | None = None
+    """The gold standard of the best-of-n curve: a reward model or a reward by name; by default the task's verifier."""
+    temperature: Annotated[float, Option(above=0)] = 1.0
+    """Temperature of the sampled replies."""
+    max_new_tokens: Annotated[int, Option(at_least=1)] = 64
+    """The longest sampled reply, in tokens."""
+    max_length: Annotated[int | None, Option(at_least=1)] = None
+    """The longest row, in tokens; by default the model's context. Longer replies are cut."""
+    svg: str | None = None
+    """Write the curves (reliability, and best-of-n) as SVG files that begin with this path."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+    json: bool = False
+    """Print JSON only."""
+
+
+def main(words: list[str]) -> int:
+    asked = read(EvalRewardOptions, "eval-reward", words, plain=1)
+    if asked is None:
+        return 0
+    rewards, options = asked
+    if not rewards:
+        raise ValueError("say which reward to measure: burnish eval-reward runs/DIR/model --task pairs.jsonl")
+    console = stdout_console()
+    numbers, parts = _measured(rewards[0], options)
+    if options.json:
+        print(json.dumps({"reward": rewards[0], "task": options.task, **numbers}, indent=1))
+        return 0
+    console.print(Text.assemble((rewards[0], "bold cyan"), f" on {options.task}: {numbers['pairs']} held-out pairs"))
+    for part in parts:
+        console.print(part)
+    return 0
+
+
+def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
+    from burnish.run import reward_eval
+    from burnish.step import Settings
+    from burnish.tasks.resolve import resolve_task
+
+    source = resolve_task(options.task, columns=options.columns)
+    settings = Settings(max_new_tokens=options.max_new_tokens, max_length=options.max_length)
+    scorer = _scorer(name, source, settings, options.device)
+    pairs = reward_eval.scored_pairs(scorer, source, options.tasks)
+    curve = reward_eval.reliability([pair.margin for pair in pairs])
+    contrast = reward_eval.consistency(scorer, source, options.tasks)
+    columns = [column.strip() for column in (options.slice or "").split(",") if column.strip()]
+    by_slice = reward_eval.slices(pairs, columns)
+    numbers: dict[str, Any] = {
+        "pairs": len(pairs),
+        "accuracy": asdict(reward_eval.accuracy(pairs)),
+        "longer_is_better": asdict(reward_eval.length_baseline(pairs)),
+        "slices": {key: {"pairs": len(some), **asdict(reward_eval.accuracy(some))} for key, some in by_slice.items()},
+        "ece": reward_eval.calibration_error(curve),
+        "reliability": [asdict(one) for one in curve],
+        "consistency": asdict(contrast),
+    }
+    parts: list[Table | Text] = [_accuracies(pairs, by_slice), _calibration(curve, numbers["ece"])]
+    parts.append(_contrast(numbers["consistency"]))
+    best = _best_of_n(scorer, source, settings, options) if options.policy else []
+    if best:
+        numbers["best_of_n"] = [asdict(one) for one in best]
+        parts += [_curve_table(best), *_drawn(best)]
+    if options.svg:
+        numbers["files"] = _write_charts(options.svg, curve, best)
+        parts.append(Text(f"written: {', '.join(numbers['files'])}", style="dim"))
+    return numbers, parts
+
+
+def _named(name: str, source: Source) -> Named:
+    """A reward by name, or the reward model in a directory."""
+    from burnish.rewards.named import Call, read_call
+    from burnish.scorers.insert import Named
+    from burnish.scorers.table import build_scorer, load_scorers
+
+    call = read_call(name)
+    if call is None or call.name not in load_scorers() or Path(name).exists():
+        call = Call("rm", (name,))
+    return Named(call.name, build_scorer(call, source, "reward"))
+
+
+def _scorer(name: str, source: Source, settings: Settings, device: str) -> RewardScorer:
+    from burnish.models.build import build
+    from burnish.models.known_models import resolve
+    from burnish.run.reward_eval import RewardScorer
+
+    named = _named(name, source)
+    if not named.scorer.models:
+        raise ValueError(f"{name} reads no model; eval-reward measures reward models and rewards that use them")
+    first = next(iter(named.scorer.models.values()))
+    models = build(named.scorer.models, resolve(first.source), settings, device=device)
+    return RewardScorer(named, models, settings)
+
+
+# --------------------------------------------------------------------------------------------------------- best of n
+
+
+def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options: EvalRewardOptions) -> list[BestOfN]:
+    from burnish.commands.loaded import load_policy
+    from burnish.rollout.sample import sample
+    from burnish.run import reward_eval
+    from burnish.run.evaluate import held_out_tasks
+    from burnish.score.judge import judge, reply_text, require_verifier
+    from burnish.step import Step
+    from burnish.types import Clock, Group
+
+    assert options.policy is not None
+    if options.gold is None:
+        require_verifier(source, "heldout")
+    models = load_policy(options.policy, settings, options.device)
+    chat = models["policy"].chat
+    if chat.identity != scorer.reader.chat.identity:
+        raise ValueError(
+            f"{options.policy} and the reward model have different tokenizers; sample from a model of the same family"
+        )
+    gold_scorer = _scorer(options.gold, source, settings, options.device) if options.gold else None
+
+    def gold(groups: list[Group]) -> list[list[float]]:
+        if gold_scorer is not None:
+            return gold_scorer.scores(groups)
+        asked = [(group.task, trace) for group in groups for trace in group.traces]
+        found = judge(source, [task for task, _ in asked], [reply_text(trace, chat) for _, trace in asked])
+        flat = iter(verdict.score for verdict in found)
+        return [[next(flat) for _ in group.traces] for group in groups]
+
+    step = Step(Clock(0, 1), models, settings)
+    asked = held_out_tasks(source, options.prompts)
+    groups: list[Group] = []
+    for i in range(0, len(asked), AT_ONCE):
+        groups += sample(options.n, temperature=options.temperature).call(asked[i : i + AT_ONCE], step)
+    proxies, golds = reward_eval.sampled_scores(scorer, gold, groups)
+    return reward_eval.best_of_curve(proxies, golds)
+
+
+# ------------------------------------------------------------------------------------------------------------- shown
+
+
+def _accuracies(pairs: list[Pair], by_slice: dict[str, list[Pair]]) -> Table:
+    from burnish.run.reward_eval import accuracy, length_baseline
+
+    table = _table("pairs in the right order", "pairs", "mean", "95%")
+    rows = [("all", pairs, accuracy(pairs)), ("if the longer reply were preferred", pairs, length_baseline(pairs))]
+    rows += [(key, some, accuracy(some)) for key, some in by_slice.items()]
+    for label, some, found in rows:
+        table.add_row(label, str(len(some)), f"[bold]{found.mean:.1%}[/]", _between(found, "{:.1%}"))
+    return table
+
+
+def _calibration(curve: list[Bin], error: float) -> Table:
+    table = _table(f"calibration: ECE {error:.3f}", "pairs", "confidence", "right")
+    for one in curve:
+        table.add_row("", str(one.count), f"{one.confidence:.1%}", f"[bold]{one.accuracy:.1%}[/]")
+    return table
+
+
+def _contrast(found: dict[str, Any]) -> Table:
+    table = _table("contrast instructions", "pairs", "mean", "95%")
+    labels = {"response": "own reply over a similar task's", "instruction": "own task over a similar one"}
+    for key, label in labels.items():
+        one = found[key]
+        between = f"{one['low']:.1%} to {one['high']:.1%}"
+        table.add_row(label, str(found["pairs"]), f"[bold]{one['mean']:.1%}[/]", f"[dim]{between}[/]")
+    return table
+
+
+def _curve_table(curve: list[BestOfN]) -> Table:
+    table = _table("best of n by the reward", "KL", "reward", "95%", "gold", "95%")
+    for one in curve:
+        cells = [(f"[bold]{x.mean:.3f}[/]", _between(x, "{:.3f}")) for x in (one.proxy, one.gold)]
+        table.add_row(str(one.n), f"{one.kl:.2f}", *cells[0], *cells[1])
+    best = max(curve, key=lambda one: one.gold.mean)
+    table.caption = f"the gold score is highest at n = {best.n}"
+    table.caption_justify = "left"
+    return table
+
+
+def _drawn(curve: list[BestOfN]) -> list[Text]:
+    """The gold score over the KL, in braille."""
+    from burnish.report.plot import plot
+
+    values = [one.gold.mean for one in curve]
+    low, high = min(values), max(values)
+    if high <= low:
+        return []
+    points = [(one.kl, one.gold.mean) for one in curve]
+    lines = plot(points, end=max(1e-9, curve[-1].kl), width=48, height=6, low=low, high=high)
+    return [Text(f"gold over KL: {low:.3f} to {high:.3f}", style="dim"), Text("\n".join(lines))]
+
+
+def _write_charts(path: str, curve: list[Bin], best: list[BestOfN]) -> list[str]:
+    """The curves as SVG files; their names."""
+    from burnish.report.charts import Line, line_chart, percent, standalone
+
+    bins = Line("the reward", [(one.confidence, one.accuracy) for one in curve])
+    ideal = Line("calibrated", [(0.5, 0.5), (1.0, 1.0)])
+    chart = line_chart(
+        [bins, ideal],
+        title="Reliability",
+        x="confidence",
+        y="right",
+        x_form=percent,
+        y_form=percent,
+        y_range=(0.0, 1.0),
+    )
+    files = {f"{path}-reliability.svg": chart}
+    if best:
+        lines = []
+        for label, key in (("reward", "proxy"), ("gold", "gold")):
+            rows: list[tuple[float, Interval]] = [(one.kl, getattr(one, key)) for one in best]
+            scale = max((x.high for _, x in rows), default=1.0) - min((x.low for _, x in rows), default=0.0) or 1.0
+            start = rows[0][1].mean
+            lines.append(
+                Line(
+                    label,
+                    [(kl, (x.mean - start) / scale) for kl, x in rows],
+                    [(kl, (x.low - start) / scale, (x.high - start) / scale) for kl, x in rows],
+                )
+            )
+        title = "Best of n: gain over n = 1, as a share of each one's range"
+        files[f"{path}-best-of-n.svg"] = line_chart(lines, title=title, x="KL", y="gain")
+    for name, svg in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(standalone(svg))
+    return list(files)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def _between(interval: Interval, form: str) -> str:
+    return f"[dim]{form.format(interval.low)} to {form.format(interval.high)}[/]"

@@ -1,0 +1,243 @@
+"""`burnish pairs`: preference data from a model, a task and a scorer, as a file."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from burnish.option import Option
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
+
+if TYPE_CHECKING:
+    from burnish.run.preference_data import Made, Recipe
+    from burnish.run.unfinished_file import UnfinishedFile
+    from burnish.scorers.insert import Named
+    from burnish.tasks.source import Source
+
+COUNT = 256  # prompts of a task without an end
+TRAINS = {"pairs": "dpo", "lists": "lipo", "labels": "kto"}  # a method that reads the format
+
+
+@dataclass(frozen=True)
+class PairsOptions:
+    """burnish pairs --model MODEL --task TASK --out FILE: build preference data.
+
+    Samples replies to each training prompt, scores them and writes comparisons: pairs (prompt, chosen, rejected),
+    ranked lists (responses, scores) or labels (completion, label), in the formats of TRL, with scores, margins, lengths
+    and the model's name. FILE ends in .jsonl or .parquet; -o is --out. After an interruption the same command
+    continues."""
+
+    model: str = "tiny"
+    """The model that replies: a name (burnish models) or a directory."""
+    task: str = "sort"
+    """A built-in task (burnish tasks), gym:NAME, or a dataset: the prompts, and the verifier that scores."""
+    out: str = ""
+    """The file to write; it must not exist."""
+    format: Annotated[str, Option(choices=("pairs", "lists", "labels"))] = "pairs"
+    """pairs (for dpo), lists (for lipo) or labels (for kto)."""
+    rule: str = ""
+    """Which replies are compared: best_vs_worst, every_pair, first_round, longest_vs_any, diverse_vs_usual,
+    rejection_sampled or acecoder (by shares of tests); for lists unequal_lists or ranked; for labels each, or a rule
+    on pairs. By default the first."""
+    n: Annotated[int, Option(at_least=1)] = 8
+    """Replies sampled for each prompt."""
+    count: Annotated[int | None, Option(at_least=1)] = None
+    """Number of prompts; by default all rows of a dataset, or 256 of a task without an end."""
+    temperature: Annotated[float, Option(above=0)] = 1.0
+    """Sampling temperature."""
+    top_p: Annotated[float, Option(above=0, at_most=1)] = 1.0
+    """Sample from the likeliest tokens that have this probability together."""
+    max_new_tokens: Annotated[int, Option(at_least=1)] = 64
+    """The longest reply, in tokens."""
+    keep_cut_off: bool = False
+    """Compare replies that reached max_new_tokens, too; by default they are left out."""
+    min_margin: Annotated[float, Option(at_least=0)] = 0.0
+    """Leave out pairs whose scores differ by less."""
+    top_gaps: Annotated[float, Option(above=0, at_most=1)] = 1.0
+    """Pairs with ratings: keep this share of them, those in which one rating differs most (RLCF keeps 0.4)."""
+    threshold: float = 0.5
+    """Labels: a reply that scores more is good."""
+    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    """Prompts and replies as chat messages (conversational) or as texts (standard)."""
+    reward: str | None = None
+    """What scores the replies instead of the task's verifier: path/to/file.py:function, or rewards by name (burnish
+    rewards), such as ultrafeedback(JUDGE) or checklist(JUDGE); several are added."""
+    reward_model: str | None = None
+    """The directory of a reward model that scores the replies."""
+    columns: str | None = None
+    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
+    seed: int = 0
+    """The same seed samples the same replies."""
+    chat_template: str | None = None
+    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    system_prompt: str | None = None
+    """The system message of conversations that have none; by default the one that the model was trained with."""
+    template_option: str | None = None
+    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+    json: bool = False
+    """Print the summary as JSON only."""
+
+
+def main(words: list[str]) -> int:
+    asked = read(PairsOptions, "pairs", ["--out" if word == "-o" else word for word in words])
+    if asked is None:
+        return 0
+    options = asked[1]
+    if not options.out:
+        raise ValueError("say where to write: burnish pairs --model tiny --task sort --out pairs.jsonl")
+    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+
+    recipe = _recipe(options)
+    same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json", "top_gaps")}
+    file = UnfinishedFile(Path(options.out), {**same, "rule": recipe.rule})
+    if file.out.suffix == ".parquet":
+        require_pyarrow()  # now, not after an hour of sampling
+    with file:
+        try:
+            _write(file, options, recipe)
+        except KeyboardInterrupt:
+            print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
+            return 130
+        summary = summary_of(file.all())
+        if not summary["rows"]:
+            raise ValueError(
+                f"none of the {file.done} prompts gave a row, because the replies to each score the same or were cut "
+                "off; raise --n, --temperature or --max-new-tokens, or choose another task"
+            )
+        summary["rows"] = file.finish(options.top_gaps)
+    _show(file, options, recipe, summary)
+    return 0
+
+
+def _recipe(options: PairsOptions) -> Recipe:
+    from burnish.run.preference_data import Recipe
+
+    return Recipe(
+        n=options.n,
+        rule=options.rule,
+        kind=options.format,
+        style=options.style,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        threshold=options.threshold,
+        min_margin=options.min_margin,
+        cut_off=options.keep_cut_off,
+    )
+
+
+def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
+    """Sample, score and compare what is not in the file yet."""
+    from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.models.template import Style, read_template
+    from burnish.run.lengths import Needs, fit
+    from burnish.run.preference_data import make
+    from burnish.score.judge import require_verifier
+    from burnish.scorers.insert import scored_replies
+    from burnish.step import Settings
+
+    source, rewards = _source(options)
+    if "env" in source.gives:
+        raise ValueError(f"task {options.task!r} is a game of several turns, and a pair has one reply; choose another")
+    if options.reward_model is None:
+        require_verifier(source)
+    elif rewards:
+        raise ValueError("--reward-model and --reward both score the replies; use --reward 'rm(DIR),...' for a sum")
+    settings = Settings(max_new_tokens=options.max_new_tokens)
+    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    more = {name: role for one in rewards for name, role in one.scorer.models.items()}
+    models = load_policy(options.model, settings, options.device, style, reward_model=options.reward_model, more=more)
+    console = Console(stderr=True, highlight=False)
+    print_assumed_template(models["policy"].chat, console)
+    long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
+    if long is not None and (said := long.sentence()):
+        console.print(said, soft_wrap=True)
+    count = _count(source, options)
+    if file.done:
+        console.print(f"{file.done} of {count} prompts are in {file.partial} already", soft_wrap=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    hidden = options.json or not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
+        bar = progress.add_task("prompts", total=count, completed=file.done)
+        for made in make(
+            models,
+            source,
+            settings,
+            recipe,
+            model=options.model,
+            start=file.done,
+            count=count,
+            seed=options.seed,
+            reward_model=options.reward_model,
+            scorer=scored_replies(source, rewards) if rewards else None,
+        ):
+            file.add(made)
+            progress.update(bar, completed=file.done)
+
+
+def _source(options: PairsOptions) -> tuple[Source, list[Named]]:
+    """The prompts with what scores their replies: functions and verifiers in the source, and scorers by name."""
+    from burnish.rewards.resolve import read_rewards
+    from burnish.scorers.read import named_rewards, split_rewards
+    from burnish.tasks.resolve import resolve_task
+    from burnish.tasks.unscored import Unscored
+
+    functions, scorers = split_rewards(read_rewards(options.reward) if options.reward else [])
+    source = resolve_task(options.task, functions, columns=options.columns)
+    source = Unscored(source) if scorers and not functions else source
+    return source, named_rewards(scorers, source)
+
+
+def _count(source: Source, options: PairsOptions) -> int:
+    size = source.size("train")
+    wanted = options.count or (COUNT if size is None else size)
+    return wanted if size is None else min(wanted, size)
+
+
+def summary_of(made: Iterable[Made]) -> dict[str, Any]:
+    """Counts, and means over rows: margin, lengths and the share of good labels."""
+    prompts = replies = cut_off = repeated = rows = without = failed = 0
+    values: dict[str, list[float]] = {}
+    for one in made:
+        prompts, replies, cut_off = prompts + 1, replies + one.replies, cut_off + one.cut_off
+        repeated, rows, failed = repeated + one.repeated, rows + len(one.rows), failed + one.failed
+        without += not one.rows and not one.repeated
+        for row in one.rows:
+            for name in ("margin", "length_chosen", "length_rejected", "length", "label"):
+                if name in row:
+                    values.setdefault(name, []).append(float(row[name]))
+    counts = {"prompts": prompts, "rows": rows, "replies": replies, "cut_off": cut_off, "repeated": repeated}
+    means = {name: statistics.fmean(found) for name, found in values.items()}
+    return {**counts, "failed": failed, "prompts_without_a_row": without, "means": means}
+
+
+def _show(file: UnfinishedFile, options: PairsOptions, recipe: Recipe, summary: dict[str, Any]) -> None:
+    if options.json:
+        about = asdict(replace(options, rule=recipe.rule))
+        print(json.dumps({**{k: about[k] for k in ("model", "task", "out", "format", "rule", "seed")}, **summary}))
+        return
+    console = stdout_console()
+    console.print(
+        f"[bold]{summary['rows']}[/] {options.format} by {recipe.rule} in [bold cyan]{file.out}[/]: "
+        f"{summary['replies']} replies of {options.model} to {summary['prompts']} prompts of {options.task}"
+    )
+    left = {
+        "prompts without a preference": summary["prompts_without_a_row"],
+        "replies cut off": summary["cut_off"],
+        "repeated prompts": summary["repeated"],
+        "replies that could not be scored": summary["failed"],
+    }
+    said = [f"{count} {what}" for what, count in left.items() if count]
+    means = [f"{name} {value:.3g}" for name, value in summary["means"].items()]
+    console.print("; ".join([*([", ".join(said)] if said else []), "mean " + ", ".join(means)]), style="dim")
+    console.print(f"burnish train {TRAINS[options.format]} --model {options.model} --task {file.out}", style="dim")

@@ -1,0 +1,73 @@
+"""`burnish serve MODEL`: an OpenAI-compatible endpoint for a model, on the loopback address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from burnish.option import Option
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """burnish serve MODEL: answer chat completions as an OpenAI-compatible server, on 127.0.0.1.
+
+    MODEL is a name (burnish models), a directory such as runs/DIR/model, or a model of the hub. It prints the base URL
+    and the API key that clients need; Ctrl-C ends it. To train an agent: burnish train METHOD --agent file.py:run."""
+
+    port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
+    """The port; 0 takes a free one."""
+    max_new_tokens: Annotated[int, Option(at_least=1)] = 512
+    """The longest reply, in tokens, where a request does not say."""
+    temperature: Annotated[float, Option(at_least=0)] = 1.0
+    """The temperature of requests that name none."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+    chat_template: str | None = None
+    """The chat template: a file with a Jinja template, or chatml, plain or none. By default the model's own."""
+
+
+def main(words: list[str]) -> int:
+    asked = read(ServeOptions, "serve", words, plain=1)
+    if asked is None:
+        return 0
+    if not asked[0]:
+        raise ValueError("say which model to serve: burnish serve tiny, or burnish serve runs/DIR/model")
+    serve(asked[0][0], asked[1])
+    return 0
+
+
+def serve(model: str, options: ServeOptions, requests: int | None = None) -> None:
+    """Answer requests until interrupted, or `requests` of them."""
+    from burnish.commands.loaded import load_policy
+    from burnish.models.template import Style, read_template
+    from burnish.rollout.asking import Asker, answer, waiting
+    from burnish.serve import ChatServer
+    from burnish.step import Settings, Step
+    from burnish.types import Clock, Task
+
+    settings = Settings(max_new_tokens=options.max_new_tokens)
+    models = load_policy(model, settings, options.device, Style(read_template(options.chat_template)))
+    server = ChatServer(model, options.port)
+    console = stdout_console()
+    console.print(f"base URL:  {server.url}/v1", soft_wrap=True)
+    console.print(f"API key:   {server.token}", soft_wrap=True)
+    console.print("Ctrl-C ends it.", style="dim")
+    session = server.open(name="default")
+    step = Step(Clock(0, 1), models, settings)
+    done = 0
+    try:
+        while requests is None or done < requests:
+            questions = waiting(server, patience=0.5)
+            if not questions:
+                continue
+            step = replace(step, clock=Clock(done, done + 1))  # other noise for every batch
+            session.state = Asker(step, Task("question", "", {}, "served"), 0, temperature=options.temperature)
+            answer(questions, step)
+            done += len(questions)
+    except KeyboardInterrupt:
+        console.print("stopped.")
+    finally:
+        server.end()

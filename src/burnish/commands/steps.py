@@ -1,0 +1,221 @@
+"""`burnish steps`: replies with labelled steps from a model, a task and its verifier, as a file."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from burnish.option import Option
+from burnish.run.flags import read
+from burnish.util.terminal import stdout_console
+
+if TYPE_CHECKING:
+    from burnish.run.preference_data import Made
+    from burnish.run.step_data import StepRecipe
+    from burnish.run.unfinished_file import UnfinishedFile
+    from burnish.tasks.source import Source
+
+RULES = ("soft", "hard", "entropy", "first_error", "forced", "outcome", "resampled", "rewritten")
+COUNT = 128  # prompts of a task without an end
+TRAINS = {"outcome": "process_regression"}  # what a rule's labels are for, if not a process reward model
+
+
+@dataclass(frozen=True)
+class StepsOptions:
+    """burnish steps --model MODEL --task TASK --out FILE: build data with labelled steps.
+
+    Samples replies to each training prompt, cuts them into steps, completes each prefix several times and labels the
+    step by what the verifier says of the completions. Rows are those of TRL's stepwise supervision: prompt,
+    completions (the steps), labels. FILE ends in .jsonl or .parquet; -o is --out. After an interruption the same
+    command continues."""
+
+    model: str = "tiny"
+    """The model that replies and completes: a name (burnish models) or a directory."""
+    task: str = "sort"
+    """A built-in task (burnish tasks), gym:NAME, or a dataset: the prompts, and the verifier that judges."""
+    out: str = ""
+    """The file to write; it must not exist."""
+    rule: Annotated[str, Option(choices=RULES)] = "soft"
+    """How a step is labelled: the share of right completions (soft), whether any is right (hard), their soft value
+    (entropy), right before the first step that no completion can save, by binary search (first_error), the share of
+    right answers that are forced at once (forced), or the score of the whole reply (outcome). The other two replace
+    single lines of reference solutions and label them by the verifier: as the model goes on (resampled), or as it
+    rewrites them when asked (rewritten)."""
+    steps: str = "lines"
+    """What a step is: lines, sentences, sub_sentences, paragraphs, whole, after:TEXT, or a number of tokens."""
+    n: Annotated[int, Option(at_least=1)] = 4
+    """Replies sampled for each prompt."""
+    completions: Annotated[int, Option(at_least=1)] = 8
+    """Completions of each prefix; resampled and rewritten: replacements of each line."""
+    eta: float = 1.0
+    """entropy: eta of (1/eta) log mean exp(eta R); near 0 it is soft, large it is hard."""
+    closing: str = "\\nanswer:"
+    """forced: the words after which the answer is asked for, with \\n for a new line; thinking models: </think>\\n."""
+    neutral: bool = False
+    """Label comments and blank lines 0.5, neither right nor wrong."""
+    count: Annotated[int | None, Option(at_least=1)] = None
+    """Number of prompts; by default all rows of a dataset, or 128 of a task without an end."""
+    temperature: Annotated[float, Option(above=0)] = 1.0
+    """Sampling temperature."""
+    max_new_tokens: Annotated[int, Option(at_least=1)] = 64
+    """The longest reply, in tokens."""
+    style: Annotated[str, Option(choices=("conversational", "standard"))] = "conversational"
+    """Prompts as chat messages (conversational) or as texts (standard)."""
+    reward: str | None = None
+    """A reward function path/to/file.py:function, or a verifier by name, instead of the task's own verifier."""
+    columns: str | None = None
+    """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
+    seed: int = 0
+    """The same seed samples the same replies."""
+    chat_template: str | None = None
+    """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
+    system_prompt: str | None = None
+    """The system message of conversations that have none; by default the one that the model was trained with."""
+    template_option: str | None = None
+    """Values for the chat template, key=value, several with commas: enable_thinking=false."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+    json: bool = False
+    """Print the summary as JSON only."""
+
+
+def main(words: list[str]) -> int:
+    asked = read(StepsOptions, "steps", ["--out" if word == "-o" else word for word in words])
+    if asked is None:
+        return 0
+    options = asked[1]
+    if not options.out:
+        raise ValueError("say where to write: burnish steps --model tiny --task sort --out steps.jsonl")
+    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+
+    recipe = _recipe(options)
+    same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json")}
+    file = UnfinishedFile(Path(options.out), same)
+    if file.out.suffix == ".parquet":
+        require_pyarrow()  # now, not after an hour of sampling
+    with file:
+        try:
+            _write(file, options, recipe)
+        except KeyboardInterrupt:
+            print(f"stopped after {file.done} prompts, in {file.partial}; the same command continues.", file=sys.stderr)
+            return 130
+        summary = summary_of(file.all())
+        if not summary["rows"]:
+            raise ValueError(
+                f"none of the {file.done} prompts gave a row, as all replies were cut off, or no reference passes; "
+                "raise --max-new-tokens, or check the data"
+            )
+        file.finish()
+    _show(file, options, summary)
+    return 0
+
+
+def _recipe(options: StepsOptions) -> StepRecipe:
+    from burnish.run.step_data import StepRecipe
+
+    return StepRecipe(
+        rule=options.rule,
+        n=options.n,
+        completions=options.completions,
+        steps=options.steps,
+        eta=options.eta,
+        closing=options.closing.replace("\\n", "\n"),
+        neutral=options.neutral,
+        temperature=options.temperature,
+        style=options.style,
+    )
+
+
+def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> None:
+    """Sample and label what is not in the file yet."""
+    from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.models.template import Style, read_template
+    from burnish.run.lengths import Needs, fit
+    from burnish.run.line_data import LINE_RULES, make_lines
+    from burnish.run.step_data import make_steps
+    from burnish.score.judge import require_verifier
+    from burnish.step import Settings
+    from burnish.tasks.resolve import resolve_task
+
+    source = resolve_task(options.task, options.reward, columns=options.columns)
+    if "env" in source.gives:
+        raise ValueError(f"task {options.task!r} is a game of several turns, not one reply; choose another")
+    require_verifier(source)
+    settings = Settings(max_new_tokens=options.max_new_tokens)
+    style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
+    models = load_policy(options.model, settings, options.device, style)
+    console = Console(stderr=True, highlight=False)
+    print_assumed_template(models["policy"].chat, console)
+    long = fit(source, Needs((), conversations=False, samples=True), models, "policy", settings, splits=("train",))
+    if long is not None and (said := long.sentence()):
+        console.print(said, soft_wrap=True)
+    count = _count(source, options)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    hidden = options.json or not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as progress:
+        bar = progress.add_task("prompts", total=count, completed=file.done)
+        make = make_lines if options.rule in LINE_RULES else make_steps
+        for made in make(
+            models,
+            source,
+            settings,
+            recipe,
+            model=options.model,
+            start=file.done,
+            count=count,
+            seed=options.seed,
+        ):
+            file.add(made)
+            progress.update(bar, completed=file.done)
+
+
+def _count(source: Source, options: StepsOptions) -> int:
+    size = source.size("train")
+    wanted = options.count or (COUNT if size is None else size)
+    return wanted if size is None else min(wanted, size)
+
+
+def summary_of(made: Iterable[Made]) -> dict[str, Any]:
+    """Counts, the mean number of steps, the mean label, and the share of right replies."""
+    prompts = replies = cut_off = repeated = rows = steps = 0
+    labels: list[float] = []
+    right: list[float] = []
+    for one in made:
+        prompts, replies, cut_off = prompts + 1, replies + one.replies, cut_off + one.cut_off
+        repeated, rows = repeated + one.repeated, rows + len(one.rows)
+        steps += sum(len(row["labels"]) for row in one.rows)
+        labels += [float(label) for row in one.rows for label in row["labels"] if label is not None]
+        right += [float(row["correct"]) for row in one.rows]
+    counts = {"prompts": prompts, "rows": rows, "replies": replies, "cut_off": cut_off, "repeated": repeated}
+    if not rows:
+        return counts
+    means = {"steps": steps / rows, "label": statistics.fmean(labels), "correct": statistics.fmean(right)}
+    return {**counts, "means": means}
+
+
+def _show(file: UnfinishedFile, options: StepsOptions, summary: dict[str, Any]) -> None:
+    if options.json:
+        about = asdict(options)
+        print(json.dumps({**{k: about[k] for k in ("model", "task", "out", "rule", "steps", "seed")}, **summary}))
+        return
+    console, means = stdout_console(), summary["means"]
+    console.print(
+        f"[bold]{summary['rows']}[/] replies with labelled steps ({options.rule}) in [bold cyan]{file.out}[/]: of "
+        f"{options.model} to {summary['prompts']} prompts of {options.task}"
+    )
+    left = {"replies cut off": summary["cut_off"], "repeated prompts": summary["repeated"]}
+    said = [f"{count} {what}" for what, count in left.items() if count]
+    said.append(
+        f"mean: {means['steps']:.3g} steps, label {means['label']:.3g}, {means['correct']:.0%} of the replies correct"
+    )
+    console.print("; ".join(said), style="dim")
+    trains = TRAINS.get(options.rule, "process_reward_model")
+    console.print(f"burnish train {trains} --model {options.model} --task {file.out}", style="dim")

@@ -1,0 +1,80 @@
+"""The reference's log-probs of a data set's replies, computed once and used again in later epochs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from burnish.credit.streams import ref
+from burnish.parts import Part
+from burnish.step import Step
+from burnish.tasks.source import Source
+from burnish.types import Group, Trace
+
+CAPACITY = 1 << 22  # tokens that are kept: 16 MiB
+
+
+class LogpCache:
+    """Log-probs of whole traces by model version and tokens, up to `capacity` tokens; what comes later is not kept.
+
+    It is part of a checkpoint: computed again in another batch, the last bits could differ.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, name: str = "reference") -> None:
+        self.name, self.capacity, self.size = name, capacity, 0
+        self.found: dict[str, Tensor] = {}
+
+    def key(self, trace: Trace, version: int) -> str:
+        tokens = trace.tokens.numpy().tobytes()
+        return hashlib.blake2b(b"%d:" % version + tokens, digest_size=16).hexdigest()
+
+    def keep(self, key: str, logp: Tensor) -> None:
+        if key not in self.found and self.size + len(logp) <= self.capacity:
+            self.found[key] = logp.clone()
+            self.size += len(logp)
+
+    def state_dict(self) -> dict[str, Any]:
+        flat = torch.cat(list(self.found.values())) if self.found else torch.zeros(0)
+        stored = base64.b64encode(flat.numpy().astype("<f4").tobytes()).decode()
+        return {"keys": list(self.found), "sizes": [len(x) for x in self.found.values()], "logp": stored}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        flat = torch.from_numpy(np.frombuffer(base64.b64decode(state["logp"]), "<f4").copy())
+        self.found = dict(zip(state["keys"], flat.split(state["sizes"]), strict=True)) if state["keys"] else {}
+        self.size = len(flat)
+
+
+def cached_ref(source: Source, who: str = "ref", *, cache: LogpCache | None = None) -> Part:
+    """`ref` for given replies of a data set: every reply's log-probs are computed in its first epoch alone.
+
+    who  a frozen model. A source without an end (a generated task) never repeats itself and is not cached.
+    """
+    if source.size("train") is None and cache is None:
+        return ref(who)
+    memory, plain = cache or LogpCache(), ref(who)
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        version, new = step.models[who].version, []
+        for group in groups:
+            unknown = []
+            for trace in group.traces:
+                known = memory.found.get(memory.key(trace, version))
+                if known is None:
+                    unknown.append(trace)
+                else:
+                    trace.streams["ref"] = known.clone()
+            new += [Group(group.task, unknown)] if unknown else []
+        plain.call(new, step)
+        for trace in (trace for group in new for trace in group.traces):
+            if "ref" in trace.streams:
+                memory.keep(memory.key(trace, version), trace.streams["ref"])
+        total = sum(len(group.traces) for group in groups)
+        step.notes.add("reference_cached", total - sum(len(group.traces) for group in new), max(1, total))
+        return groups
+
+    return Part(name=f"cached {plain.name}", call=call, reads=plain.reads, writes=plain.writes, state=(memory,))

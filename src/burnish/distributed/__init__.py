@@ -1,0 +1,1 @@
+"""Runs over several processes or machines."""

@@ -1,0 +1,1 @@
+"""A run on Ray: samplers, graders and a trainer as actors."""

@@ -1,0 +1,41 @@
+"""Tasks with a reply whose steps are labelled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from burnish import randomness
+from burnish.draw.tasks import prompts
+from burnish.parts import Draw, names, supplies
+from burnish.step import Step
+from burnish.task import Task
+from burnish.tasks.source import Source
+
+
+@supplies("given:steps", "given:labels")
+def labelled_steps(source: Source) -> Draw:
+    """Tasks with "steps" and "labels": one label for each step, a number in [0, 1] or a boolean, None without one.
+
+    Of a task that has a right and a wrong reply instead ("demo" and "mistake"), one of the two is drawn; the reply is
+    one step, labelled by its outcome. A model that is trained on such tasks is an outcome reward model.
+    """
+    if {"steps", "labels"} <= source.gives or not {"demo", "mistake"} <= source.gives:
+        return prompts(source, "steps", "labels", tag="steps")
+    plain = prompts(source, "demo", "mistake", tag="steps")
+
+    def outcomes(tasks: list[Task], step: Step) -> list[Task]:
+        found = []
+        for task in tasks:
+            right = randomness.rng(step.clock.seed, "outcome", step.clock.step, task.key).random() < 0.5
+            reply = task.given["demo" if right else "mistake"]
+            found.append(replace(task, given={**task.given, "steps": [reply], "labels": [right]}))
+        return found
+
+    heldout = plain.heldout
+    assert heldout is not None
+    return replace(
+        plain,
+        call=lambda step: outcomes(plain.call(step), step),
+        heldout=lambda step: outcomes(heldout(step), step),
+        writes=plain.writes | names("given", ("steps", "labels")),
+    )

@@ -1,0 +1,48 @@
+"""Groups drawn again from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from burnish import randomness
+from burnish.parts import Draw, names, supplies
+from burnish.select.remember import Store
+from burnish.step import Step
+from burnish.types import Group, Task
+
+
+@supplies("given:group")
+def stored(store: Store, share: float = 1.0) -> Draw:
+    """Groups of the store, drawn without replacement: share x the run's prompts, or as many as there are."""
+
+    def call(step: Step) -> list[Task]:
+        return [
+            Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key)
+            for group in _drawn(store, share, step)
+        ]
+
+    return _draw(store, call, ("group",))
+
+
+def stored_prompts(store: Store) -> Draw:
+    """The tasks of groups in the store, to be answered anew: as many as the run has prompts, without replacement."""
+
+    def call(step: Step) -> list[Task]:
+        return [group.task for group in _drawn(store, 1.0, step)]
+
+    return _draw(store, call, ())
+
+
+def _drawn(store: Store, share: float, step: Step) -> list[Group]:
+    dice = randomness.rng(step.clock.seed, "stored", store.name, step.clock.step, step.clock.tick)
+    return dice.sample(store.groups, min(round(share * step.settings.prompts), len(store.groups)))
+
+
+def _draw(store: Store, call: Callable[[Step], list[Task]], given: tuple[str, ...]) -> Draw:
+    return Draw(
+        name=f"stored({store.name})",
+        call=call,
+        reads=frozenset({f"store:{store.name}"}),
+        writes=frozenset({"task:prompt"}) | names("given", given),
+        state=(store,),
+    )

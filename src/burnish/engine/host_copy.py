@@ -1,0 +1,54 @@
+"""Copies of finished rows to the host, while the device decodes the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class HostCopy:
+    """Tensors being copied to the host, asynchronously from a GPU."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.event: torch.cuda.Event | None = None
+        self.tensors = list(tensors)
+        if tensors[0].is_cuda:
+            self.tensors = [
+                torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True) for x in tensors
+            ]
+            self.event = torch.cuda.Event()
+            self.event.record()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the copy is complete."""
+        return self.event is None or self.event.query()
+
+    def wait(self) -> list[Tensor]:
+        """The copies, once they are complete."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.tensors
+
+
+class FinishedRows:
+    """Some finished rows: the numbers of their requests, their samples, and why the scheduler ended them ("": it did
+    not).
+    """
+
+    def __init__(
+        self, owners: list[int], tokens: Tensor, logp: Tensor, count: Tensor, ended: Tensor, stopped: str
+    ) -> None:
+        self.owners, self.stopped = owners, stopped
+        self.copy = HostCopy((tokens, logp, count, ended))
+
+    def samples(self) -> Iterator[tuple[int, Tensor, Tensor, bool]]:
+        """Of each row: the number of its request, its tokens, their log-probs, whether a stop token ended it."""
+        tokens, logp, count, ended = self.copy.wait()
+        counts = count.tolist()
+        written = np.arange(tokens.shape[1]) < np.array(counts)[:, None]
+        replies, log_probs = (torch.from_numpy(x.numpy()[written]).split(counts) for x in (tokens, logp))
+        yield from zip(self.owners, replies, log_probs, ended.tolist(), strict=True)

@@ -1,0 +1,121 @@
+"""The local engine: it samples with the very weights that are trained, so there is nothing to synchronise.
+
+Batching is continuous: a finished row leaves, and the next request takes its slot. A prompt that several requests share
+is prefilled once and kept once. The log-prob of every sampled token comes from the pass that sampled it. Randomness is
+counter-based: a request's noise depends on its own key and on the position of the token, never on its neighbours.
+Memory is planned before the first token: requests wait for room in a budget that is never exceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from burnish.engine.kv_cache import Plan, bytes_per_token, default_budget, plan
+from burnish.engine.mixture import Mix
+from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
+from burnish.engine.scheduler import Scheduler
+from burnish.engine.transformers_engine import TransformersEngine
+from burnish.engine.vocabulary import Vocabulary
+from burnish.forward.outputs import packable
+from burnish.forward.paths import evaluating, paths_of
+from burnish.forward.runner import ModelRunner
+
+__all__ = ["LocalEngine", "OnSample", "Request", "Sample", "StopRule"]
+
+MAX_ROWS = {"cpu": 256, "cuda": 1024}  # rows decoded together
+
+
+class Workspace(Protocol):
+    """What a strategy keeps from one call to the next: on a GPU the KV cache, the batch and the CUDA graphs."""
+
+    def release(self) -> None: ...
+
+
+class LocalEngine:
+    """Samples replies from a model in this process.
+
+    budget     bytes for keys and values; None takes a share of what is free
+    remembers  activations are kept for a trainer of the same model, where kernels can (on a CPU)
+    exact      a log-prob has the bits that the trainer finds, also where rows share a long prompt
+    share_from  prompt tokens from which rows share a prompt on a CPU; None: the default
+    workspace  what the last call left for the next one
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        chat: Vocabulary,
+        context: int,
+        budget: int | None = None,
+        exact: bool = False,
+        remembers: bool = False,
+    ) -> None:
+        self.runner, self.chat, self.context, self.budget, self.exact = runner, chat, context, budget, exact
+        self.remembers = remembers
+        self.share_from: int | None = None
+        self.workspace: Workspace | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The module that is sampled from."""
+        return self.runner.module
+
+    def start(self) -> None:
+        """Nothing is to be started."""
+
+    def publish(self) -> None:
+        """The engine runs the trained weights themselves."""
+
+    def end(self) -> None:
+        """Nothing runs between calls."""
+
+    @torch.no_grad()
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[ModelRunner] = (),
+        mix: Mix | None = None,
+        stop_rule: StopRule | None = None,
+        on_sample: OnSample | None = None,
+    ) -> list[Sample]:
+        """A sample for each request, in order (engine/protocol.py).
+
+        Models that the engine does not know, or got wrong when they were loaded, are sampled by transformers' modules.
+        """
+        if not requests:
+            return []
+        runners = (self.runner, *others)
+        if not all(paths_of(runner.module).engine and packable(runner.module) for runner in runners):
+            slower = TransformersEngine(self.runner, self.chat, self.context)
+            return slower.generate(requests, others, mix, stop_rule, on_sample)
+        with evaluating([runner.module for runner in runners]):
+            return Scheduler(self, requests, runners, mix, stop_rule, on_sample).run()
+
+    def room_after(self, prompt: int) -> int:
+        """How many tokens the context holds after a prompt of so many; one that leaves none is refused."""
+        return room_in(self.context, prompt)
+
+    def plan(
+        self, requests: list[Request], longest: int, prompts: list[int], runners: Sequence[ModelRunner], step: int
+    ) -> Plan:
+        """How many rows fit, at this many tokens of their own each; a slot's capacity is a multiple of `step`."""
+        device, per_token = next(self.model.parameters()).device, self._bytes_per_token(runners)
+        if self.budget is None:
+            self.budget = default_budget(device)
+        return plan(min(len(requests), MAX_ROWS[device.type]), longest, prompts, per_token, self.budget, step)
+
+    def wider(self, new: Plan, old: Plan, runners: Sequence[ModelRunner]) -> Plan:
+        """The new plan, or one that also serves calls like the old one's, where the budget has room for it.
+
+        Two kinds of calls that alternate, such as training and evaluation, then share one KV cache and its CUDA graphs.
+        """
+        assert self.budget is not None
+        return new.joined(old, self.budget // self._bytes_per_token(runners))
+
+    def _bytes_per_token(self, runners: Sequence[ModelRunner]) -> int:
+        size = next(self.model.parameters()).element_size()
+        return sum(bytes_per_token(runner.module, size) for runner in runners)

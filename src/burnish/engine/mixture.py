@@ -1,0 +1,70 @@
+"""Sampling from a mixture of members: how the logits of several models become one distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Mix = Callable[
+    [list[Tensor]], Tensor
+]  # [own logits, other's logits, ...], each [B, V], to the log-weights that are sampled
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The other members whose logits are wanted at every token, and how all of them are mixed.
+
+    The log-prob recorded with a sampled token is that of the mixture: it is the behaviour policy.
+    """
+
+    name: str
+    others: tuple[str, ...]
+    mix: Mix
+
+
+def geometric(other: str, weight: float) -> Blend:
+    """log pi_mix = (1 - weight) log pi + weight log pi_other, normalised (Nash-MD's mixture, arXiv 2312.00886)."""
+    _check(weight)
+
+    def mix(logits: list[Tensor]) -> Tensor:
+        own, theirs = (torch.log_softmax(x, -1) for x in logits)
+        return torch.lerp(own, theirs, weight)
+
+    return Blend(f"geometric({other}, {weight:g})", (other,), mix)
+
+
+def arithmetic(other: str, weight: float) -> Blend:
+    """pi_mix = (1 - weight) pi + weight pi_other (MiniLLM's teacher-mixed sampling, arXiv 2306.08543)."""
+    _check(weight)
+
+    def mix(logits: list[Tensor]) -> Tensor:
+        own, theirs = (torch.log_softmax(x, -1) for x in logits)
+        if weight in (0.0, 1.0):
+            return theirs if weight else own
+        return torch.logaddexp(own + math.log(1 - weight), theirs + math.log(weight))
+
+    return Blend(f"arithmetic({other}, {weight:g})", (other,), mix)
+
+
+def masked_by(other: str, top_p: float) -> Blend:
+    """pi restricted to the smallest set of tokens that holds top_p of the other's probability (NLPO,
+    arXiv 2210.01241).
+    """
+    _check(top_p)
+
+    def mix(logits: list[Tensor]) -> Tensor:
+        own, theirs = (torch.log_softmax(x, -1) for x in logits)
+        ranked, index = theirs.sort(-1, descending=True)
+        outside = (ranked.exp().cumsum(-1) - ranked.exp()) >= top_p
+        return own.masked_fill(torch.zeros_like(outside).scatter(-1, index, outside), -torch.inf)
+
+    return Blend(f"masked_by({other}, {top_p:g})", (other,), mix)
+
+
+def _check(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share of {share} in a blend is not between 0 and 1")

@@ -1,0 +1,76 @@
+"""The engine as a model sees it, and the kernels that an engine may use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from torch import Tensor
+
+from burnish.engine.mixture import Mix
+from burnish.engine.request import OnSample, Request, Sample, StopRule
+from burnish.engine.subprocess.probe import Difference
+from burnish.forward import accelerate
+from burnish.forward.runner import ModelRunner
+
+if TYPE_CHECKING:
+    from burnish.engine.batch import RunningBatch
+    from burnish.engine.kv_cache import Plan
+    from burnish.engine.model_decoder import ModelDecoder
+    from burnish.engine.strategy import Call, DecodeStrategy
+
+
+class Engine(Protocol):
+    """Samples replies. An engine in another process holds a copy of the weights, which `publish` renews."""
+
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[ModelRunner] = (),
+        mix: Mix | None = None,
+        stop_rule: StopRule | None = None,
+        on_sample: OnSample | None = None,
+    ) -> list[Sample]:
+        """A sample for each request, in order; from `mix` of this model's logits and those of `others`, if given.
+
+        stop_rule: asked whenever a sample finishes, with the finished ones of its prompt; True ends the others of it.
+        on_sample: called with each sample and the number of its request, while others are still being decoded.
+        """
+        ...
+
+    def start(self) -> Difference | None:
+        """Start what samples, if it does not run yet. How far its log-probs are from the trainer's, if
+        it was started.
+        """
+        ...
+
+    def publish(self) -> Difference | None:
+        """Send the present weights to a copy. How far its log-probs then are from the trainer's; None
+        without a copy.
+        """
+        ...
+
+    def end(self) -> None:
+        """Stop what samples; a later call of `generate` starts it again."""
+        ...
+
+
+class EngineKernels(accelerate.Kernels, Protocol):
+    """What `burnish.kernels.registry` offers to the local engine. None or False: the general implementation runs."""
+
+    def decoder(self, runner: ModelRunner, plan: Plan) -> ModelDecoder | None:
+        """Prefill and decode steps of one model, in kernels."""
+        ...
+
+    def strategy(self, call: Call) -> DecodeStrategy | None:
+        """How a call of the engine is decoded, where kernels run all of its models."""
+        ...
+
+    def sample(self, batch: RunningBatch, at: slice, logits: Tensor) -> bool:
+        """Sample one token for each row of a slice, from unfiltered logits [n, V]; whether that was done."""
+        ...
+
+
+def engine_kernels() -> EngineKernels | None:
+    """The kernels (forward/accelerate.py), with what they offer to an engine."""
+    return cast("EngineKernels | None", accelerate.kernels())

@@ -1,0 +1,249 @@
+"""Continuous batching: which request is in which row, from the first prompt to the last sample."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from burnish.engine.host_copy import FinishedRows
+from burnish.engine.kv_cache import Pool
+from burnish.engine.mixture import Mix
+from burnish.engine.request import OnSample, Prompt, Request, Sample, StopRule, end_of, limits_of, prompts_of
+from burnish.engine.strategy import Call, strategy_of
+from burnish.forward.packing import send
+from burnish.forward.runner import ModelRunner
+
+if TYPE_CHECKING:
+    from burnish.engine.local import LocalEngine
+
+PREFILL_TOKENS = 16384  # prompt tokens in one forward pass
+WATCH = 8  # steps between searches for stop strings
+
+
+class Scheduler:
+    """One call of the engine.
+
+    owner, slots  of each running row: the number of its request, and the slot of its keys and values
+    finished      rows that were collected and not yet turned into samples
+    gone          rows that were collected and whose places are not yet taken
+    """
+
+    def __init__(
+        self,
+        engine: LocalEngine,
+        requests: list[Request],
+        runners: Sequence[ModelRunner],
+        mix: Mix | None,
+        stop_rule: StopRule | None,
+        on_sample: OnSample | None = None,
+    ) -> None:
+        self.requests, self.stop_rule, self.on_sample, self.chat = requests, stop_rule, on_sample, engine.chat
+        self.prompts, self.of = prompts_of(requests)
+        self.limits = limits_of(requests, self.prompts, engine.room_after)
+        self.strategy = strategy_of(Call(engine, requests, self.prompts, self.limits, runners, mix))
+        self.batch, self.device = self.strategy.batch, self.strategy.device
+        self.room = self.strategy.plan.slots
+        self.pool = Pool(self.strategy.plan.pool)
+        self.queue = deque(self._order())
+        self.owner: list[int] = []
+        self.slots: list[int] = []
+        self.free = list(range(self.room))[::-1]
+        self.ticks = 0
+        self.found: dict[int, Sample] = {}
+        self.finished: list[FinishedRows] = []
+        self.watched = any(r.stop for r in requests)
+        self.gone: set[int] = set()
+
+    def _order(self) -> list[int]:
+        """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
+        return [i for prompt in sorted(self.prompts, key=lambda p: -p.length) for i in prompt.requests]
+
+    def run(self) -> list[Sample]:
+        """A sample for each request, in order."""
+        try:
+            self._admit()
+            while self.owner:
+                self.strategy.step(len(self.owner))
+                self._collect()
+                self._admit()
+        finally:
+            self.strategy.release()
+        self._take_samples()
+        return [self.found[i] for i in range(len(self.requests))]
+
+    def _admit(self) -> None:
+        """Requests enter free rows, once enough are free to be worth an interruption."""
+        free = self.room - len(self.owner)
+        if not self.queue or (self.owner and free < max(1, self.room // 8)):
+            return
+        entering: list[int] = []
+        unread: list[Prompt] = []
+        while self.queue and len(entering) < free:
+            prompt = self.of[self.queue[0]]
+            if prompt.start < 0:
+                start = self.pool.take(prompt.length)
+                if start is None:
+                    break
+                prompt.start = start
+                unread.append(prompt)
+            entering.append(self.queue.popleft())
+        if entering:
+            self._prefill(unread)
+            self._enter(entering)
+
+    def _prefill(self, unread: list[Prompt]) -> None:
+        """Prefill prompts, and keep the logits after each."""
+        while unread:
+            size = 0
+            some: list[Prompt] = []
+            while unread and (not some or size + unread[0].length <= PREFILL_TOKENS):
+                size += unread[0].length
+                some.append(unread.pop(0))
+            places = np.concatenate([np.arange(p.start, p.start + p.length) for p in some])
+            for decoder in self.strategy.decoders:
+                logits = decoder.prefill([p.tokens for p in some], places, _input_keys(some))
+                for k, prompt in enumerate(some):
+                    prompt.after.append(logits[k])
+                for prompt, number in zip(some, decoder.ends, strict=False):  # none without an activation cache
+                    prompt.number = number
+
+    def _enter(self, entering: list[int]) -> None:
+        """Rows for these requests, and their first tokens."""
+        strategy = self.strategy
+        at = slice(len(self.owner), len(self.owner) + len(entering))
+        slots = [self.free.pop() for _ in entering] if strategy.by_slot else list(range(at.start, at.stop))
+        self.owner += entering
+        self.slots += slots
+        requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
+        self.batch.put(
+            at,
+            {
+                "limit": [self.limits[i] for i in entering],
+                "key": [r.key for r in requests],
+                "slot": slots,
+                "root": [p.start for p in prompts],
+                "root_length" if strategy.shared else "base": [p.length for p in prompts],
+                "top_k": [r.top_k for r in requests],
+                "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
+                "top_p": [r.top_p for r in requests],
+                "min_p": [r.min_p for r in requests],
+                "greedy": [r.temperature == 0 for r in requests],
+            },
+        )
+        strategy.enter(at, prompts, slots)
+        if not strategy.shared:  # each row has its copy now
+            for prompt in prompts:
+                self._let_go(prompt)
+        self._regroup()
+
+    def _let_go(self, prompt: Prompt) -> None:
+        """One request less needs the prompt; the last one frees its place in the pool."""
+        prompt.needed -= 1
+        if not prompt.needed:
+            self.pool.give(prompt.start, prompt.length)
+            prompt.start, prompt.after = -1, []
+
+    def _collect(self) -> None:
+        """Done rows become samples and the others move up, once enough rows are done to be worth it."""
+        self.ticks += 1
+        n = len(self.owner)
+        done = self.strategy.done(n, lambda: self._take_samples(waiting=False))
+        if self.watched and self.ticks % WATCH == 0:
+            self._find_stop_strings(done)
+        number = sum(done)
+        needed = self.strategy.worth_collecting(n, bool(self.queue), self.on_sample is not None, self.watched)
+        if not number or (number < n and number < needed and self.stop_rule is None):
+            return
+        if number < n:
+            self.strategy.before_collecting(n)
+        self._finish([row for row in range(n) if done[row] and row not in self.gone])
+        if self.gone:
+            self._close_up()
+
+    def _find_stop_strings(self, done: list[bool]) -> None:
+        """Rows in whose text a stop string has appeared are done."""
+        for row, i in enumerate(self.owner):
+            if self.requests[i].stop and not done[row]:
+                tokens = self.batch.tokens[self.slots[row], : int(self.batch.count[row])].cpu()
+                done[row] = end_of(tokens, self.requests[i].stop, self.chat.text) is not None
+
+    def _finish(self, rows: list[int], stopped: str = "") -> None:
+        """Collect rows: copy their samples to the host. They are read now only if something depends on them."""
+        if not rows:
+            return
+        at, batch = send(torch.tensor(rows), self.device), self.batch
+        if stopped or any(self.requests[self.owner[row]].stop for row in rows):
+            batch.done[at] = True
+        held = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
+        self.finished.append(FinishedRows([self.owner[row] for row in rows], *held, stopped))
+        self.gone |= set(rows)
+        if self.strategy.shared:
+            for row in rows:
+                self._let_go(self.of[self.owner[row]])
+        if self.stop_rule is not None:
+            for prompt in self._take_samples():
+                if self.stop_rule(prompt.finished):
+                    self._end_others(prompt)
+        elif self.on_sample is not None:
+            self._take_samples()
+
+    def _take_samples(self, waiting: bool = True) -> list[Prompt]:
+        """Turn collected rows (if not waiting: those that are on the host) into samples; the prompts
+        that got new ones.
+        """
+        touched: dict[Prompt, None] = {}
+        while self.finished and (waiting or self.finished[0].copy.ready):
+            some = self.finished.pop(0)
+            for i, tokens, logp, by_token in some.samples():
+                stop = self.requests[i].stop
+                end = end_of(tokens, stop, self.chat.text) if stop else None
+                why = some.stopped or ("stop" if end is not None or by_token else "length")
+                sample = Sample(tokens, logp, why) if end is None else Sample(tokens[:end], logp[:end], why)
+                self.found[i] = sample
+                if self.on_sample is not None:
+                    self.on_sample(i, sample)
+                if self.stop_rule is not None and not some.stopped:
+                    self.of[i].finished.append(sample)
+                    touched[self.of[i]] = None
+        return list(touched)
+
+    def _end_others(self, prompt: Prompt) -> None:
+        """The stop rule holds for the prompt: its other requests end where they are."""
+        for i in [i for i in self.queue if self.of[i] is prompt]:
+            self.queue.remove(i)
+            self.found[i] = Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough")
+            self._let_go(prompt)
+        rows = [row for row, i in enumerate(self.owner) if self.of[i] is prompt and row not in self.gone]
+        self._finish(rows, "enough")
+
+    def _close_up(self) -> None:
+        """Living rows move up, so that they are the first ones again; the slots of the others are free."""
+        living = [row for row in range(len(self.owner)) if row not in self.gone]
+        n = len(living)
+        empty = [row for row in sorted(self.gone) if row < n]
+        moving = [row for row in living if row >= n]
+        self.strategy.close_up(len(self.owner), living, moving, empty)
+        for a, b in zip(moving, empty, strict=True):
+            self.owner[b] = self.owner[a]
+            if self.strategy.by_slot:
+                self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
+        self.free += self.slots[n:]
+        self.owner, self.slots = self.owner[:n], self.slots[:n]
+        self.gone = set()
+        self._regroup()
+
+    def _regroup(self) -> None:
+        """Tell the strategy which rows are running now."""
+        self.strategy.regroup([self.of[i] for i in self.owner], [self.limits[i] for i in self.owner])
+
+
+def _input_keys(prompts: Sequence[Prompt]) -> list[Tensor] | None:
+    """The input keys of each prompt; None where the tokens of all are their keys."""
+    if all(prompt.input_keys is None for prompt in prompts):
+        return None
+    return [prompt.tokens if prompt.input_keys is None else prompt.input_keys for prompt in prompts]

@@ -1,0 +1,188 @@
+"""Sampling through transformers' own attention and cache: slower than the engine, right for every decoder.
+
+It serves models whose layers the engine does not know: soft-capped scores, attention sinks, latent attention, ALiBi,
+short convolutions, linear attention, state-space layers. Requests whose prompts have one length are decoded together,
+so no row is ever padded. Noise, limits, stops and log-probs are those of the engine (engine/batch.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from burnish.engine.batch import RunningBatch
+from burnish.engine.mixture import Mix
+from burnish.engine.request import (
+    OnSample,
+    Prompt,
+    Request,
+    Sample,
+    StopRule,
+    end_of,
+    limits_of,
+    prompts_of,
+    room_in,
+)
+from burnish.engine.vocabulary import Vocabulary
+from burnish.forward.module import bare, decoder, vocabulary_size, wide
+from burnish.forward.paths import Paths, evaluating, paths_of
+from burnish.forward.runner import ModelRunner
+
+ROWS = 64  # decoded together
+LOGITS = 1 << 28  # that a forward of prompts may give where the head reads all tokens: rows x tokens x vocabulary
+CACHES = ("past_key_values", "cache_params", "state")  # the names under which models return theirs, and take it
+
+
+class TransformersEngine:
+    """Samples replies from a model in this process, with the arguments and results of LocalEngine.
+
+    paths  what is right for the models that it runs; None: what was noted of each (forward/paths.py)
+    """
+
+    def __init__(self, runner: ModelRunner, chat: Vocabulary, context: int, paths: Paths | None = None) -> None:
+        self.runner, self.chat, self.context, self.paths = runner, chat, context, paths
+
+    @torch.no_grad()
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[ModelRunner] = (),
+        mix: Mix | None = None,
+        stop_rule: StopRule | None = None,
+        on_sample: OnSample | None = None,
+    ) -> list[Sample]:
+        """A sample for each request, in order: see LocalEngine.generate."""
+        if not requests:
+            return []
+        runners = (self.runner, *others)
+        with evaluating([runner.module for runner in runners]):
+            return _Call(self, requests, runners, mix, stop_rule, on_sample).run()
+
+
+class _Decoder:
+    """One model and transformers' cache of rows of one length, which grow by a token at a time."""
+
+    def __init__(self, runner: ModelRunner, paths: Paths | None) -> None:
+        self.runner, self.model = runner, runner.module
+        self.paths = paths or paths_of(runner.module)
+        self.cached = self.paths.cached and runner.has_cache
+        self.cache: dict[str, object] = {}
+        self.read = 0  # tokens of each row that the cache holds
+
+    def next(self, rows: Tensor) -> Tensor:
+        """[B, V]: the logits after rows [B, T]."""
+        new = rows[:, self.read :] if self.cached else rows
+        run = decoder(self.model) if self.paths.padded else bare(self.model)
+        found = run(new, use_cache=self.cached, **self.cache)
+        if self.cached:
+            self.cache = {name: found[name] for name in CACHES if found.get(name) is not None}
+            self.read = rows.shape[1]
+        if self.paths.padded:
+            return self.runner.logits(found.last_hidden_state[:, -1])
+        return wide(found.logits[:, -1])
+
+
+class _Call:
+    """One call of the engine."""
+
+    def __init__(
+        self,
+        engine: TransformersEngine,
+        requests: list[Request],
+        runners: Sequence[ModelRunner],
+        mix: Mix | None,
+        stop_rule: StopRule | None,
+        on_sample: OnSample | None,
+    ) -> None:
+        self.engine, self.requests, self.runners = engine, requests, runners
+        self.mix, self.stop_rule, self.on_sample = mix, stop_rule, on_sample
+        self.device = next(engine.runner.module.parameters()).device
+        self.prompts, self.of = prompts_of(requests)
+        self.limits = limits_of(requests, self.prompts, lambda length: room_in(engine.context, length))
+        self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
+        self.found: dict[int, Sample] = {}
+        self.vocabulary = vocabulary_size(engine.runner.module)
+
+    def run(self) -> list[Sample]:
+        for numbers in self._batches():
+            waiting = [i for i in numbers if i not in self.found]  # others of their prompts may have been enough
+            if waiting:
+                self._decode(waiting)
+        return [self.found[i] for i in range(len(self.requests))]
+
+    def _batches(self) -> Iterator[list[int]]:
+        """Numbers of requests whose prompts have one length, those of one prompt together, longest prompts first."""
+        for length, some in groupby(sorted(self.prompts, key=lambda p: -p.length), key=lambda p: p.length):
+            numbers = [i for prompt in some for i in prompt.requests]
+            size = max(1, min(ROWS, LOGITS // (self.vocabulary * length)))
+            yield from (numbers[i : i + size] for i in range(0, len(numbers), size))
+
+    def _decode(self, numbers: list[int]) -> None:
+        """Sample the replies of these requests, in step, until all of them have ended."""
+        rows, decoders = self._rows(numbers), [_Decoder(runner, self.engine.paths) for runner in self.runners]
+        at = slice(0, len(numbers))
+        whole = torch.stack([self.requests[i].prompt for i in numbers]).to(self.device)
+        alive = set(range(len(numbers)))
+        while alive:
+            logits = [decoder.next(whole) for decoder in decoders]
+            rows.sample(self.mix(logits) if self.mix else logits[0], at, self.filtered)
+            whole = torch.cat([whole, rows.last[:, None]], 1)
+            done = rows.done.tolist()
+            ended = [row for row in sorted(alive) if done[row] or self._stopped(rows, row, numbers[row])]
+            self._finish(rows, ended, numbers, alive)
+
+    def _rows(self, numbers: list[int]) -> RunningBatch:
+        limits, requests = [self.limits[i] for i in numbers], [self.requests[i] for i in numbers]
+        rows = RunningBatch(len(numbers), max(limits), self.engine.chat.stops, self.device)
+        rows.put(
+            slice(0, len(numbers)),
+            {
+                "limit": limits,
+                "key": [r.key for r in requests],
+                "slot": list(range(len(numbers))),
+                "base": [self.of[i].length for i in numbers],
+                "top_k": [r.top_k for r in requests],
+                "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
+                "top_p": [r.top_p for r in requests],
+                "min_p": [r.min_p for r in requests],
+                "greedy": [r.temperature == 0 for r in requests],
+            },
+        )
+        return rows
+
+    def _stopped(self, rows: RunningBatch, row: int, number: int) -> bool:
+        """Whether a stop string has appeared in a row's text."""
+        stop = self.requests[number].stop
+        if not stop:
+            return False
+        return end_of(rows.tokens[row, : int(rows.count[row])].cpu(), stop, self.engine.chat.text) is not None
+
+    def _finish(self, rows: RunningBatch, ended: list[int], numbers: list[int], alive: set[int]) -> None:
+        """Rows that have ended become samples; where a prompt then has enough, the others of it end where they are."""
+        touched: dict[Prompt, None] = {}
+        for row in ended:
+            self._sample(rows, row, numbers[row], "")
+            alive.discard(row)
+            touched[self.of[numbers[row]]] = None
+        for prompt in touched:
+            if self.stop_rule is None or not self.stop_rule(prompt.finished):
+                continue
+            for row in [row for row in sorted(alive) if self.of[numbers[row]] is prompt]:
+                self._sample(rows, row, numbers[row], "enough")
+                alive.discard(row)
+            for i in prompt.requests:
+                self.found.setdefault(i, Sample(torch.zeros(0, dtype=torch.long), torch.zeros(0), "enough"))
+
+    def _sample(self, rows: RunningBatch, row: int, number: int, stopped: str) -> None:
+        count = int(rows.count[row])
+        tokens, logp = rows.tokens[row, :count].cpu().clone(), rows.logp[row, :count].cpu().clone()
+        end = end_of(tokens, self.requests[number].stop, self.engine.chat.text)
+        why = stopped or ("stop" if end is not None or bool(rows.ended[row]) else "length")
+        sample = self.found[number] = Sample(tokens[:end], logp[:end], why)
+        if self.on_sample is not None:
+            self.on_sample(number, sample)
+        if not stopped:
+            self.of[number].finished.append(sample)

@@ -1,0 +1,105 @@
+"""What an environment is: reset, step, and what it may have besides; and the conventions in which a step may answer.
+
+One instance is one episode. `reset` and `step` may be async.
+
+    reset(task, seed) -> observation            task: the row of the data; it takes those of the two that it names
+    step(action) -> Outcome                     or (observation, reward, done), (observation, reward, done, info), or
+                                                Gymnasium's (observation, reward, terminated, truncated, info)
+    key() -> str                                optional: names the state; equal states have equal keys
+    fork() -> Environment                       optional: a copy that goes its own way
+    tools() -> list of JSON schemas             optional: for the chat template
+    close()                                     optional: called once, at the end of the episode
+
+An observation is text, a message, or a list of messages (role user or tool). A reward may be None: nothing is paid yet.
+terminated: the episode is over; truncated: it was cut off (a limit of turns), which is not its end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from burnish.messages import Message, check_message
+
+Observed = str | tuple[Message, ...]
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """The two methods that every environment has."""
+
+    @property
+    def reset(self) -> Callable[..., Any]: ...
+
+    @property
+    def step(self) -> Callable[..., Any]: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step gives."""
+
+    observation: Observed = ""
+    reward: float | None = None
+    terminated: bool = False
+    truncated: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        return self.terminated or self.truncated
+
+
+def read_outcome(given: Any) -> Outcome:
+    """The outcome that a step returned, in any of the conventions; raises ValueError for anything else."""
+    if isinstance(given, Outcome):
+        return Outcome(
+            read_observation(given.observation), _reward(given.reward), given.terminated, given.truncated, given.info
+        )
+    if not isinstance(given, tuple) or not 3 <= len(given) <= 5:
+        raise ValueError(
+            f"step returned {str(given)[:80]!r}; it must return (observation, reward, done), Gymnasium's five, or an "
+            "Outcome"
+        )
+    observation, reward, terminated, *rest = given
+    truncated = bool(rest[0]) if len(given) == 5 else False
+    info = rest[-1] if rest and isinstance(rest[-1], Mapping) else {}
+    return Outcome(read_observation(observation), _reward(reward), bool(terminated), truncated, info)
+
+
+def read_observation(given: Any) -> Observed:
+    """Text, or messages; what `reset` returned may be Gymnasium's pair (observation, info)."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping) and "role" not in given[1]:
+        return read_observation(given[0])
+    if isinstance(given, Mapping):
+        given = [given]
+    if isinstance(given, Sequence) and given:
+        for message in given:
+            check_message(message)
+        return tuple(given)
+    raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
+
+
+def reset_arguments(reset: Callable[..., Any], task: Any, seed: int) -> dict[str, Any]:
+    """Those of task and seed that `reset` takes."""
+    try:
+        parameters = inspect.signature(reset).parameters
+    except (TypeError, ValueError):
+        return {}
+    everything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return {name: value for name, value in (("task", task), ("seed", seed)) if everything or name in parameters}
+
+
+def _reward(given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool | int | float) or hasattr(given, "__float__"):
+        reward = float(given)
+        if math.isfinite(reward):
+            return reward
+    raise ValueError(f"a step's reward is {str(given)[:40]!r}; it must be a finite number or None")

@@ -1,0 +1,82 @@
+"""What burnish asks of a transformers model besides its forward pass: the decoder under the head, the
+head, its sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def bare(module: nn.Module) -> Any:
+    """The transformers model, without the wrapper that adapters put around it."""
+    wrapped: Any = module
+    return wrapped.get_base_model() if "peft" in type(module).__module__ else wrapped
+
+
+def decoder(module: nn.Module) -> Any:
+    """The transformer under the head, adapters included."""
+    inner = bare(module)
+    return inner.base_model if inner.base_model is not inner else inner.get_decoder()
+
+
+def decoder_states(module: nn.Module, **inputs: Any) -> Tensor:
+    """[B, T, H]: the last hidden states, from the decoder under the head."""
+    states: Tensor = decoder(module)(**inputs, use_cache=False).last_hidden_state
+    return states
+
+
+def text_config(module: nn.Module) -> Any:
+    """The configuration of the language model, also where it is a part of a larger model's."""
+    config: Any = module.config
+    return config.get_text_config()
+
+
+def input_embeddings(module: nn.Module) -> nn.Embedding:
+    """The table of input embeddings [V, H]."""
+    inner: Any = module
+    table: nn.Embedding = inner.get_input_embeddings()
+    return table
+
+
+def vocabulary_size(module: nn.Module) -> int:
+    """How many tokens the model can read."""
+    return len(input_embeddings(module).weight)
+
+
+def wide(x: Tensor) -> Tensor:
+    """At least fp32: sums over tokens and softmaxes are never taken in half precision."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def head(module: nn.Module, states: Tensor) -> Tensor:
+    """Logits from hidden states, with the scalings that some architectures apply after the matrix."""
+    inner = bare(module)
+    config = inner.config
+    logits = wide(inner.get_output_embeddings()(states))
+    if scaling := getattr(config, "logits_scaling", None):  # Granite
+        logits = logits / scaling
+    if scale := getattr(config, "logit_scale", None):  # Cohere
+        logits = logits * scale
+    if cap := getattr(config, "final_logit_softcapping", None):  # Gemma
+        logits = cap * torch.tanh(logits / cap)
+    return logits
+
+
+def scalar_head(module: nn.Module, states: Tensor) -> Tensor:
+    """[N, k] from a value or reward head, or [N] for a single output."""
+    matrix: Tensor = bare(module).score.weight
+    return (wide(states) @ wide(matrix).t()).squeeze(-1)
+
+
+def plain_head(module: nn.Module) -> tuple[Tensor, float] | None:
+    """The matrix of a head that is only a matrix, and the factor that follows it; None for any other head."""
+    inner = bare(module)
+    matrix, config = inner.get_output_embeddings(), inner.config
+    capped = getattr(config, "final_logit_softcapping", None)
+    if type(matrix) is not nn.Linear or matrix.bias is not None or capped:
+        return None
+    factor = (getattr(config, "logit_scale", None) or 1.0) / (getattr(config, "logits_scaling", None) or 1.0)
+    return matrix.weight, factor

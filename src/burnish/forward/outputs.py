@@ -1,0 +1,204 @@
+"""Per-token outputs of a model at chosen tokens, and only there.
+
+Conventions, for token t of a trace with hidden states h:
+  logp[t], entropy[t], logits[t]   from h[t-1]: what the model thought of token t before reading it (t >= 1)
+  greedy[t]                        the token that it found likeliest there
+  value[t]                         head(h[t-1]): the value of the state in which token t was chosen
+  score[t]                         head(h[t]): the number given after token t was read
+  hidden[t]                        h[t-1] itself, of the last layer: what token t was predicted from
+  state[t]                         h[t]: what score[t] is a linear function of
+Tokens after the last one that is asked about are not computed. Rows are packed end to end, shared prefixes once
+(forward/packing.py); or padded on the right (with causal attention no real token attends to padding, so no mask is
+needed), for models whose attention cannot be packed; or, where that gives wrong numbers too, read one at a time
+(forward/plain.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from burnish.forward import attention, plain
+from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
+from burnish.forward.logprob import logp_entropy
+from burnish.forward.module import decoder, decoder_states, head, scalar_head, vocabulary_size
+from burnish.forward.packing import pack, send
+from burnish.forward.paths import paths_of
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.runner import ModelRunner
+from burnish.forward.temperatures import Temperature, by_temperature
+
+CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
+AFTER = {"score", "state"}  # outputs that are read after the token itself
+SHARED = 0.9  # of the tokens asked about: with fewer different ones, they are told apart
+
+
+def outputs(
+    runner: ModelRunner,
+    tokens: Sequence[Tensor | Numbers],
+    masks: list[Tensor],
+    want: set[str],
+    temperature: Temperature = 1.0,
+    packed: bool = True,
+    embedded: list[Tensor] | None = None,
+    replayed: bool = False,
+    input_keys: Sequence[Numbers] | None = None,
+) -> dict[str, Tensor]:
+    """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
+
+    tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
+    temperature  divides the logits: one for all, or one for each masked token
+    packed  rows laid end to end, attention kept inside each, instead of padded to one width
+    embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
+    replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients
+    input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
+    """
+    if not paths_of(runner.module).padded:
+        return plain.outputs(runner.module, tokens, masks, want, temperature, embedded)
+    device = next(runner.module.parameters()).device
+    asked = Asked.of(masks)
+    rows = [row.numpy() if isinstance(row, Tensor) else row for row in tokens]
+    read = [row[:end] for row, end in zip(rows, asked.ends(bool(want & AFTER)), strict=True)]
+    if embedded is not None:
+        embedded = [row[: len(short)] for row, short in zip(embedded, read, strict=True)]
+    if packed and packable(runner.module):
+        if input_keys is not None:
+            input_keys = [keys[: len(short)] for keys, short in zip(input_keys, read, strict=True)]
+        states, places = _packed(runner, read, asked, device, embedded, replayed, input_keys)
+    else:
+        states, places = _padded(runner.module, read, device, embedded)
+    found: dict[str, Tensor] = {}
+    if want & FROM_LOGITS:
+        chosen = np.concatenate(rows)[asked.flat]
+        found |= by_temperature(
+            temperature,
+            lambda some, t: _at_tokens(runner, states, chosen[some], asked.some(some), places, want & FROM_LOGITS, t),
+        )
+    if "hidden" in want:
+        found["hidden"] = _lines(states, places(asked.row, asked.at - 1))
+    if "value" in want:
+        found["value"] = scalar_head(runner.module, _lines(states, places(asked.row, asked.at - 1)))
+    if want & AFTER:
+        after = _lines(states, places(asked.row, asked.at))
+        found |= {"state": after} if "state" in want else {}
+        found |= {"score": scalar_head(runner.module, after)} if "score" in want else {}
+    return found
+
+
+def _at_tokens(
+    runner: ModelRunner,
+    states: Tensor,
+    chosen: Numbers,
+    asked: Asked,
+    places: Places,
+    want: set[str],
+    temperature: float,
+) -> dict[str, Tensor]:
+    """What the head says of the tokens that are asked about. On a CPU, rows share tokens too: each is
+    looked at once.
+    """
+    row, at, again = asked.row, asked.at, None
+    vocabulary = vocabulary_size(runner.module)
+    if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= vocabulary:  # the last of a row is looked up nowhere else
+        strange = int(chosen[(chosen < 0) | (chosen >= vocabulary)][0])
+        raise ValueError(f"a trace has the token {strange}, but the model's vocabulary ends at {vocabulary - 1}")
+    if not states.is_cuda:  # the same token, after the same ones
+        same = places(row, at - 1) * vocabulary + chosen
+        _, first, again = np.unique(same, return_index=True, return_inverse=True)
+        if len(first) < SHARED * len(row):
+            row, at, chosen = row[first], at[first], chosen[first]
+        else:
+            again = None
+    before = _lines(states, places(row, at - 1))
+    found = _from_logits(runner, before, send(torch.from_numpy(chosen), states.device), want, temperature)
+    return found if again is None else {name: _lines(x, again) for name, x in found.items()}
+
+
+def _lines(states: Tensor, places: Numbers) -> Tensor:
+    """states[places]. The replies of a group all ask about the end of their prompt, so its gradient is a sum; indexing
+    on a
+    CPU adds it up in whatever order its threads come, this always in the same; on a GPU it is the other way round."""
+    at = send(torch.from_numpy(places), states.device)
+    return states[at] if states.is_cuda else states.index_select(0, at)
+
+
+def packable(model: nn.Module) -> bool:
+    """Whether the model's attention is ours throughout, does nothing that packs do not know, and passed the check at
+    load.
+    """
+    if not paths_of(model).packed:
+        return False
+    config = decoder(model).config
+    kinds = set(getattr(config, "layer_types", None) or ())
+    plain = getattr(config, "attn_logit_softcapping", None) is None
+    return config._attn_implementation == attention.NAME and plain and kinds <= {"full_attention", "sliding_attention"}
+
+
+Embedded = list[Tensor] | None
+Places = Callable[[Numbers, Numbers], Numbers]  # (rows, numbers of tokens there) -> where their states are
+
+
+def _padded(model: nn.Module, tokens: list[Numbers], device: torch.device, embedded: Embedded) -> tuple[Tensor, Places]:
+    """[B x T, H] hidden states of right-padded rows."""
+    width = max(len(row) for row in tokens)
+    if embedded is not None:
+        inputs = {"inputs_embeds": nn.utils.rnn.pad_sequence(embedded, batch_first=True)}
+    else:
+        rows = [torch.from_numpy(row) for row in tokens]
+        inputs = {"input_ids": nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)}
+    states = decoder_states(model, **inputs)
+    return states.reshape(-1, states.shape[-1]), lambda row, at: at + row * width
+
+
+def _packed(
+    runner: ModelRunner,
+    tokens: list[Numbers],
+    asked: Asked,
+    device: torch.device,
+    embedded: Embedded,
+    replayed: bool = False,
+    input_keys: Sequence[Numbers] | None = None,
+) -> tuple[Tensor, Places]:
+    """[N, H] hidden states of rows laid end to end; prefixes are shared where the input is the tokens themselves."""
+    window = getattr(decoder(runner.module).config, "sliding_window", None) or float("inf")
+    shared = embedded is None and max(map(len, tokens)) <= window
+    firsts = asked.first if shared else None
+    by_tokens = embedded is None and input_keys is None
+    by_graph = runner.replay(tokens, firsts) if replayed and by_tokens else None
+    if by_graph is not None:
+        return by_graph[0], by_graph[1].places
+    rows = pack(tokens, firsts, device, input_keys=input_keys)
+    given = rows.tokens[None] if embedded is None else torch.cat(embedded)[None]
+    return runner.hidden(given, rows.positions[None], rows)[0], rows.places
+
+
+def _from_logits(
+    runner: ModelRunner, states: Tensor, chosen: Tensor, want: set[str], temperature: float
+) -> dict[str, Tensor]:
+    """Log-prob, entropy, logits in chunks of tokens, so that the whole [N, V] matrix never exists at once."""
+    if "logits" in want:
+        logits = head(runner.module, states) / temperature
+        return {"logits": logits, **reduce_logits(logits, chosen, want - {"logits"})}
+    plain = runner.head()
+    if plain is not None and "greedy" not in want:
+        factor = plain.factor / temperature
+        logp, entropy = logp_entropy(states, plain.weight, chosen, factor, "entropy" in want, plain.matmul)
+        return {name: x for name, x in (("logp", logp), ("entropy", entropy)) if name in want}
+    size = max(1, CHUNK // vocabulary_size(runner.module))
+
+    def part(some: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
+        found = reduce_logits(head(runner.module, some) / temperature, ids, want)
+        return tuple(found[name] for name in sorted(want))
+
+    if len(states) <= size:
+        return dict(zip(sorted(want), part(states, chosen), strict=True))
+    grad = torch.is_grad_enabled()
+    done = [
+        checkpoint(part, some, ids, use_reentrant=False) if grad else part(some, ids)
+        for some, ids in zip(states.split(size), chosen.split(size), strict=True)
+    ]
+    return {name: torch.cat([values[k] for values in done]) for k, name in enumerate(sorted(want))}

@@ -1,0 +1,55 @@
+"""Per-token outputs from transformers' own forward of one row at a time: the slowest path, the others' reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
+from burnish.forward.module import bare, decoder, scalar_head, wide
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.temperatures import Temperature
+
+
+def outputs(
+    model: nn.Module,
+    tokens: Sequence[Tensor | Numbers],
+    masks: list[Tensor],
+    want: set[str],
+    temperature: Temperature = 1.0,
+    embedded: list[Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """What forward/outputs.py's `outputs` returns: the wanted outputs at the masked tokens, flat in row order."""
+    rows = [torch.as_tensor(row) for row in tokens]
+    inputs: list[Tensor | None] = [None] * len(rows) if embedded is None else [*embedded]
+    counts = [int(mask.sum()) for mask in masks]
+    divisors = torch.as_tensor(temperature, dtype=torch.float64).expand(sum(counts)).split(counts)
+    found = [
+        _one_row(model, row, mask, want, divisor, given)
+        for row, mask, divisor, given in zip(rows, masks, divisors, inputs, strict=True)
+    ]
+    return {name: torch.cat([row[name] for row in found]) for name in found[0]}
+
+
+def _one_row(
+    model: nn.Module, row: Tensor, mask: Tensor, want: set[str], divisors: Tensor, embedded: Tensor | None
+) -> dict[str, Tensor]:
+    device = next(model.parameters()).device
+    at = torch.from_numpy(Asked.of([mask]).at)
+    inputs = {"input_ids": row.to(device)[None]} if embedded is None else {"inputs_embeds": embedded[None]}
+    found: dict[str, Tensor] = {}
+    if want & FROM_LOGITS:
+        logits = bare(model)(**inputs, use_cache=False).logits[0]
+        before = wide(logits[(at - 1).to(device)])
+        before = before / divisors.to(before)[:, None]
+        wanted = want & FROM_LOGITS - {"logits"}
+        found |= reduce_logits(before, row[at].to(device), wanted) | {"logits": before}
+    if want - FROM_LOGITS:
+        states = decoder(model)(**inputs, use_cache=False).last_hidden_state[0]
+        found |= {"hidden": states[(at - 1).to(device)], "state": states[at.to(device)]}
+        if want & {"value", "score"}:
+            found |= {"value": scalar_head(model, states[(at - 1).to(device)])}
+            found |= {"score": scalar_head(model, states[at.to(device)])}
+    return {name: found[name] for name in want}

@@ -1,0 +1,1 @@
+"""C kernels for CPUs and the Llama-like model that uses them."""

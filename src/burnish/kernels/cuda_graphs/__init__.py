@@ -1,0 +1,1 @@
+"""CUDA graphs: captured training passes and decode steps."""

@@ -1,0 +1,182 @@
+"""CUDA graphs of training passes: the decoder's pass over a pack, captured once for packs of one size and replayed.
+
+A small model's pass is thousands of kernels, and launching them takes longer than running them. Captured as two CUDA
+graphs, forward and backward, it costs two launches. Packs are padded to the captured size; gradients of the weights are
+added up in fp32 where the optimiser reads them, inside the graph.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from burnish.forward.module import text_config
+from burnish.forward.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.runner import MasterGradients, ModelRunner
+
+SIZES = 4  # graphs that are kept
+LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
+AFTER = 1  # how often a size is asked for in vain before it is captured
+PATIENCE = 8  # how often a much larger graph serves before one of the right size is captured
+_log = logging.getLogger("burnish")
+
+
+def size_for(tokens: int) -> int:
+    """The captured size that serves so many tokens: a sixteenth too large at most, so that a few sizes
+    serve all packs.
+    """
+    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 5)
+    return -(-tokens // step) * step
+
+
+class TrainingGraphs:
+    """The CUDA graphs of one model. recomputes: the module recomputes activations, so that no pass is captured."""
+
+    def __init__(self, runner: ModelRunner, gradients: MasterGradients, recomputes: bool = False) -> None:
+        self.runner, self.gradients, self.recomputes = runner, gradients, recomputes
+        self.asked: dict[int, int] = {}
+        self.kept: OrderedDict[int, TrainingGraph] = OrderedDict()
+        self.memory: Any = None
+        self.off = False
+        self.dropout = [m for m in runner.module.modules() if isinstance(m, nn.Dropout)]
+        device = next(runner.module.parameters()).device
+        self.switch = torch.zeros((), device=device, requires_grad=True)  # makes autograd call the backward
+
+    def states(self, rows: Sequence[Numbers], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
+        """The last hidden states [N, H] of rows, and how they are packed; None where no graph serves them."""
+        if not self._may():
+            return None
+        families = families_of(rows, asked)
+        size = self._size(packed_tokens(rows, asked, families))
+        if size is None:
+            return None
+        if size in self.kept:
+            self.gradients.settle()  # the device sets gradients to zero while rows are being packed here
+        try:
+            packed = pack(rows, asked, self.switch.device, size, families)
+        except TooShort:
+            return None
+        graph = self._graph(size, packed)
+        if graph is None:
+            return None
+        states: Tensor = _Replay.apply(self.switch, graph, packed)
+        return states, packed
+
+    def _may(self) -> bool:
+        """Whether a pass is the same every time: with gradients, without dropout, recomputing and, in
+        modules, windows.
+        """
+        windows = getattr(text_config(self.runner.module), "sliding_window", None) and not self.runner.accelerated
+        if self.off or not torch.is_grad_enabled() or not self.gradients.leaves or windows:
+            return False
+        return not self.recomputes and not any(m.p for m in self.dropout)
+
+    def _size(self, tokens: int) -> int | None:
+        """The size to replay or to capture; None where it was not asked for often enough."""
+        size = size_for(tokens)
+        if size > LARGEST or size in self.kept:
+            return size if size in self.kept else None
+        self.asked[size] = self.asked.get(size, 0) + 1
+        larger = min((kept for kept in self.kept if kept > size), default=None)
+        if larger is not None and (larger <= 1.25 * size or self.asked[size] <= PATIENCE):
+            return larger
+        return size if self.asked[size] > AFTER else None
+
+    def _graph(self, size: int, packed: Packed) -> TrainingGraph | None:
+        """The graph of a size, captured if there is none that serves. After a failed capture, passes run without
+        graphs.
+        """
+        if size in self.kept and packed.long and not self.kept[size].layout.long:
+            del self.kept[size]
+        if size not in self.kept:
+            if len(self.kept) >= SIZES:
+                self.asked.pop(self.kept.popitem(last=False)[0], None)
+            if self.memory is None:
+                self.memory = torch.cuda.graph_pool_handle()
+            try:
+                self.kept[size] = TrainingGraph(self.runner, self.gradients, packed, self.memory)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as why:  # another thread was using the device, or a kernel cannot be captured
+                _log.warning("training passes run without CUDA graphs, which is slower: %s", str(why).splitlines()[0])
+                self.off = True
+                return None
+        self.kept.move_to_end(size)
+        return self.kept[size]
+
+
+class TrainingGraph:
+    """Forward and backward over packs of one size."""
+
+    def __init__(self, runner: ModelRunner, gradients: MasterGradients, packed: Packed, memory: Any) -> None:
+        self.runner, self.gradients = runner, gradients
+        assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
+        self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
+        self.layout = Packed(self.tokens, self.positions, packed.bound, lambda: NONE, NONE, True, table=self.table)
+        self.leaves = [leaf for leaf, _ in gradients.leaves]
+        gradients.settle()
+        self.grad = self._warm_up()
+        self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.forward, pool=memory), torch.enable_grad():
+            states = self._pass()
+        with torch.cuda.graph(self.backward, pool=memory):
+            self._gradients(states)
+        self.states = states.detach()  # the memory of the pass's activations may serve the next capture
+
+    def _pass(self) -> Tensor:
+        return self.runner.hidden(self.tokens[None], self.positions[None], self.layout)[0]
+
+    def _gradients(self, states: Tensor) -> None:
+        found = torch.autograd.grad(states, self.leaves, self.grad, allow_unused=True)
+        have = [
+            (grad, masters) for grad, (_, masters) in zip(found, self.gradients.leaves, strict=True) if grad is not None
+        ]
+        self.gradients.add([grad for grad, _ in have], [masters for _, masters in have])
+
+    def _warm_up(self) -> Tensor:
+        """Compilers and libraries set themselves up before the capture; what it adds to gradients is 0."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), torch.enable_grad():
+            for _ in range(2):
+                states = self._pass()
+                self.grad = torch.zeros_like(states)
+                self._gradients(states)
+                del states
+        torch.cuda.current_stream().wait_stream(side)
+        return self.grad
+
+    def replay(self, packed: Packed) -> Tensor:
+        """The hidden states of a pack of this size."""
+        assert packed.table is not None
+        self.tokens.copy_(packed.tokens)
+        self.positions.copy_(packed.positions)
+        self.table.copy_(packed.table)
+        self.forward.replay()
+        return self.states
+
+    def replay_backward(self, grad: Tensor) -> None:
+        """Add the gradients of the weights to the model's."""
+        self.gradients.settle()
+        self.grad.copy_(grad)
+        self.backward.replay()
+
+
+class _Replay(torch.autograd.Function):
+    """In the place of the captured pass. The switch says that gradients are wanted; the graph adds them up."""
+
+    @staticmethod
+    def forward(ctx: Any, switch: Tensor, graph: TrainingGraph, packed: Packed) -> Tensor:
+        ctx.graph = graph
+        return graph.replay(packed)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        ctx.graph.replay_backward(grads[0])
+        return None, None, None

@@ -1,0 +1,1 @@
+"""GPU kernels (Triton) and the decoder that is built from them."""

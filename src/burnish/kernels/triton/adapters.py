@@ -1,0 +1,143 @@
+"""LoRA adapters beside the matrix products of a layer: y = x W^T + s (x A^T) B^T, with W frozen.
+
+Projections that read one input (queries, keys and values; gate and up) share their first product: the matrices A stand
+below each other, and those of B in the blocks of one wide matrix, each in the columns of its own A. The two matrices
+are derived from the adapters' parameters and refreshed when these have moved (`refresh`); gradients are of the
+parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class NotPlain(Exception):
+    """An adapter that does more than add a product of two matrices."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One projection's adapter: a [r, in], b [out, r], and where its outputs begin among those of the product."""
+
+    a: nn.Parameter
+    b: nn.Parameter
+    scale: float
+    start: int
+
+    @property
+    def outputs(self) -> slice:
+        return slice(self.start, self.start + len(self.b))
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The adapters of one product. a [R, in], wide [out, R]: their matrices together, the scales in `wide`."""
+
+    parts: tuple[Part, ...]
+    a: Tensor
+    wide: Tensor
+
+    @classmethod
+    def of(cls, projections: list[Any]) -> Adapter | None:
+        """The adapters of projections that read one input; None where none has any."""
+        parts, start = [], 0
+        for one in projections:
+            found = _plain_adapter(one)
+            if found is not None:
+                parts.append(Part(*found, start))
+            start += len(base_of(one).weight)
+        if not parts:
+            return None
+        first, rank = parts[0].a, sum(len(part.a) for part in parts)
+        a, wide = first.new_empty(rank, first.shape[1]), first.new_zeros(start, rank)
+        return cls(tuple(parts), a.detach(), wide.detach())
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        """A and B of each part in turn: the order in which `grads` gives their gradients."""
+        return tuple(p for part in self.parts for p in (part.a, part.b))
+
+    def blocks(self) -> list[tuple[Tensor, Tensor, float]]:
+        """Where each parameter stands in `a` or `wide`, the parameter, and its factor there."""
+        found: list[tuple[Tensor, Tensor, float]] = []
+        row = 0
+        for part in self.parts:
+            rank = slice(row, row + len(part.a))
+            found += [(self.a[rank], part.a, 1.0), (self.wide[part.outputs, rank], part.b, part.scale)]
+            row += len(part.a)
+        return found
+
+    def add(self, made: Tensor, x: Tensor) -> Tensor:
+        """made + s (x A^T) B^T, in place."""
+        return made.addmm_(x @ self.a.t(), self.wide.t())
+
+    def back(self, grad: Tensor, d_x: Tensor) -> Tensor:
+        """Add to d x, in place, what the adapters give it; return d (x A^T), which `grads` needs."""
+        inner = grad @ self.wide
+        d_x.addmm_(inner, self.a)
+        return inner
+
+    def grads(self, grad: Tensor, inner: Tensor, x: Tensor) -> list[Tensor]:
+        """The gradients of `parameters`. inner: what `back` returned; x: what the product read."""
+        d_a, down, found, row = inner.t() @ x, x @ self.a.t(), [], 0
+        for part in self.parts:
+            rank = slice(row, row + len(part.a))
+            d_b = grad[:, part.outputs].t() @ down[:, rank]
+            found += [d_a[rank], d_b if part.scale == 1.0 else d_b * part.scale]
+            row += len(part.a)
+        return found
+
+
+@dataclass(frozen=True)
+class LayerAdapters:
+    """The adapters of a layer's four products; None: the product has none."""
+
+    heads: Adapter | None = None
+    out: Adapter | None = None
+    gate_and_up: Adapter | None = None
+    down: Adapter | None = None
+    all: tuple[Adapter, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = (self.heads, self.out, self.gate_and_up, self.down)
+        object.__setattr__(self, "all", tuple(adapter for adapter in found if adapter is not None))
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        return tuple(p for adapter in self.all for p in adapter.parameters)
+
+
+@torch.no_grad()
+def refresh(adapters: list[Adapter]) -> None:
+    """Bring the derived matrices up to date with the parameters."""
+    blocks = [block for adapter in adapters for block in adapter.blocks()]
+    if not blocks:
+        return
+    torch._foreach_copy_([place for place, _, _ in blocks], [p for _, p, _ in blocks])
+    for factor in {factor for _, _, factor in blocks if factor != 1.0}:
+        torch._foreach_mul_([place for place, _, its in blocks if its == factor], factor)
+
+
+def base_of(projection: Any) -> Any:
+    """The linear map under an adapter of peft, or the projection itself."""
+    return projection.base_layer if hasattr(projection, "lora_A") else projection
+
+
+def _plain_adapter(projection: Any) -> tuple[nn.Parameter, nn.Parameter, float] | None:
+    """A, B and the scale of a projection's adapter; None: it has none. Raises NotPlain for another kind of adapter."""
+    if not hasattr(projection, "lora_A"):
+        return None
+    active = list(projection.active_adapters)
+    if projection.disable_adapters or projection.merged or len(active) != 1 or active[0] not in projection.lora_A:
+        raise NotPlain
+    name = active[0]
+    down, up, dropout = projection.lora_A[name], projection.lora_B[name], projection.lora_dropout[name]
+    plain = type(down) is nn.Linear and type(up) is nn.Linear and down.bias is None and up.bias is None
+    silent = isinstance(dropout, nn.Identity) or getattr(dropout, "p", 1.0) == 0
+    if not plain or not silent or getattr(projection, "lora_variant", None):
+        raise NotPlain
+    return down.weight, up.weight, float(projection.scaling[name])

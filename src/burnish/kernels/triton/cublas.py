@@ -1,0 +1,36 @@
+"""The matrix products of torch's library, and how to have them add up in the order of our own kernels.
+
+A bf16 product whose terms are added one after the other has the same bits in the library's kernels and in ours, for one
+row and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is told
+not to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """bf16 products on a GPU add up their terms one after the other."""
+    matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.preferred_blas_library()
+    allowed = torch._C._get_cublas_allow_bf16_reduced_precision_reduction()
+    torch.backends.cuda.preferred_blas_library("cublaslt")
+    matmul.allow_bf16_reduced_precision_reduction = False, False
+    try:
+        yield
+    finally:
+        matmul.allow_bf16_reduced_precision_reduction = allowed
+        torch.backends.cuda.preferred_blas_library(before)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, ordered: bool) -> Tensor:
+    """x weight^T + bias."""
+    if not ordered or not x.is_cuda:
+        return nn.functional.linear(x, weight, bias)
+    with in_order():
+        return nn.functional.linear(x, weight, bias)

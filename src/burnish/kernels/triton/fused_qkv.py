@@ -1,0 +1,120 @@
+"""Projections that read the same input, done as one product: queries, keys and values; gate and up.
+
+Small products cost a kernel's launch more than their arithmetic. The weights stay parameters of their own. Under LoRA
+the frozen weights below the adapters are joined.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from burnish.kernels.triton.adapters import base_of
+
+TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # in the order in which layers call them
+
+
+class Joint:
+    """What the projections of one module share: their weights side by side, and the outputs not yet asked for.
+
+    Gradients are taken of the whole; the parts' own parameters are views of it.
+    """
+
+    def __init__(self, parts: list[nn.Linear]) -> None:
+        self.parts = parts
+        self.sizes = [part.out_features for part in parts]
+        self.outputs: tuple[Tensor, ...] = ()
+        self.weight = _side_by_side([cast(nn.Parameter, part.weight) for part in parts])
+        biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
+        self.bias = _side_by_side(biases) if biases else None
+
+    def project(self, x: Tensor) -> Tensor:
+        """The first part's output; the others wait until they are asked for."""
+        self.outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
+        return self.outputs[0]
+
+    def give(self, i: int) -> Tensor:
+        """Output number i; nothing is held once the last one was given."""
+        found = self.outputs[i]
+        if i == len(self.sizes) - 1:
+            self.outputs = ()
+        return found
+
+    def leaves(self) -> list[tuple[nn.Parameter, list[nn.Parameter]]]:
+        """What gradients are taken of, each with the parameters that are its views."""
+        found: list[tuple[nn.Parameter, list[nn.Parameter]]] = [
+            (self.weight, [cast(nn.Parameter, part.weight) for part in self.parts])
+        ]
+        if self.bias is not None:
+            found.append((self.bias, [cast(nn.Parameter, part.bias) for part in self.parts]))
+        return found
+
+
+def _side_by_side(parts: list[nn.Parameter]) -> nn.Parameter:
+    """One parameter of all; what refreshes a part refreshes the whole.
+
+    Parts that lie side by side already, because another model that shares them has joined them, stay where they are.
+    """
+    trained = parts[0].requires_grad
+    if (whole_data := _joined_before(parts)) is not None:
+        return nn.Parameter(whole_data, requires_grad=trained)
+    whole = nn.Parameter(torch.cat([part.data for part in parts]), requires_grad=trained)
+    for part, view in zip(parts, whole.data.split([len(part) for part in parts]), strict=True):
+        part.data = view
+    return whole
+
+
+def _joined_before(parts: list[nn.Parameter]) -> Tensor | None:
+    """The tensor of all parts, if they follow each other in one memory; else None."""
+    first, place = parts[0].data, parts[0].data.data_ptr()
+    if first.untyped_storage().nbytes() < sum(part.numel() for part in parts) * first.element_size():
+        return None
+    for part in parts:
+        if part.data_ptr() != place or not part.is_contiguous() or part.dtype != first.dtype:
+            return None
+        place += part.numel() * part.element_size()
+    rows = sum(len(part) for part in parts)
+    return first.as_strided((rows, *first.shape[1:]), first.stride())
+
+
+class First(nn.Module):
+    """The projection that is called first does all of them."""
+
+    def __init__(self, joint: Joint, part: nn.Linear) -> None:
+        super().__init__()
+        self.joint, self.weight, self.bias = joint, part.weight, part.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.joint.project(x)
+
+
+class Later(nn.Module):
+    """A projection whose output is already there."""
+
+    def __init__(self, joint: Joint, part: nn.Linear, i: int) -> None:
+        super().__init__()
+        self.joint, self.weight, self.bias, self.i = joint, part.weight, part.bias, i
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.joint.give(self.i)
+
+
+def join_projections(model: nn.Module) -> list[Joint]:
+    """Join what can be joined: plain linear maps of one input, all with or all without a bias, all trained or none."""
+    found = []
+    for module in list(model.modules()):
+        for names in TOGETHER:
+            parts: list[Any] = [base_of(getattr(module, name, None)) for name in names]
+            plain = all(type(part) is nn.Linear for part in parts)
+            if not plain or len({(p.in_features, p.bias is None, p.weight.requires_grad) for p in parts}) != 1:
+                continue
+            joint = Joint(parts)
+            found.append(joint)
+            for i, (name, part) in enumerate(zip(names, parts, strict=True)):
+                projection: Any = getattr(module, name)
+                adapted = projection is not part
+                made = Later(joint, part, i) if i else First(joint, part)
+                setattr(projection if adapted else module, "base_layer" if adapted else name, made)
+    return found

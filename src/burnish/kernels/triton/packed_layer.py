@@ -1,0 +1,283 @@
+"""A layer over a pack, with its gradient, in few Triton kernels.
+
+    x, y   the residual stream, and what is still to be added to it, after a norm `post` of its own, if there is one
+    x <- x + post(y);  h = norm(x);  q, k, v = h Wqkv;  q, k = rotated(head_norm(q, k));  y = attention(q, k, v) Wo
+    x <- x + post(y);  h = norm(x);  y = mlp(h)
+
+The backward is written by hand: it keeps x (twice), q, k, v, the attention's output and the MLP's gate and up of each
+layer, and recomputes the rest. Where heads are normalised it also keeps q and k as they were before, and y where it is.
+Frozen weights get no gradient: with LoRA (adapters.py) only the adapters beside the products do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from burnish.kernels.architectures.spec import LayerSpec
+from burnish.kernels.triton import experts, packed_attention
+from burnish.kernels.triton.adapters import Adapter, LayerAdapters
+from burnish.kernels.triton.cublas import product
+from burnish.kernels.triton.gate import gate, gate_backward
+from burnish.kernels.triton.norm import add_norm, add_weighted, norm_backward
+from burnish.kernels.triton.rotate import norm_and_rotate, norm_and_rotate_backward, rotate
+from burnish.kernels.triton.weights import Layer
+
+Found = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class How:
+    """What a layer needs besides numbers that have a gradient.
+
+    late   norms are divided after the product that reads them, as the sampler does it (kernels/triton/matmul.py)
+    exact  the library's products add up in order, too, however few their rows
+    """
+
+    spec: LayerSpec
+    positions: Tensor
+    turn: Found
+    table: Tensor
+    window: int
+    long: bool
+    exact: bool
+    late: bool
+
+    def product(self, x: Tensor, weight: Tensor, adapter: Adapter | None, bias: Tensor | None = None) -> Tensor:
+        made = product(x, weight, bias, self.exact)
+        return made if adapter is None else adapter.add(made, x)
+
+    def into(self, x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x + post(y), what a product reads for its norm, and what the product's rows are still to be divided by."""
+        total = torch.empty_like(x)
+        if self.late:
+            return total, *add_weighted(x, y, norm, self.spec.eps, total)
+        return total, add_norm(x, y, norm, self.spec.eps, total, post, self.spec.offset), None
+
+    def back(
+        self, x: Tensor, norm: Tensor, grad: Tensor, more: Tensor | None, again: bool = True
+    ) -> tuple[Tensor, ...]:
+        """Of a norm of x: d x + more, d norm, and its output again."""
+        return norm_backward(x, norm, self.spec.eps, grad, more, self.spec.offset, again)
+
+    def turned(self, made: Tensor, norms: Found | None, divisors: Tensor | None, bias: Tensor | None) -> Tensor | None:
+        """Divide, normalise and rotate: in place, or, where heads are normalised, queries and keys [N, heads x D]
+        apart."""
+        queries, keys, d = self.spec.of_heads
+        bias = None if divisors is None else bias
+        if norms is None:
+            rotate(made, self.positions, *self.turn, queries + keys, d, False, divisors, bias)
+            return None
+        of = self.spec.eps, self.spec.offset
+        return norm_and_rotate(made, self.positions, *self.turn, self.spec.of_heads, norms, *of, divisors, bias)
+
+    def turned_back(self, grad: Tensor, made: Tensor, norms: Found | None) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient of rotated heads becomes that of what the product made, in place; d of the norms of heads."""
+        queries, keys, d = self.spec.of_heads
+        if norms is None:
+            rotate(grad, self.positions, *self.turn, queries + keys, d, True)
+            return None, None
+        of = self.spec.eps, self.spec.offset
+        return norm_and_rotate_backward(grad, made, self.positions, *self.turn, self.spec.of_heads, norms, *of)
+
+    def heads(self, made: Tensor, apart: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Views [N, heads, D] of queries, keys and values side by side, or of queries and keys that are `apart`."""
+        queries, keys, d = self.spec.of_heads
+        q, k, v = made.view(len(made), -1, d).split([queries, keys, keys], 1)
+        if apart is not None:
+            q, k = apart.view(len(made), -1, d).split([queries, keys], 1)
+        return q, k, v
+
+
+def over_pack(layer: Layer, x: Tensor, y: Tensor, post: Tensor | None, how: How) -> tuple[Tensor, Tensor, Found]:
+    """x and y after a layer, and its keys and values [N, heads, D]."""
+    x, y, made, apart = _Layer.apply(
+        x,
+        y,
+        post,
+        layer.norm,
+        layer.heads,
+        layer.bias,
+        *(layer.head_norms or (None, None)),
+        layer.out,
+        layer.after_attention,
+        layer.second_norm,
+        layer.router,
+        layer.gate_and_up,
+        layer.down,
+        how,
+        layer.adapters,
+        *layer.adapters.parameters,
+    )
+    _, k, v = how.heads(made, apart)
+    return x, y, (k, v)
+
+
+HEADS, OUT, GATE_AND_UP, DOWN = 4, 8, 12, 13  # where the matrices stand among the arguments of _Layer
+
+
+def _back(grad: Tensor, weight: Tensor, adapter: Adapter | None) -> tuple[Tensor, Tensor | None]:
+    """d x of a product from the gradient of its output, and what its adapter's gradients need."""
+    d_x = grad @ weight
+    return d_x, None if adapter is None else adapter.back(grad, d_x)
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        y: Tensor,
+        post: Tensor | None,
+        norm: Tensor,
+        heads: Tensor,
+        bias: Tensor | None,
+        q_norm: Tensor | None,
+        k_norm: Tensor | None,
+        out: Tensor,
+        after: Tensor | None,
+        second: Tensor,
+        router: Tensor | None,
+        gate_and_up: Tensor,
+        down: Tensor,
+        how: How,
+        lora: LayerAdapters,
+        *adapted: Tensor,
+    ) -> tuple[Tensor | None, ...]:
+        norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
+        x1, h, divisors = how.into(x, y, post, norm)
+        made = how.product(h, heads, lora.heads, bias if divisors is None else None)
+        apart = how.turned(made, norms, divisors, bias)
+        q, k, v = how.heads(made, apart)
+        seen, lse = packed_attention.forward(q, k, v, how.table, how.spec.scale, how.window, how.long)
+        mixed = how.product(seen.view(len(x), -1), out, lora.out)
+        x2, h, divisors = how.into(x1, mixed, after, second)
+        routed: list[Tensor] = []
+        if router is None:
+            both = how.product(h, gate_and_up, lora.gate_and_up)
+            y2 = how.product(gate(both, divisors, how.spec.activation), down, lora.down)
+        else:
+            y2, both, routed = experts.forward(h, router, gate_and_up, down, how.spec, how.exact)
+        kept = y if post is not None else None, mixed if after is not None else None
+        weights = post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down
+        ctx.save_for_backward(x1, x2, *kept, made, apart, seen, lse, both, divisors, *weights, *routed)
+        ctx.how, ctx.bias, ctx.lora = how, bias is not None, lora
+        ctx.mark_non_differentiable(made, *([] if apart is None else [apart]))
+        ctx.set_materialize_grads(False)  # nobody wants zeros for them
+        return x2, y2, made, apart
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        gx, gy = grads[:2]
+        how: How = ctx.how
+        lora: LayerAdapters = ctx.lora
+        trained = ctx.needs_input_grad
+        x1, x2, y, mixed, made, apart, seen, lse, both, divisors, *more = ctx.saved_tensors
+        post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down, *routed = more
+        norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
+        d_router: Tensor | None = None
+        of_mlp: list[Tensor] = []
+        if router is None:
+            matrices, learned = (second, gate_and_up, down), (trained[GATE_AND_UP], trained[DOWN])
+            d_x2, d_second, d_gate_and_up, d_down, of_mlp = _mlp_back(
+                how, lora, (gx, gy), x2, both, divisors, matrices, learned
+            )
+        else:
+            h = add_norm(x2, None, second, how.spec.eps, None, None, how.spec.offset)
+            weights = router, gate_and_up, down
+            d_h, d_router, d_gate_and_up, d_down = experts.backward(gy.contiguous(), h, weights, both, routed, how.spec)
+            d_x2, d_second, _ = how.back(x2, second, d_h, gx, again=False)
+        d_mixed, d_after = d_x2, None
+        if after is not None:
+            d_mixed, d_after, _ = how.back(mixed, after, d_x2, None, again=False)
+        flat = seen.view(len(x1), -1)
+        d_seen, inner_out = _back(d_mixed, out, lora.out)
+        d_out = d_mixed.t() @ flat if trained[OUT] else None
+        of_out = [] if lora.out is None or inner_out is None else lora.out.grads(d_mixed, inner_out, flat)
+        d_made = torch.empty_like(made)
+        q, k, v = how.heads(made, apart)
+        packed_attention.backward(
+            d_seen.view_as(seen), q, k, v, seen, lse, how.table, how.spec.scale, how.window, how.heads(d_made)
+        )
+        d_norms = how.turned_back(d_made, made, norms)
+        d_h, inner = _back(d_made, heads, lora.heads)
+        d_x1, d_norm, h = how.back(x1, norm, d_h, d_x2)
+        d_bias, d_heads = d_made.sum(0) if ctx.bias else None, d_made.t() @ h if trained[HEADS] else None
+        of_heads = [] if lora.heads is None or inner is None else lora.heads.grads(d_made, inner, h)
+        d_y, d_post = d_x1, None
+        if post is not None:
+            d_y, d_post, _ = how.back(y, post, d_x1, None, again=False)
+        return (
+            d_x1,
+            d_y,
+            d_post,
+            d_norm,
+            d_heads,
+            d_bias,
+            *d_norms,
+            d_out,
+            d_after,
+            d_second,
+            d_router,
+            d_gate_and_up,
+            d_down,
+            None,
+            None,
+            *of_heads,
+            *of_out,
+            *of_mlp,
+        )
+
+
+def _mlp_back(
+    how: How,
+    lora: LayerAdapters,
+    grads: Found,
+    x2: Tensor,
+    both: Tensor,
+    divisors: Tensor | None,
+    weights: tuple[Tensor, Tensor, Tensor],
+    trained: tuple[bool, bool],
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, list[Tensor]]:
+    """Of a dense MLP: d x, d of its norm, of gate and up and of down where they are trained, and of its adapters."""
+    gx, gy = grads
+    second, gate_and_up, down = weights
+    d_gated, inner_down = _back(gy, down, lora.down)
+    d_both, gated = gate_backward(both, divisors, d_gated, how.spec.activation)
+    of_down = [] if lora.down is None or inner_down is None else lora.down.grads(gy, inner_down, gated)
+    d_h, inner = _back(d_both, gate_and_up, lora.gate_and_up)
+    d_x2, d_second, h = how.back(x2, second, d_h, gx)
+    of_both = [] if lora.gate_and_up is None or inner is None else lora.gate_and_up.grads(d_both, inner, h)
+    d_gate_and_up = d_both.t() @ h if trained[0] else None
+    return d_x2, d_second, d_gate_and_up, gy.t() @ gated if trained[1] else None, [*of_both, *of_down]
+
+
+class _Last(torch.autograd.Function):
+    """The norm after the last layer."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor, eps: float, offset: float) -> Tensor:
+        total = torch.empty_like(x)
+        out = add_norm(x, y, norm, eps, total, post, offset)
+        ctx.save_for_backward(total, y if post is not None else None, post, norm)
+        ctx.of = eps, offset
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        total, y, post, norm = ctx.saved_tensors
+        eps, offset = ctx.of
+        d_x, d_norm, _ = norm_backward(total, norm, eps, grads[0].contiguous(), None, offset, again=False)
+        d_y, d_post = d_x, None
+        if post is not None:
+            d_y, d_post, _ = norm_backward(y, post, eps, d_x, None, offset, again=False)
+        return d_x, d_y, d_post, d_norm, None, None
+
+
+def last_norm(x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor, eps: float, offset: float) -> Tensor:
+    """[N, H]: norm(x + post(y))."""
+    found: Tensor = _Last.apply(x, y, post, norm, eps, offset)
+    return found

@@ -1,0 +1,74 @@
+"""A model on a GPU: its layers in Triton kernels where there is a spec of them, training passes by CUDA graphs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from burnish.forward.attention import Layout
+from burnish.forward.module import decoder
+from burnish.forward.packing import Packed
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.runner import NOT_EXACT, MasterGradients, TransformersRunner
+from burnish.kernels.cuda_graphs.training import TrainingGraphs
+from burnish.kernels.triton.decoder import FusedDecoder
+
+SAME_BITS = ("llama", "mistral", "qwen2")  # for which it was shown on a GPU (tests/parts/test_gpu_exact.py)
+_log = logging.getLogger("burnish")
+
+
+class TritonRunner(TransformersRunner):
+    """fused: the decoder in our kernels, for packs and decode steps; None: transformers' modules.
+
+    graphs: captured training passes; None where nothing is trained.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        exact: bool = False,
+        recomputes: bool = False,
+        gradients: MasterGradients | None = None,
+    ) -> None:
+        super().__init__(module)
+        self.recomputes = recomputes
+        self.fused = self._checked(FusedDecoder.of(decoder(module)))
+        self.graphs = None if gradients is None else TrainingGraphs(self, gradients, recomputes)
+        self.accelerated = self.fused is not None
+        if self.fused is not None:
+            self.fused.exact = exact
+
+    def _checked(self, fused: FusedDecoder | None) -> FusedDecoder | None:
+        """The fused decoder, if it computes on this GPU what the modules do."""
+        if fused is None or not fused.embedding.is_cuda:
+            return fused
+        from burnish.kernels.triton.verify import trouble
+
+        if why := trouble(fused, self):
+            kind = fused.inner.config.model_type
+            _log.warning(
+                "model type %r runs without burnish's GPU kernels, which is slower: beside its modules %s", kind, why
+            )
+            return None
+        return fused
+
+    def hidden(self, given: Tensor, positions: Tensor, layout: Layout) -> Tensor:
+        fused, packed = self.fused, layout.packed
+        if fused is None or packed is None or packed.table is None:
+            return super().hidden(given, positions, layout)
+        x = fused.embed(given[0]) if given.ndim == 2 else given[0]
+        return fused.states(x, positions[0], layout, self.recomputes)[None]
+
+    def replay(self, rows: Sequence[Numbers], firsts: list[int] | None) -> tuple[Tensor, Packed] | None:
+        return None if self.graphs is None else self.graphs.states(rows, firsts)
+
+    def weights_moved(self) -> None:
+        if self.fused is not None:
+            self.fused.weights_moved()
+
+    def why_not_exact(self) -> str | None:
+        fused = self.fused
+        shown = fused is not None and not fused.adapters and fused.inner.config.model_type in SAME_BITS
+        return None if shown else NOT_EXACT

@@ -1,0 +1,71 @@
+"""Forward passes of the learner: outputs at the tokens that terms claim, of a micro-batch or of its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from burnish.forward.asked import FROM_LOGITS
+from burnish.forward.module import input_embeddings
+from burnish.forward.temperatures import Temperature
+from burnish.learn.batch import Row, tokens_of
+from burnish.models.model import Model
+from burnish.types import Trace, keys_of_rows, logp_temperatures
+
+
+@dataclass(frozen=True)
+class Embed:
+    """What is read in place of a trace's tokens while a trainee learns."""
+
+    name: str
+    call: Callable[[Tensor, Trace, nn.Module], Tensor]  # (embeddings [T, H], trace, embedding table) -> [T, H]
+    streams: tuple[str, ...] = ()  # the per-token numbers that it needs
+
+
+def cut_masks(cut: list[tuple[Row, ...]], claimed: list[Tensor]) -> list[list[Tensor]]:
+    """The masks of a micro-batch's rows, piece by piece."""
+    starts = [sum(len(piece) for piece in cut[:k]) for k in range(len(cut) + 1)]
+    return [claimed[starts[k] : starts[k + 1]] for k in range(len(cut))]
+
+
+def piecewise(
+    model: Model,
+    cut: list[tuple[Row, ...]],
+    claimed: list[Tensor],
+    want: set[str],
+    logp_temperature: float | None,
+    embed: Embed | None = None,
+) -> list[dict[str, Tensor]]:
+    """The outputs of each piece of a micro-batch."""
+    masks = zip(cut, cut_masks(cut, claimed), strict=True)
+    return [outputs_of(model, piece, mask, want, logp_temperature, embed) for piece, mask in masks]
+
+
+def outputs_of(
+    model: Model,
+    rows: tuple[Row, ...],
+    masks: list[Tensor],
+    want: set[str],
+    logp_temperature: float | None,
+    embed: Embed | None = None,
+) -> dict[str, Tensor]:
+    """The outputs at the masked tokens of rows, at the temperatures at which these were sampled, or at another one."""
+    temperature: Temperature = 1.0 if logp_temperature is None else logp_temperature
+    if logp_temperature is None and want & FROM_LOGITS:
+        temperature = logp_temperatures([row.trace for row in rows], masks)
+    keys = keys_of_rows([row.trace.turns for row in rows])
+    if embed is None:
+        return model.outputs(
+            tokens_of(rows), masks, want, temperature, replayed=torch.is_grad_enabled(), input_keys=keys
+        )
+    table = input_embeddings(model.working.weights())
+    device = model.device
+    tokens = tokens_of(rows)
+    embedded = [
+        embed.call(table(torch.from_numpy(its).to(device)), row.trace, table)
+        for its, row in zip(tokens, rows, strict=True)
+    ]
+    return model.outputs(tokens, masks, want, temperature, embedded)

@@ -1,0 +1,71 @@
+"""What a term sees of a micro-batch: the outputs and streams at its tokens, the weight of each unit, its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from burnish.forward.packing import joined, send
+from burnish.learn.batch import Micro, stream
+from burnish.learn.term import Live, Term
+from burnish.step import Notes
+from burnish.types import Clock
+
+Mask = npt.NDArray[np.bool_]
+
+
+def at_mask(inside: Mask, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The outputs at the tokens that a term claims; itself where it claims all."""
+    if inside.all():
+        return outputs
+    places = torch.from_numpy(np.flatnonzero(inside))
+    return {name: out[send(places, out.device)] for name, out in outputs.items()}
+
+
+def live_of(term: Term, micro: Micro, mine: Mask, outputs: dict[str, Tensor], clock: Clock) -> Live:
+    """What the term sees of the micro-batch: everything at the tokens that it claims (mine, over all rows), flat."""
+    device = next(iter(outputs.values())).device
+    places = np.flatnonzero(mine)
+
+    def flat(name: str) -> Tensor:
+        return torch.from_numpy(joined([stream(term, row.trace, name) for row in micro.rows])[places])
+
+    sizes = [row.claimed[term.name] for row in micro.rows]
+    return Live(
+        outputs=outputs,
+        streams={name: send(flat(name), device) for name in term.streams},
+        row=send(torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)), device),
+        rows=len(micro.rows),
+        pairs=send(torch.tensor(micro.pairs, dtype=torch.long).reshape(-1, 2), device),
+        lists=list(micro.lists),
+        group=send(torch.tensor(micro.groups), device),
+        clock=clock,
+    )
+
+
+def unit_weights(group_tokens: Mapping[tuple[str, int], int], term: Term, micro: Micro, live: Live) -> Tensor:
+    """The weight of each unit, by the term's norm. group_tokens: claimed by a term in each group."""
+    device = live.row.device
+    if term.unit in ("pair", "list"):
+        return torch.ones(len(live.pairs) if term.unit == "pair" else len(live.lists), device=device)
+    tokens = [row.claimed[term.name] for row in micro.rows]
+    weight = [
+        term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0
+        for n, row in zip(tokens, micro.rows, strict=True)
+    ]
+    by_row = send(torch.tensor(weight, dtype=torch.float64), device)
+    if term.unit == "group":
+        empty = torch.zeros(max(micro.groups) + 1, dtype=torch.float64, device=device)
+        return empty.index_add(0, live.group, by_row).sign()
+    return by_row[live.row] if term.unit == "token" else by_row
+
+
+def take_notes(notes: Notes, term: Term, live: Live, weights: Tensor, size: float) -> None:
+    """Means with the term's own weights: the sums of all micro-batches over the size of the batch."""
+    for name, (x, where) in live.noted.items():
+        counted = weights if where is None else weights * where
+        notes.add(f"{term.name}/{name}", (counted * x).sum().double() / size, counted.sum().double() / size)

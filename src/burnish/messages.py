@@ -1,0 +1,81 @@
+"""Chat messages: {"role": ..., "content": ...}, where content is text or a list of parts.
+
+    {"role": "user", "content": "2 + 2?"}
+    {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}
+    {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {...}}]}
+    {"role": "tool", "name": "calculator", "content": "4"}
+
+`check_message` is the one place that knows which parts there are; a Task checks its messages when it is made.
+Everything behind it asks `text_of` for a message's text, or changes a message by `prepended` and `appended`, which keep
+its parts and its other keys. A further kind of part (an image) needs an entry in PARTS and, in models/chat.py, its
+tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Message = Mapping[str, Any]
+PARTS = {"text": str}  # type of a part -> type of its value, which stands under the key of the same name
+
+
+def check_message(message: Any) -> None:
+    """Raise ValueError, in one sentence, if this is not a message that burnish can read."""
+    if not isinstance(message, Mapping):
+        raise ValueError(f"a message is {str(message)[:80]!r}; it must be a mapping with 'role' and 'content'")
+    content = message.get("content")
+    if isinstance(content, str) or (content is None and message.get("tool_calls")):
+        return
+    if not isinstance(content, list | tuple):
+        raise ValueError(
+            f"the content of a message is {str(content)[:80]!r}; it must be text or a list of parts such as "
+            '{"type": "text", "text": "..."}'
+        )
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in PARTS:
+            raise ValueError(
+                f"a message has a part of type {str(kind)[:40]!r}, which cannot be read; the types are "
+                f"{', '.join(PARTS)}: leave the part out or write it as text"
+            )
+        if not isinstance(part.get(kind), PARTS[kind]):
+            raise ValueError(f"a message has a part of type {kind!r} without {kind!r}; add it or leave the part out")
+
+
+def text_of(message: Message) -> str:
+    """The text of a message: its content, or its text parts one after the other; "" where it has none."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content or () if part["type"] == "text")
+
+
+def shown(message: Message) -> str:
+    """A message for people to read: its text, and its tool calls as JSON."""
+    calls = [json.dumps(call, ensure_ascii=False, default=str) for call in message.get("tool_calls") or ()]
+    return "\n".join(piece for piece in (text_of(message), *calls) if piece)
+
+
+def prompt_shown(prompt: str | Sequence[Message]) -> str:
+    """A prompt as text: one line "role: content" per message, or the content alone of a single message."""
+    if isinstance(prompt, str):
+        return prompt
+    if len(prompt) == 1:
+        return shown(prompt[0])
+    return "\n".join(f"{message['role']}: {shown(message)}" for message in prompt)
+
+
+def prepended(message: Message, text: str) -> Message:
+    """The message with a text before its content."""
+    content = message.get("content")
+    parts = [{"type": "text", "text": text}, *(content or ())] if not isinstance(content, str) else text + content
+    return {**message, "content": parts}
+
+
+def appended(message: Message, text: str) -> Message:
+    """The message with a text after its content."""
+    content = message.get("content")
+    parts = [*(content or ()), {"type": "text", "text": text}] if not isinstance(content, str) else content + text
+    return {**message, "content": parts}

@@ -1,0 +1,172 @@
+"""Load the models of a run: weights, optimisers, engines, by the roles that a method declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from burnish.engine.subprocess.engine import EngineSpec
+from burnish.forward.accelerate import kernels
+from burnish.forward.module import vocabulary_size
+from burnish.models.known_models import resolve
+from burnish.models.load import context_length, load_chat
+from burnish.models.loader import Loader
+from burnish.models.lora import Lora
+from burnish.models.model import Model
+from burnish.models.optimiser import Optimiser
+from burnish.models.precision import AUTO, precision_of
+from burnish.models.publish import publish
+from burnish.models.ranks import Ranks
+from burnish.models.template import Style
+from burnish.models.token_room import TokenRoom
+from burnish.roles import Role
+from burnish.step import Notes, Settings
+from burnish.types import Clock
+
+PROCESS_SAMPLER = Path(__file__).with_name("process_sampler.py")  # burnish's own engine, in another process
+
+
+@dataclass
+class Models:
+    """The models by name.
+
+    before_move: called before any weight changes; a checkpoint may still be reading the weights
+    ahead: the engine in another process that samples for the trained models ahead of learning (models/snapshot.py)
+    token_room: how many tokens fit into memory at once
+    """
+
+    by_name: dict[str, Model]
+    ranks: Ranks = field(default_factory=Ranks)
+    before_move: Callable[[], None] = lambda: None
+    ahead: EngineSpec | None = None
+    token_room: TokenRoom = field(default_factory=TokenRoom)
+
+    def __getitem__(self, name: str) -> Model:
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self.by_name.values())
+
+    def trained(self) -> list[Model]:
+        return [model for model in self if model.trainer is not None]
+
+    def publish(self, trained: tuple[str, ...], clock: Clock, notes: Notes) -> None:
+        """Give the new weights of the trained models to engines and to the models that follow them."""
+        publish(self, trained, clock, notes)
+
+    def end(self) -> None:
+        """End the processes of its engines."""
+        for model in self:
+            model.end()
+
+
+def device_named(device: str) -> torch.device:
+    """The device of a run: cpu, cuda, or with auto a GPU where there is one. ValueError for any other."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cpu":
+        return torch.device(device)
+    name, _, number = device.partition(":")
+    if name == "gpu":
+        raise ValueError("--device is 'gpu'; say cuda (or auto, which takes a GPU where there is one)")
+    if name == "mps":
+        raise ValueError(
+            "--device is 'mps', Apple's GPU, which burnish does not compute on: it computes on CPUs and CUDA GPUs; "
+            "use --device cpu"
+        )
+    if name != "cuda" or (number and not number.isdigit()):
+        raise ValueError(f"--device is {device!r}; it is cpu, cuda, cuda:NUMBER or auto")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"--device is {device!r}, but torch sees no GPU; use --device cpu, or install a CUDA build of torch"
+        )
+    if number and int(number) >= torch.cuda.device_count():
+        raise ValueError(f"--device is {device!r}, but there are {torch.cuda.device_count()} GPUs, counted from 0")
+    return torch.device(device)
+
+
+def build(
+    roles: Mapping[str, Role],
+    base: Path,
+    settings: Settings,
+    *,
+    lora: Lora | None = None,
+    device: str = "auto",
+    weights: Path | None = None,
+    style: Style | None = None,
+    dtype: str = AUTO,
+) -> Models:
+    """Load every member. `base` is the model of the run; LoRA adapts the trained language models.
+
+    weights: a checkpoint, whose directories (one a member) take the place of the weights that a run starts with.
+    style: the chat template of all members; by default each has its own.
+    dtype: the number format in which trained models are saved at the end; by default that of the model they start from.
+    """
+    where = device_named(device)
+    if where.type == "cuda" and kernels() is None:
+        raise ValueError(
+            "a GPU needs the package burnish.kernels, which is not installed; reinstall burnish, or pass --device cpu"
+        )
+    engine_spec = None
+    if settings.engine == "process" and where.type != "cpu":
+        raise ValueError(
+            "--engine process samples on a CPU, but the run is on a GPU; use --engine local, or --device cpu"
+        )
+    if settings.engine != "local":
+        engine_spec = EngineSpec.of(
+            settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
+        )
+    by_name: dict[str, Model] = {}
+    loader, token_room = Loader(where, lora), TokenRoom(settings.token_budget)
+    for name, role in roles.items():
+        start = base if role.source == "base" else resolve(role.source)
+        stored = weights / name if weights is not None and role.liveness != "frozen" else None
+        path = stored if stored is not None and not loader.adapts(role) else start
+        module = loader.module(name, role, path, stored)
+        trainer = None
+        if role.liveness == "trained":
+            if settings.checkpoint_activations:
+                enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
+                enable()
+                module.train()
+            trainer = Optimiser(module, settings, role.lr)
+        else:
+            module.requires_grad_(False)
+        room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
+        trains = trainer is not None and settings.checkpoint_activations
+        sampled = engine_spec if role.speaks() and not settings.lag else None
+        chat = load_chat(path, style)
+        chat.fit(vocabulary_size(module))
+        by_name[name] = Model(
+            name,
+            role,
+            module,
+            chat,
+            context_length(module),
+            trainer,
+            settings.packed,
+            kv_budget=room,
+            exact=settings.exact,
+            engine_spec=sampled,
+            recomputes=trains,
+            precision=precision_of(start, dtype),
+            token_room=token_room,
+        )
+        if settings.exact and role.speaks():
+            _require_exact(by_name[name], settings)
+    return Models(by_name, ahead=engine_spec if settings.lag else None, token_room=token_room)
+
+
+def _require_exact(model: Model, settings: Settings) -> None:
+    """Refuse a run that asks for the same bits where they cannot be had."""
+    runner = model.working.runner
+    reason = runner.why_not_exact()
+    if reason is not None and not runner.accelerated:
+        raise ValueError(reason)
+    if settings.engine != "local" or not settings.packed:
+        raise ValueError("--exact needs --engine local and --packed; leave it out, or change that")
+    if reason is not None:
+        raise ValueError(reason)

@@ -1,0 +1,328 @@
+"""Between text and tokens, in one direction at a time: what a task says becomes tokens once; what the policy wrote
+is decoded for reading and never tokenised again.
+
+Only the chat template writes control tokens (models/control.py), and a reply ends as the template ends an assistant's
+message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from burnish.messages import Message, text_of
+from burnish.models.control import Control, backend
+from burnish.models.detokenizer import Detokenizer
+from burnish.models.template import Template
+from burnish.models.text_cache import Samples, TextCache, text_key
+from burnish.types import Task
+
+ENCODING = 1  # the version of how texts become tokens here; what another version encoded is encoded again
+_MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
+_NEXT = "\u2042NEXT\u2042"  # stands for the message after it
+_ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a template writes before and after a reply in the middle of a conversation, and after the last one."""
+
+    before: str
+    after: str
+    last: str
+
+
+class Chat:
+    """A tokenizer and its chat template.
+
+    vocabulary: how many tokens the model has embeddings for; None where no model is known
+    texts: what has been encoded already; None: nothing is kept
+    assumed: whether the template is burnish's plain one, because the model directory has none
+    """
+
+    def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
+        self.tokenizer, self.assumed = tokenizer, assumed
+        self.vocabulary: int | None = None
+        self.texts: TextCache | None = None
+        self.templated = bool(getattr(tokenizer, "chat_template", None))
+        self.spelling = Detokenizer(tokenizer)
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The tokenizer as the files that a model directory holds. It never changes, and writing it takes a while."""
+        with tempfile.TemporaryDirectory(prefix="burnish-tokenizer-") as folder:
+            self.tokenizer.save_pretrained(folder)
+            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the tokenizer and its template: what the tokens of a text depend on."""
+        inner = backend(self.tokenizer)
+        told = inner.to_str() if inner is not None else "".join(map(str, self.files.values()))
+        return hashlib.sha256(f"{told}\x1f{self.tokenizer.chat_template}".encode()).hexdigest()
+
+    def text_identity(self) -> str | None:
+        """A name for all that the tokens of a text depend on; None for a template that reads the clock."""
+        if self.templated and "strftime_now" in self.template.text:
+            return None
+        special = sorted(map(int, self.tokenizer.all_special_ids)), self.tokenizer.eos_token_id
+        values = sorted(self.template.values.items()) if self.templated else []
+        told = f"{ENCODING}\x1f{self.identity}\x1f{special}\x1f{values}\x1f{self.vocabulary}"
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    @property
+    def plain_bytes(self) -> bool:
+        """Whether a text never has more tokens than bytes: no normalizer rewrites it first."""
+        inner = backend(self.tokenizer)
+        return inner is not None and inner.normalizer is None
+
+    @cached_property
+    def closing(self) -> Tensor:
+        """The tokens that end a reply: what the template writes up to its end-of-turn token; else eos."""
+        if not self._end:
+            return torch.tensor([self.tokenizer.eos_token_id])
+        return self._encode(self._end)
+
+    @cached_property
+    def stops(self) -> tuple[int, ...]:
+        """The token ids that end a reply: eos, and the token with which the template closes an assistant's message."""
+        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]))))
+
+    def prompt(self, task: Task) -> Tensor:
+        """A task's prompt, up to where the reply begins."""
+        return self._once(("prompt", task.prompt, task.given.get("tools")), lambda: self._prompt(task))
+
+    def reply(self, text: str) -> Tensor:
+        """A demonstration's reply, closed as the template closes it."""
+        return self._once(("reply", text), lambda: self._reply(text))
+
+    def samples_once(self, what: tuple[Any, ...], encode: Callable[[], Samples]) -> Samples:
+        """What `encode` makes of these values, from the cache where it has been encoded before."""
+        return encode() if self.texts is None else self.texts.samples(text_key(*what), encode)
+
+    def _once(self, what: tuple[Any, ...], encode: Callable[[], Tensor]) -> Tensor:
+        return encode() if self.texts is None else self.texts.tokens(text_key(*what), encode)
+
+    def _prompt(self, task: Task) -> Tensor:
+        if isinstance(task.prompt, str) and not self.templated:
+            return self._untemplated(task.prompt)
+        messages = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
+        if not self.templated:
+            _refuse_tool_calls(messages)
+            return self._untemplated("\n".join(map(text_of, messages)) + "\n")
+        return self._conversation(messages, tools=task.given.get("tools"))
+
+    def _reply(self, text: str) -> Tensor:
+        return torch.cat([self._after(self._lead, text) if self._lead else self._encode_text(text), self.closing])
+
+    def written(self, text: str) -> Tensor:
+        """Words of a method's own, as the model would write them: a control token that they spell is one."""
+        return self._encode(text)
+
+    def observation(self, said: str | Sequence[Message]) -> Tensor:
+        """What the environment says after a reply (text of a user, or messages), up to where the next reply begins.
+
+        The reply before it ended with its stop token, so this starts with whatever the template puts after that token.
+        """
+        messages = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+        if not self.templated:
+            return self._encode_text("\n" + "\n".join(map(text_of, messages)) + "\n")
+        return self._conversation([*_ASKED, *messages], after_reply=True)
+
+    def plain(self, text: str) -> Tensor:
+        """A text as it is, outside of any template."""
+        return self._untemplated(text)
+
+    @cached_property
+    def turn_end(self) -> tuple[str, str]:
+        """What the template writes after a reply, with its end-of-turn token, and that token; empty without one."""
+        found = self.control.spelled.search(self._end) if self._end else None
+        return self._end, found[0] if found else ""
+
+    @cached_property
+    def after_last(self) -> str:
+        """What the template writes after the last reply of a conversation."""
+        return self._around.last if self.templated else ""
+
+    @property
+    def lead(self) -> str:
+        """What stands before a reply, where its tokens depend on it; else empty."""
+        return self._lead
+
+    def encode_rendered(self, text: str, lead: str, marked: bool) -> Tensor:
+        """The tokens that a part of a rendered conversation has after `lead`. marked: see models/control.py."""
+        return self._following(lead, text, marked)
+
+    def prepared(self, messages: Sequence[Message], tools: Any = None) -> tuple[list[Message], Any, bool]:
+        """Messages and tools as the template takes them, and whether control tokens are marked (models/control.py)."""
+        for message in messages:
+            _check_role(message)
+        taken = self._as_the_template_takes(messages)
+        if not self.control.inside(taken) and not self.control.inside(tools):
+            return taken, tools, False
+        return list(self.control.marked_messages(taken)), self.control.marked(tools), True
+
+    def text(self, tokens: Tensor) -> str:
+        """What a reply says, without its stop token."""
+        if self._unhidden and len(tokens) and int(tokens[-1]) in self._unhidden:
+            tokens = tokens[:-1]
+        return self.spelling.text(tokens.numpy())
+
+    def fit(self, vocabulary: int) -> None:
+        """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
+        self.vocabulary = vocabulary
+        self.check()
+        self._ids(self.reply("?").tolist())
+
+    def check(self) -> None:
+        """Render and encode a short conversation: a template that cannot be used is refused before a run starts."""
+        self.prompt(Task("question", "?", {}, "?"))
+        self.observation("?")
+        self.reply("?")
+
+    # ------------------------------------------------------------------------------------------------- the template
+
+    @cached_property
+    def template(self) -> Template:
+        named = getattr(self.tokenizer, "special_tokens_map", None) or getattr(self.tokenizer, "named", {})
+        text = self.tokenizer.chat_template
+        if isinstance(text, Mapping):  # several, by name
+            text = text.get("default") or next(iter(text.values()))
+        return Template(text, {name: str(token) for name, token in named.items() if isinstance(token, str)})
+
+    @cached_property
+    def _around(self) -> Around:
+        whole = self.template.render([*_ASKED, {"role": "user", "content": _NEXT}], generation=False)
+        last = self.template.render(_ASKED, generation=False)
+        before, found, after = whole.partition(_MARK)
+        if not found or _NEXT not in after or _MARK not in last:
+            raise ValueError(
+                "the chat template drops or changes the text of messages, which hides where a reply ends; "
+                "use another with --chat-template"
+            )
+        return Around(before, after.partition(_NEXT)[0], last.partition(_MARK)[2])
+
+    @cached_property
+    def _end(self) -> str:
+        """What the template writes after a reply, up to and with its end-of-turn token; "" where there is none.
+
+        The end of a turn stands after a reply in the middle of a conversation as well as after the last one; what
+        begins the next message does not. A template that closes only replies that are followed by a message closes
+        them with a token that does not begin messages.
+        """
+        if not self.templated:
+            return ""
+        around = self._around
+        shared = os.path.commonprefix([around.after, around.last])
+        found = self.control.spelled.search(around.after)
+        if found is None or (found.end() > len(shared) and found[0] in around.before):
+            return ""
+        return around.after[: found.end()]
+
+    @cached_property
+    def _lead(self) -> str:
+        """What the template writes before a reply, from its last control token on, where a reply's tokens depend on it.
+
+        SentencePiece puts a space before the beginning of every text. A reply is not the beginning.
+        """
+        alone = self._numbers("a")
+        if not self.templated or self._numbers("\na")[-len(alone) :] == alone:
+            return ""
+        prompt = self.template.render([{"role": "user", "content": "?"}], generation=True)
+        found = list(self.control.spelled.finditer(prompt))
+        return prompt[found[-1].start() :] if found else ""
+
+    @cached_property
+    def control(self) -> Control:
+        around = self._around if self.templated else Around("", "", "")
+        return Control(self.tokenizer, around.before + around.after)
+
+    @cached_property
+    def _unhidden(self) -> frozenset[int]:
+        """The stops that decoding does not leave out by itself."""
+        return frozenset(self.stops) - frozenset(self.tokenizer.all_special_ids)
+
+    # ------------------------------------------------------------------------------------------------------ encoding
+
+    def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: Any = None) -> Tensor:
+        """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
+        messages, tools, marked = self.prepared(messages, tools)
+        text = self.template.render(messages, generation=True, tools=tools)
+        if not after_reply:
+            return self._ids(self.control.encode_marked(text)) if marked else self._encode(text)
+        return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+
+    def _as_the_template_takes(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
+        if "tool_calls" not in self.template.text:
+            _refuse_tool_calls(messages)
+        return [
+            message
+            if message.get("content") is None or isinstance(message["content"], str)
+            else {**message, "content": text_of(message)}
+            for message in messages
+        ]
+
+    def _after(self, lead: str, text: str) -> Tensor:
+        """A text in the tokens that it has after `lead`, which the template wrote."""
+        spelled = self.control.in_text(text)
+        return self._following(lead, self.control.marked(text) if spelled else text, spelled)
+
+    def _following(self, lead: str, text: str, marked: bool) -> Tensor:
+        """The tokens of lead + text after those of lead; those of text alone where a token spans the two."""
+        encode = self.control.encode_marked if marked else self._numbers
+        before, whole = self._numbers(lead) if lead else [], encode(lead + text)
+        return self._ids(whole[len(before) :] if whole[: len(before)] == before else encode(text))
+
+    def _untemplated(self, text: str) -> Tensor:
+        """A prompt as it is, with the bos that the tokenizer may put before it, but without an eos after it."""
+        if self.control.in_text(text):
+            ids = self._ids(self.control.encode_text(text, special=True))
+        else:
+            ids = self._encode(text, special=True)
+        return ids[:-1] if len(ids) > 1 and int(ids[-1]) == self.tokenizer.eos_token_id else ids
+
+    def _encode_text(self, text: str) -> Tensor:
+        return self._ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
+
+    def _encode(self, text: str, special: bool = False) -> Tensor:
+        return self._ids(self.tokenizer.encode(text, add_special_tokens=special))
+
+    def _numbers(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _ids(self, ids: list[int]) -> Tensor:
+        if self.vocabulary is not None and ids and max(ids) >= self.vocabulary:
+            token = self.tokenizer.decode([max(ids)])
+            raise ValueError(
+                f"the tokenizer encodes {token!r} as {max(ids)}, but the model has embeddings for {self.vocabulary} "
+                "tokens only; "
+                "take the tokenizer that belongs to the model, or resize the model's embeddings"
+            )
+        return torch.tensor(ids, dtype=torch.long)
+
+
+def _refuse_tool_calls(messages: Sequence[Message]) -> None:
+    if any(message.get("tool_calls") for message in messages):
+        raise ValueError(
+            "a message has tool calls, but the chat template writes none; use a template that does with "
+            "--chat-template, or write the calls as text"
+        )
+
+
+def _check_role(message: Mapping[str, Any]) -> None:
+    role = message.get("role")
+    if not isinstance(role, str) or not role.replace("_", "").replace("-", "").isalnum():
+        raise ValueError(
+            f"a message has the role {str(role)[:40]!r}; roles are words such as system, user, assistant and tool"
+        )

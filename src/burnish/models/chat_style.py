@@ -1,0 +1,57 @@
+"""The chat template that a tokenizer is used with: its own, the one that a run asks for, or a plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from burnish.models.chat import Chat
+from burnish.models.template import NONE, PLAIN, Style, plain_template
+
+
+def styled_chat(tokenizer: Any, style: Style, where: str) -> Chat:
+    """A tokenizer with the template, system prompt and options of a style. where: its directory, for messages."""
+    own = getattr(tokenizer, "chat_template", None)
+    if isinstance(own, Mapping):  # several, by name
+        own = own.get("default") or next(iter(own.values()))
+    assumed = not own and style.template is None
+    wanted = style.template or own or PLAIN
+    if wanted == NONE:
+        if style.system is not None or style.options is not None:
+            raise ValueError(
+                "--system-prompt and --template-option are written into a chat template, and --chat-template none "
+                "asks for none; "
+                "leave out one or the other"
+            )
+        text = None
+    else:
+        text = style.applied(plain_template(_begins_with_bos(tokenizer)) if wanted == PLAIN else wanted)
+    if text != getattr(tokenizer, "chat_template", None):
+        _use(tokenizer, text)
+    chat = Chat(tokenizer, assumed=assumed)
+    try:
+        chat.check()
+    except ValueError as error:
+        raise ValueError(f"in {where}, {error}") from None
+    if style.system is not None and chat.control.in_text(style.system):
+        raise ValueError(
+            "--system-prompt contains a control token of the model, and it becomes part of the chat template, where "
+            "that would be "
+            "more than text; leave it out"
+        )
+    return chat
+
+
+def _use(tokenizer: Any, template: str | None) -> None:
+    if hasattr(tokenizer, "use_template"):
+        tokenizer.use_template(template)
+    else:
+        tokenizer.chat_template = template
+
+
+def _begins_with_bos(tokenizer: Any) -> bool:
+    """Whether the tokenizer begins every text with its bos token."""
+    named = getattr(tokenizer, "named", {})
+    if not (getattr(tokenizer, "bos_token", None) or named.get("bos_token")):
+        return False
+    return len(tokenizer.encode("a", add_special_tokens=True)) > len(tokenizer.encode("a", add_special_tokens=False))

@@ -1,0 +1,61 @@
+"""What tokens read as, put together from what each of them reads as alone.
+
+Every reply of a step is read before it can be scored, while the device waits; a tokenizer's own decoding takes four
+times as long.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from burnish.models.tokenizer import Tokens
+
+JOINING = ("ByteLevel", "Fuse")  # decoders that lay the tokens end to end and do nothing else to them
+REPLACEMENT = "\ufffd"  # how a decoder writes bytes that are half a character
+
+
+class Detokenizer:
+    """A tokenizer's texts, special tokens left out."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def text(self, ids: npt.NDArray[np.int64]) -> str:
+        """What the tokenizer makes of these tokens; it is asked itself where a character is spread over several of
+        them.
+        """
+        try:
+            said = "".join(self.pieces[ids].tolist())
+        except IndexError:  # tokens without pieces
+            said = REPLACEMENT
+        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in said else said
+
+    @cached_property
+    def pieces(self) -> npt.NDArray[np.object_]:
+        """What each token reads as alone; none where a text is more than its pieces. A moment's work, once."""
+        inner = _joining(self.tokenizer)
+        ids = range(0 if inner is None else inner.get_vocab_size())
+        return np.array([inner.decode([token], skip_special_tokens=True) for token in ids], dtype=object)
+
+
+def _joining(tokenizer: Any) -> Any:
+    """The tokenizers library's own, if its texts are those of their tokens end to end, as far as each token is whole
+    characters.
+    """
+    ours = isinstance(tokenizer, Tokens)
+    inner = getattr(tokenizer, "inner" if ours else "backend_tokenizer", None)
+    joins = inner is not None and (ours or _plain(tokenizer)) and type(inner.decoder).__name__ in JOINING
+    return inner if joins else None
+
+
+def _plain(tokenizer: Any) -> bool:
+    """Whether a tokenizer of transformers adds nothing of its own."""
+    from transformers import PreTrainedTokenizerFast as Plain
+
+    kind = type(tokenizer)
+    same = kind.decode is Plain.decode and kind._decode is Plain._decode
+    return same and not tokenizer.clean_up_tokenization_spaces

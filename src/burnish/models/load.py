@@ -1,0 +1,204 @@
+"""From a model directory to a model: safetensors only, no code from the directory, dropout off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.forward import attention
+from burnish.forward.accelerate import kernels
+from burnish.models.chat import Chat
+from burnish.models.chat_style import styled_chat
+from burnish.models.known_models import adapted_model, is_adapter
+from burnish.models.lora import Lora, add_lora
+from burnish.models.sanity import require_finite_weights, require_sane_config
+from burnish.models.template import Style
+from burnish.models.tokenizer import tokenizer_of
+from burnish.util.malloc import keep_memory
+
+
+@contextmanager
+def _readable(what: str, path: Path) -> Iterator[None]:
+    """Whatever transformers and tokenizers raise over a directory that is not whole, in one sentence."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # the tokenizers library raises Exception itself, transformers all kinds
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"the {what} in {path} needs Python code from its own directory (auto_map), which burnish never runs; "
+                "pass a model that transformers knows by itself"
+            ) from None
+        why = str(error).strip().partition("\n")[0].rstrip(". ") or type(error).__name__
+        raise ValueError(
+            f"the {what} in {path} cannot be loaded ({why}); write it again with save_pretrained, or pass another "
+            "directory"
+        ) from error
+
+
+def load_chat(path: Path, style: Style | None = None) -> Chat:
+    """The tokenizer of a model directory with its chat template, or the one that `style` asks for.
+
+    One that could never end a reply is refused, and so is a template that cannot be rendered.
+    """
+    if is_adapter(path) and not any(path.glob("tokenizer*")):  # peft alone saves none
+        path = adapted_model(path)
+    with _readable("tokenizer", path):
+        tokenizer: Any = tokenizer_of(path)
+        if tokenizer is None:
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    if tokenizer.eos_token_id is None:
+        raise ValueError(
+            f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its "
+            "tokenizer_config.json"
+        )
+    return styled_chat(tokenizer, style or Style(), str(path))
+
+
+def load_model(
+    path: Path,
+    outputs: int,
+    device: torch.device,
+    native: bool = True,
+    dtype: torch.dtype = torch.float32,
+    new_head: bool = False,
+) -> nn.Module:
+    """A causal language model, or (outputs > 0) one with `outputs` numbers per token in place of logits.
+
+    A directory with a scoring head keeps it, however many outputs it has. new_head: one with another number of outputs
+    than `outputs` gets a fresh head instead (a reward model on whose backbone another one is trained).
+
+    dtype: of its weights: fp32 for those that are trained (master weights; on CUDA a bf16 copy of them computes,
+    models/mixed_precision.py), bf16 on CUDA for those that are not. They are read as they are stored and converted on
+    the device.
+    native: on a CPU a plain Llama, Qwen2 or Qwen3 runs in modules of our own, if there are kernels; False:
+    transformers'.
+    """
+    if device.type == "cpu":
+        keep_memory()
+    require_sane_config(adapted_model(path))
+    found = kernels() if native and not outputs and device.type == "cpu" else None
+    with _readable("model", path):
+        kind = dtype if device.type == "cpu" else "auto"
+        model, missing = (None if found is None else found.load(path)) or _by_transformers(
+            path, outputs, kind, new_head
+        )
+    if missing:
+        raise ValueError(
+            f"the weights in {path} are not whole: {min(missing)} is missing; pass a directory written by "
+            "save_pretrained"
+        )
+    for parameter in model.parameters():  # buffers (rotary frequencies) keep their precision
+        parameter.data = parameter.data.to(device, dtype)
+    require_finite_weights(model, path)
+    _without_dropout(model)
+    return model.to(device).eval()
+
+
+def _by_transformers(
+    path: Path, outputs: int, dtype: torch.dtype | str, new_head: bool = False
+) -> tuple[Any, set[str]]:
+    """Any model that transformers knows, and the names of the weights that its directory lacks."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
+    logging.disable_progress_bar()
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "use_safetensors": True,
+        "output_loading_info": True,  # weights that are missing are refused, not drawn at random
+    }
+    return _scalar(outputs, path, options, new_head) if outputs else _language(path, options)
+
+
+def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
+    """A language model, adapters added into its weights, and the names of the weights that its directory lacks."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+
+    place = adapted_model(path)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        place, attn_implementation=_attention(place, MODEL_FOR_CAUSAL_LM_MAPPING), trust_remote_code=False, **options
+    )
+    if is_adapter(path):
+        merged = add_lora(loaded[0], Lora(), path).merge_and_unload()
+        return merged.requires_grad_(True), set()
+    return loaded[0], set(loaded[1]["missing_keys"])
+
+
+def _scalar(outputs: int, path: Path, options: dict[str, Any], new_head: bool = False) -> tuple[Any, set[str]]:
+    """A model with numbers in place of logits, and the names of the weights that its directory lacks.
+
+    A fresh head says almost 0 of everything; it is drawn the same every time, so that a run can be repeated.
+    """
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
+
+    stored = stored_outputs(path)
+    if new_head and stored != outputs:
+        stored, options = 0, {**options, "ignore_mismatched_sizes": True}
+    place = adapted_model(path)
+    name = _attention(place, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
+    model, info = AutoModelForSequenceClassification.from_pretrained(
+        place, num_labels=stored or outputs, attn_implementation=name, trust_remote_code=False, **options
+    )
+    if is_adapter(path):
+        model.base_model.load_state_dict(_language(path, options)[0].base_model.state_dict())
+    if stored:
+        return model, set(info["missing_keys"])
+    model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+    return model, set(info["missing_keys"]) - {"score.weight"}
+
+
+def _attention(place: Path, classes: Mapping[Any, Any]) -> str:
+    """The name of the attention to load the model in a directory with; classes: by config, those it may have."""
+    from transformers import AutoConfig
+
+    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=False))
+    return attention.implementation(classes[kind]) if kind in classes else attention.register()
+
+
+def _without_dropout(model: nn.Module) -> None:
+    """No dropout in any mode, neither as a module nor as the number that attention layers keep."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            setattr(module, "attention_dropout", 0.0)  # noqa: B010 - a number, not a parameter
+
+
+def stored_outputs(path: Path) -> int:
+    """How many outputs a saved scalar model has; 0 for a language model."""
+    from transformers import AutoConfig
+
+    with _readable("model", path):
+        config = AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
+    scalar = any("SequenceClassification" in name for name in config.architectures or ())
+    return config.num_labels if scalar else 0
+
+
+def context_length(model: nn.Module) -> int:
+    return _context(model.config)
+
+
+def stored_context(path: Path) -> int:
+    """The context length of a model that is not loaded."""
+    place = adapted_model(path)
+    found = kernels()
+    config = None if found is None else found.config(place)
+    if config is not None:
+        return _context(config)
+    from transformers import AutoConfig
+
+    with _readable("model", path):
+        return _context(AutoConfig.from_pretrained(place, trust_remote_code=False))
+
+
+def _context(config: Any) -> int:
+    return int(getattr(config.get_text_config(), "max_position_embeddings", 1 << 20))

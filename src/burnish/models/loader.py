@@ -1,0 +1,90 @@
+"""The modules of a run's models. With LoRA the weights that nobody trains are held once.
+
+Policy, reference and the models that follow the policy (EMA, snapshots) are then the same frozen weights, each with its
+own adapters: the reference of a run from a whole model has none, that of a run from adapters has those, frozen.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from burnish.forward.accelerate import kernels
+from burnish.models.known_models import adapted_model, is_adapter, resolve
+from burnish.models.load import load_model, stored_outputs
+from burnish.models.lora import Lora, add_lora
+from burnish.roles import Role
+
+
+class Loader:
+    """Loads the modules of one run, one after the other. lora: the adapters of the trained language models."""
+
+    def __init__(self, device: torch.device, lora: Lora | None) -> None:
+        self.device, self.lora = device, lora
+        self._bases: dict[Path, nn.Module] = {}  # frozen weights that several models share
+
+    def adapts(self, role: Role) -> bool:
+        """Whether a model consists of frozen weights and adapters: it is trained, or follows one that is."""
+        return self.lora is not None and not role.outputs and role.liveness != "frozen"
+
+    def module(self, name: str, role: Role, path: Path, stored: Path | None) -> nn.Module:
+        """The module of a model. path: its directory; stored: that of its adapters in a checkpoint."""
+        if role.liveness == "frozen" and role.outputs and not stored_outputs(path):
+            raise ValueError(
+                f"the model for {name!r} in {path} gives no scores: it has no scoring head; "
+                "pass a directory that `burnish train reward_model` saved"
+            )
+        if self.lora is not None and self.adapts(role) and role.mixed_with is None:
+            started = path if is_adapter(path) else None
+            return add_lora(self._shared(adapted_model(path)), self.lora, stored or started)  # type: ignore[no-any-return]
+        if self.lora is not None and self._shares(role, path):
+            frozen = self._shared(adapted_model(path))
+            return add_lora(frozen, self.lora, path) if is_adapter(path) else frozen
+        adapted = self.adapts(role)  # peft knows transformers' models, and none of the C kernels'
+        dtype, new_head = self._dtype(role), role.liveness == "trained"
+        module = load_model(path, role.outputs, self.device, not adapted, dtype, new_head)
+        if role.mixed_with is not None:
+            _average(module, load_model(resolve(role.mixed_with), role.outputs, self.device, not adapted), role.share)
+        return add_lora(module, self.lora, stored) if adapted and self.lora is not None else module
+
+    def _shares(self, role: Role, path: Path) -> bool:
+        """Whether a frozen model takes the weights that are there: not where C kernels, which need their own layout,
+        are worth more.
+        """
+        if role.liveness != "frozen" or role.outputs or role.mixed_with is not None:
+            return False
+        found = kernels() if self.device.type == "cpu" and not is_adapter(path) else None
+        native = found is not None and found.config(path) is not None
+        return adapted_model(path) in self._bases and not native
+
+    def _shared(self, path: Path) -> nn.Module:
+        """The frozen weights of a directory as a module of its own, without adapters."""
+        if path not in self._bases:
+            dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+            self._bases[path] = load_model(path, 0, self.device, False, dtype)
+        return share_parameters(self._bases[path])
+
+    def _dtype(self, role: Role) -> torch.dtype:
+        """In which a model's weights are held: bf16 on a GPU where they are not trained, else fp32."""
+        still = self.adapts(role) or role.liveness == "frozen"
+        return torch.bfloat16 if still and self.device.type == "cuda" else torch.float32
+
+
+def share_parameters(module: nn.Module) -> nn.Module:
+    """A second model with the same parameters: what changes its structure (adapters) does not change the first."""
+    return copy.deepcopy(module, {id(p): p for p in module.parameters()})
+
+
+@torch.no_grad()
+def _average(module: nn.Module, other: nn.Module, share: float) -> None:
+    """w <- (1 - share) w + share w_other, in place."""
+    theirs = dict(other.named_parameters())
+    for name, p in module.named_parameters():
+        if name not in theirs or theirs[name].shape != p.shape:
+            raise ValueError(
+                f"two models cannot be averaged: {name!r} is not in both, or not of one shape; take two of one kind"
+            )
+        p.lerp_(theirs[name], share)

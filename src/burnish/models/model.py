@@ -1,0 +1,216 @@
+"""A model of a run: its name and role, its module, tokenizer, optimiser and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
+from burnish.engine.mixture import Mix
+from burnish.engine.protocol import Engine
+from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
+from burnish.engine.subprocess.probe import Difference, probe_rows
+from burnish.forward import outputs as forward
+from burnish.forward.outputs import packable
+from burnish.forward.prefix_tree import Numbers
+from burnish.forward.temperatures import Temperature
+from burnish.models.chat import Chat
+from burnish.models.lora_dropout import dropping
+from burnish.models.mixed_precision import ComputeCopy
+from burnish.models.path_check import check
+from burnish.models.precision import Precision
+from burnish.models.save import save_directory
+from burnish.models.token_room import TokenRoom
+from burnish.roles import Role
+from burnish.types import Clock, Trace, keys_of_rows, logp_temperatures
+
+if TYPE_CHECKING:
+    from burnish.models.optimiser import Optimiser
+
+
+@dataclass
+class Model:
+    """A loaded model. `version` counts the publishes that changed its weights; every sampled turn carries it.
+
+    fresh: whether the weights are still those of that version, not yet moved by an update.
+    engine_spec: the engine in another process that samples for it; None: the local engine does, with its own weights.
+    warnings: messages of its engine, drained by the run's monitor.
+    recomputes: activations are recomputed in the backward pass.
+    precision: the number formats in which it is saved when the run is over.
+    token_room: how many tokens fit into memory at once, since they once did not; shared by the models of a run.
+    """
+
+    name: str
+    role: Role
+    module: nn.Module
+    chat: Chat
+    context: int
+    trainer: Optimiser | None = None
+    packed: bool = True
+    version: int = 0
+    fresh: bool = True
+    kv_budget: int | None = None
+    exact: bool = False
+    engine_spec: EngineSpec | None = None
+    warnings: list[str] = field(default_factory=list)
+    recomputes: bool = False
+    precision: Precision = field(default_factory=Precision)
+    token_room: TokenRoom = field(default_factory=TokenRoom)
+    working: ComputeCopy = field(init=False)
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.recomputes)
+        warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
+        self.warnings += [warning] if warning else []
+        self.packed = self.packed and packable(self.working.copy)
+        if self.trainer is not None:
+            self.trainer.on_step = self.weights_moved
+        if self.engine_spec is not None:
+            self.engine = SubprocessEngine(
+                self.engine_spec, self.module, self.chat, self.context, self._log_probs, self._save, self.warnings
+            )
+        else:  # exact promises that the trainer finds the sampler's numbers by itself
+            learns = self.trainer is not None and not self.exact
+            self.engine = LocalEngine(self.working.runner, self.chat, self.context, self.kv_budget, self.exact, learns)
+
+    @property
+    def optimiser(self) -> Optimiser:
+        assert self.trainer is not None, f"{self.name} is {self.role.liveness}, it has no optimiser"
+        return self.trainer
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
+
+    def weights_moved(self) -> None:
+        """The weights have changed. To be called after every change, whatever made it: compute copy, weight layouts and
+        cached activations are refreshed before the model computes again."""
+        self.working.weights_moved()
+
+    def dropping(self, clock: Clock) -> AbstractContextManager[None]:
+        """Inside, its LoRA adapters drop inputs, if they have a dropout; in each step other ones."""
+        return dropping(self.working.weights(), clock.seed, clock.step, clock.tick, self.name)
+
+    def generate(
+        self,
+        requests: list[Request],
+        others: Sequence[Model] = (),
+        mix: Mix | None = None,
+        stop_rule: StopRule | None = None,
+        on_sample: OnSample | None = None,
+    ) -> list[Sample]:
+        """A sample for each request, from this model or from a mixture with others (engine/protocol.py)."""
+        self.working.current()
+        runners = [model.working.current() for model in others]
+        return self.engine.generate(requests, runners, mix, stop_rule, on_sample)
+
+    def send(self, *, start: bool = False) -> Difference | None:
+        """After a publish: send the weights to an engine that holds a copy of them. How far it then is from the
+        trainer.
+
+        start: whether an engine that does not run yet is started now. By default it is not sent anything.
+        """
+        return (self.engine.start() if start else None) or self.engine.publish()
+
+    def end(self) -> None:
+        """End the engine's process, where it has one; sampling again would start another."""
+        self.engine.end()
+
+    def proof(self) -> list[list[float]]:
+        """Its log-probs of the probe: every engine that runs the same weights gives the same numbers."""
+        return self._log_probs(probe_rows(self.chat, self.context))
+
+    def _save(self, folder: Path) -> None:
+        """Write the present weights as a model directory, adapters merged into them."""
+        save_directory(self.module, self.chat, folder, merge=True)
+
+    @torch.no_grad()
+    def _log_probs(self, rows: list[Tensor]) -> list[list[float]]:
+        """The trainer's log-probs of all tokens but the first of each row."""
+        found = self.outputs(rows, [torch.arange(len(row)) > 0 for row in rows], {"logp"})["logp"]
+        return [part.tolist() for part in found.float().cpu().split([len(row) - 1 for row in rows])]
+
+    def outputs(
+        self,
+        tokens: Sequence[Tensor | Numbers],
+        masks: list[Tensor],
+        want: set[str],
+        temperature: Temperature = 1.0,
+        embedded: list[Tensor] | None = None,
+        replayed: bool = False,
+        input_keys: Sequence[Numbers] | None = None,
+    ) -> dict[str, Tensor]:
+        """Live outputs at the masked tokens, with gradient where grad is on: see forward/outputs.py."""
+        runner = self.working.current()
+        return forward.outputs(runner, tokens, masks, want, temperature, self.packed, embedded, replayed, input_keys)
+
+    @torch.no_grad()
+    def streams(
+        self, traces: list[Trace], masks: list[Tensor], want: set[str], budget: int, temperature: float | None = None
+    ) -> list[dict[str, Tensor]]:
+        """The same without gradient, for many traces, as streams over whole traces (NaN at the other tokens).
+
+        temperature  of the log-probs; None: that at which each token was sampled
+        """
+        found: list[dict[str, Tensor]] = [{} for _ in traces]
+        order = [i for i in range(len(traces)) if bool(masks[i].any())]
+        lengths = [len(trace) for trace in traces]
+        if not self.packed:
+            order.sort(key=lambda i: -lengths[i])
+
+        def batches() -> list[list[int]]:
+            missing = [i for i in order if not found[i]]
+            return _by_budget(missing, lengths, self.token_room.within(budget), self.packed)
+
+        def attempt() -> None:
+            for batch in batches():
+                self._fill(found, batch, traces, masks, want, temperature)
+
+        def largest() -> tuple[int, int]:
+            return max((sum(lengths[i] for i in batch), len(batch)) for batch in batches()[:1])
+
+        self.token_room.fitting(attempt, largest, lambda: None)
+        return found
+
+    def _fill(
+        self,
+        found: list[dict[str, Tensor]],
+        batch: list[int],
+        traces: list[Trace],
+        masks: list[Tensor],
+        want: set[str],
+        temperature: float | None,
+    ) -> None:
+        """The streams of the traces whose numbers are in `batch`, from one forward pass."""
+        some, asked = [traces[i] for i in batch], [masks[i] for i in batch]
+        at = logp_temperatures(some, asked) if temperature is None else temperature
+        keys = keys_of_rows([trace.turns for trace in some])
+        out = self.outputs([trace.tokens for trace in some], asked, want, at, input_keys=keys)
+        for name, values in out.items():
+            sizes = [int(mask.sum()) for mask in asked]
+            for i, mine in zip(batch, values.cpu().float().split(sizes), strict=True):
+                stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
+                stream[masks[i]] = mine
+                found[i][name] = stream
+
+
+def _by_budget(order: list[int], lengths: list[int], budget: int, packed: bool) -> list[list[int]]:
+    """Consecutive runs of `order` that fit the budget of tokens, laid end to end or padded to the first
+    (the longest).
+    """
+    batches: list[list[int]] = []
+    for i in order:
+        if batches:
+            full = sum(lengths[j] for j in batches[-1]) if packed else len(batches[-1]) * lengths[batches[-1][0]]
+            if full + lengths[i if packed else batches[-1][0]] <= budget:
+                batches[-1].append(i)
+                continue
+        batches.append([i])
+    return batches

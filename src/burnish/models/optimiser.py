@@ -1,0 +1,92 @@
+"""torch's AdamW with a schedule of the clock, clipping, and a state that is saved without pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from burnish.schedules import warmup_then
+from burnish.step import Settings
+from burnish.types import Clock
+
+if TYPE_CHECKING:
+    from torch.optim import AdamW
+
+
+class Optimiser:
+    """One trained model's optimiser. Learning rate = settings.lr x the role's multiplier x the schedule.
+
+    on_step: called after every step, because the weights have moved
+    """
+
+    def __init__(self, model: nn.Module, settings: Settings, multiplier: float = 1.0) -> None:
+        self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.settings, self.multiplier = settings, multiplier
+        self.schedule = warmup_then(settings.lr_schedule, settings.lr_warmup, settings.lr_min)
+        self.on_step: Callable[[], None] = lambda: None
+
+    @cached_property
+    def adamw(self) -> AdamW:
+        """Matrices decay, vectors do not. Made when it is first needed: torch.optim imports the
+        compiler, for a second.
+        """
+        from torch.optim import AdamW
+
+        matrices = [p for p in self.named.values() if p.ndim >= 2]
+        vectors = [p for p in self.named.values() if p.ndim < 2]
+        decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
+        groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
+        return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+    def zero(self) -> None:
+        for p in self.named.values():
+            p.grad = None
+
+    def lr(self, clock: Clock) -> float:
+        return self.settings.lr * self.multiplier * self.schedule(clock)
+
+    def leave_out(self, rests: Callable[[str], bool]) -> None:
+        """Parameters that rest: their gradients are dropped, and they do not move."""
+        for name, p in self.named.items():
+            if rests(name):
+                p.grad = None
+
+    def clip(self) -> Tensor:
+        """Clip the gradient, and say how large it was: a number that may still be on its way.
+
+        On a CPU, where it is there at once, a gradient that is small enough is not multiplied by one.
+        """
+        limit, found = self.settings.clip or float("inf"), [p.grad for p in self.named.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(found)
+        if norm.is_cuda or not float(limit / (norm + 1e-6)) >= 1.0:  # as clip_grads_with_norm_ reckons
+            torch.nn.utils.clip_grads_with_norm_(self.named.values(), limit, norm)
+        return norm
+
+    def step(self, clock: Clock, spoilt: Tensor | None = None) -> None:
+        """Move the weights by the gradient. spoilt []: nothing moves if it is 1.
+
+        The step is queued on the device before it is known here whether the gradient is finite: to wait for that takes
+        as long as the step.
+        """
+        for group in self.adamw.param_groups:
+            group["lr"] = self.lr(clock)
+        self.adamw.found_inf = spoilt  # type: ignore[attr-defined]  # the fused step reads it, as GradScaler sets it
+        self.adamw.step()
+        self.on_step()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
+        state = self.adamw.state if "adamw" in vars(self) else {}
+        return {
+            f"{key}/{name}": value.detach() for name, p in self.named.items() for key, value in state.get(p, {}).items()
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for key, value in state.items():
+            kind, name = key.split("/", 1)
+            p = self.named[name]
+            self.adamw.state[p][kind] = value.to(p.device, copy=True)

@@ -1,0 +1,87 @@
+"""Models that cannot work, refused when they are loaded: numbers of config.json that make no sense, weights that are
+NaN or infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from burnish.util.files import read_json
+
+SIZES = {  # whole numbers from 1 to this one; what is larger is a mistake, and would take for ever to build
+    "vocab_size": 10**8,
+    "hidden_size": 10**6,
+    "intermediate_size": 10**7,
+    "num_hidden_layers": 10**4,
+    "num_attention_heads": 10**5,
+    "num_key_value_heads": 10**5,
+    "head_dim": 10**5,
+    "max_position_embeddings": 10**10,
+}
+RANGES = {  # from, to
+    "rms_norm_eps": (0.0, 1.0),
+    "layer_norm_eps": (0.0, 1.0),
+    "layer_norm_epsilon": (0.0, 1.0),
+    "norm_epsilon": (0.0, 1.0),
+    "rope_theta": (1e-6, 1e18),
+}
+
+
+def require_sane_config(path: Path) -> None:
+    """Raise ValueError, in one sentence, for the first number of a directory's config.json that no model can have."""
+    try:
+        numbers = list(_numbers(read_json(path / "config.json") or {}))
+    except RecursionError:
+        raise ValueError(f"{path / 'config.json'} is nested too deeply; write it again with save_pretrained") from None
+    for name, value in numbers:
+        key = name.rpartition(".")[2]
+        wrong = ""
+        if isinstance(value, float) and not math.isfinite(value):
+            wrong = "it must be a finite number"
+        elif key in SIZES and not (1 <= value <= SIZES[key] and value == int(value)):
+            wrong = f"it must be a whole number from 1 to {SIZES[key]}"
+        elif key in RANGES and not RANGES[key][0] <= value <= RANGES[key][1]:
+            wrong = f"it must be from {RANGES[key][0]:g} to {RANGES[key][1]:g}"
+        if wrong:
+            said = str(value) if len(str(value)) < 40 else f"{str(value)[:40]}..."
+            raise ValueError(f"{name} is {said} in {path / 'config.json'}; {wrong}")
+    found = dict(numbers)
+    heads, shared = found.get("num_attention_heads"), found.get("num_key_value_heads")
+    if heads and shared and heads % shared:
+        raise ValueError(
+            f"num_attention_heads is {heads} in {path / 'config.json'}; it must be a multiple of num_key_value_heads, "
+            f"{shared}"
+        )
+
+
+def require_finite_weights(model: nn.Module, path: Path) -> None:
+    """Raise ValueError, in one sentence, for the first weight that is NaN or infinite.
+
+    A NaN or an infinity survives a sum, so one sum a tensor is the whole check; only a sum that overflowed is looked at
+    again.
+    """
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or weight.is_meta:
+            continue
+        if not math.isfinite(float(weight.detach().sum())) and not bool(weight.detach().isfinite().all()):
+            raise ValueError(
+                f"the weight {name} in {path} is not finite (NaN or infinity); a model cannot compute with it, so "
+                "pass another directory"
+            )
+
+
+def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, int | float]]:
+    """Every number below a JSON value, with the way to it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _numbers(item, f"{name}[{i}]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, value

@@ -1,0 +1,50 @@
+"""From a model to a directory that transformers loads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from burnish.models.chat import Chat
+from burnish.models.hub import name_of
+from burnish.models.lora import is_lora, merged
+from burnish.models.precision import Precision, write_dtype
+from burnish.util.files import read_json
+
+
+def save_directory(
+    model: nn.Module,
+    chat: Chat,
+    path: Path,
+    *,
+    merge: bool = False,
+    weights: dict[str, Tensor] | None = None,
+    precision: Precision | None = None,
+) -> None:
+    """The model (or its adapters; merge=True adds them into the weights) and the tokenizer.
+
+    weights    what to save in place of the model's present weights
+    precision  the number formats to save them in; by default those that they have
+    """
+    whole: Any = merged(model) if merge and is_lora(model) else model
+    if precision is not None:
+        weights = precision.cast(whole.state_dict() if weights is None else weights)
+    whole.save_pretrained(path, state_dict=weights)
+    if (path / "adapter_config.json").is_file():
+        _name_base(path / "adapter_config.json")
+    elif precision is not None:
+        write_dtype(path / "config.json", precision.main)
+    for name, content in chat.files.items():
+        (path / name).write_bytes(content)
+
+
+def _name_base(file: Path) -> None:
+    """Adapters of a model of the hub name it as the hub does, so that they can be used on another machine."""
+    told = read_json(file) or {}
+    found = name_of(Path(told.get("base_model_name_or_path") or ""))
+    if found is not None:
+        told |= {"base_model_name_or_path": found.repository, "revision": found.revision}
+        file.write_text(json.dumps(told, indent=2) + "\n")

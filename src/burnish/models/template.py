@@ -1,0 +1,193 @@
+"""Chat templates: which one a run uses, what is written into it, and how it is rendered.
+
+The template of a run is one text. A system prompt and template options become part of that text, as defaults at its
+beginning, so a saved model carries them, and every program that reads its chat template renders the conversations
+that it was trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PLAIN, NONE = "plain", "none"  # none: prompts stay as they are, even where the model has a template
+ASSUMED = (
+    "the model has none, so messages go line by line and a reply ends with eos (plain); --chat-template FILE, "
+    "chatml or none "
+    "chooses another"
+)
+TEMPLATES = {
+    "chatml": (
+        "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+        "{{ message['content'] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
+}
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a run says about its chat template; None leaves it to the model directory.
+
+    template  a Jinja text, "plain" or "none"
+    system    the system message of conversations that have none
+    options   values for the template: {"enable_thinking": False}
+    """
+
+    template: str | None = None
+    system: str | None = None
+    options: str | None = None
+
+    def __post_init__(self) -> None:
+        read_options(self.options)
+
+    def defaults(self) -> str:
+        """The Jinja text that gives a template the options and the system prompt, wherever a caller gives none."""
+        lines = [
+            f"{{%- if {key} is not defined %}}{{%- set {key} = {_literal(value)} %}}{{%- endif %}}"
+            for key, value in read_options(self.options).items()
+        ]
+        if self.system is not None:
+            message = _literal({"role": "system", "content": self.system})
+            lines.append(
+                "{%- if not messages or messages[0]['role'] != 'system' %}"
+                f"{{%- set messages = [{message}] + (messages | list) %}}{{%- endif %}}"
+            )
+        return "".join(lines)
+
+    def applied(self, template: str) -> str:
+        """A template with the defaults of this style; one that has them already stays as it is.
+
+        The line end after the defaults is not part of what is rendered: chat templates are rendered with trim_blocks.
+        """
+        head = self.defaults()
+        return template if not head or template.startswith(head) else f"{head}\n{template}"
+
+
+def plain_template(bos: bool) -> str:
+    """For models that have none: messages line by line, a reply closed by eos. bos: written at the beginning."""
+    start = "{{ bos_token }}" if bos else ""
+    return (
+        start + "{% for message in messages %}{{ message['content'] }}"
+        "{{ eos_token if message['role'] == 'assistant' else '' }}{{ '\\n' }}{% endfor %}"
+    )
+
+
+def _literal(value: Any) -> str:
+    """A value as Jinja reads it."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def read_template(named: str | None) -> str | None:
+    """The text of a template that is given by name, as a file, or as the text itself; "plain" and "none" stay names."""
+    if named is None or named in (PLAIN, NONE) or "{{" in named or "{%" in named:
+        return named
+    if named in TEMPLATES:
+        return TEMPLATES[named]
+    file = Path(named).expanduser()
+    known = ", ".join((*TEMPLATES, PLAIN, NONE))
+    try:
+        text = file.read_text()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(
+            f"--chat-template {named!r} cannot be read ({why}); give a file with a Jinja template, or one of {known}"
+        ) from None
+    if "{{" not in text and "{%" not in text:
+        raise ValueError(
+            f"--chat-template {named!r} holds no Jinja template: there is neither "
+            f"{{{{ nor {{% in it; give another file, "
+            f"or one of {known}"
+        )
+    return text
+
+
+def read_options(given: str | None) -> dict[str, Any]:
+    """key=value, several with commas; values as in YAML: true, 3, text."""
+    found: dict[str, Any] = {}
+    for one in (given or "").split(","):
+        key, equals, value = (part.strip() for part in one.partition("="))
+        if not one.strip():
+            continue
+        if not equals or not _NAME.fullmatch(key) or key in ("messages", "add_generation_prompt"):
+            raise ValueError(
+                f"--template-option takes key=value, several with commas, not {one.strip()!r}; "
+                "for example: --template-option enable_thinking=false"
+            )
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError:
+            read = value
+        plain = isinstance(read, bool | int | str | None) or (isinstance(read, float) and math.isfinite(read))
+        found[key] = read if plain else value
+    return found
+
+
+class Template:
+    """A chat template that is rendered within limits. values: bos_token, eos_token and the like."""
+
+    def __init__(self, text: str, values: Mapping[str, Any]) -> None:
+        self.text, self.values = text, dict(values)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], generation: bool, tools: Any = None) -> str:
+        """The messages as text. generation: up to where the assistant's reply begins. tools: JSON schemas."""
+        from jinja2 import TemplateError
+
+        from burnish.models.template_sandbox import TooMuch
+
+        values = {"messages": list(messages), "tools": tools, "documents": None, **self.values}
+        values["add_generation_prompt"] = generation
+        try:
+            room, template = self._compiled
+            text: str = room.render(template, values, len(str(messages)) + (len(str(tools)) if tools else 0))
+            return text
+        except TooMuch as error:
+            raise ValueError(
+                f"the chat template is refused because {error}; use another with --chat-template"
+            ) from None
+        except TemplateError as error:
+            raise ValueError(
+                f"the chat template cannot render a conversation of {_roles(messages)} ({_first_line(error)}); "
+                "change the messages, or use another template with --chat-template"
+            ) from None
+        except (
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+            MemoryError,
+        ) as error:
+            raise ValueError(
+                f"the chat template fails at a conversation of {_roles(messages)} ({type(error).__name__}: "
+                f"{_first_line(error)}); "
+                "mend it, or use another with --chat-template"
+            ) from None
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any]:
+        from burnish.models.template_sandbox import Sandbox
+
+        room = Sandbox()
+        return room, room.from_string(self.text)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Template:
+        return Template(self.text, self.values)
+
+
+def _roles(messages: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(str(message.get("role"))[:20] for message in messages[:4]) + (", ..." if len(messages) > 4 else "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:200].rstrip(". ")

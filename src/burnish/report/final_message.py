@@ -1,0 +1,246 @@
+"""The output at the end of a run: held-out result, sample answers, paths, and commands to continue with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from burnish.report.numbers import better_is_lower, written
+from burnish.rewards.resolve import IN_PYTHON, read_rewards, reward_text
+from burnish.run.best import Score
+from burnish.run.config import Options
+from burnish.run.evaluate import can_evaluate
+from burnish.run.lengths import Needs
+from burnish.scorers.read import split_rewards
+
+if TYPE_CHECKING:
+    from burnish.run.evaluate import Interval, Shown
+    from burnish.run.heldout import Outcome
+    from burnish.run.train import Result, Run
+
+REWARDS = {  # methods -> the reward that reads their product, where that is not rm
+    "armorm": "armorm",
+    "brme": "brme",
+    "maxmin_rm": "maxmin",
+    "polar": "polar",
+    "reward_ensemble": "ensemble",
+    "seq2seq_rm": "corrector",
+    "themis": "themis",
+    "vpl": "vpl",
+}
+ANSWERS = 5
+
+
+def verdict(result: Result, tasks: int) -> list[str]:
+    """Held-out score before and after training with 95% intervals, the gain, and what `_ending` says."""
+    before, after = result.before, result.after
+    if after is None:
+        return []
+    name = after.name.removeprefix("held-out ")
+    label = f"held-out {name}" + (", greedy" if after.sampled else "")
+    if before is None or before.name != after.name:
+        return [f"{label}: {estimate(after)}", *_sampled(None, after), *_ending(result)]
+    gain = after.value.mean - before.value.mean
+    points = f"{100 * gain:+.1f} points" if name.endswith("accuracy") else f"{gain:+.3f}"
+    also = [
+        f"{k} {before.also[k]:.3f} -> {after.also[k]:.3f}" for k in ("margin",) if k in before.also and k in after.also
+    ]
+    lines = [", ".join([f"{label}: {estimate(before)} -> {estimate(after)}", points, *also])]
+    lines += _sampled(before, after)
+    both = before.sampled and after.sampled and (before.sampled.accuracy, after.sampled.accuracy)
+    if both and both[1].low > both[0].high:
+        return [*lines, *_ending(result)]  # sampled replies have become better, whatever the greedy ones did
+    if after.value.low < after.value.high and _overlap(before.value, after.value):
+        lines.append(
+            f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or --eval-tasks will tell."
+        )
+    elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
+        lines.append("The model got worse: try a smaller --lr, or fewer --steps.")
+    return [*lines, *_ending(result)]
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one.low <= other.high and other.low <= one.high
+
+
+def _sampled(before: Outcome | None, after: Outcome) -> list[str]:
+    """The accuracy of sampled replies, which stands beside that of the greedy ones."""
+    was, now = before.sampled if before else None, after.sampled
+    if now is None:
+        return []
+    several = [(f"pass@{now.k} ", "passed"), (f"majority@{now.k} ", "majority")] if now.k > 1 else []
+    told = []
+    for label, name in [("", "accuracy"), *several]:
+        start, end = was and getattr(was, name), getattr(now, name)
+        text = f"{start} -> {end}, {100 * (end.mean - start.mean):+.1f} points" if start else str(end)
+        told.append(label + text)
+    return [f"held-out accuracy, sampled at temperature {now.temperature:g}: {'; '.join(told)}"]
+
+
+def _ending(result: Result) -> list[str]:
+    """Why the run ended early, and which checkpoint is the best."""
+    done, best = result.metrics[-1]["step"] + 1 if result.metrics else 0, result.best
+    lines = [f"Stopped early after step {done}: {result.ended}."] if result.ended else []
+    after = Score(best.name, done, result.after.value.mean) if best and result.after else None
+    if best is not None and best.step != done and best.better(after):
+        lines.append(
+            f"The best checkpoint is that of step {best.step}, held-out {best.name} {written(best.name, best.value)}: "
+            f"{result.folder / 'best'} (--product best makes it the model)"
+        )
+    return lines
+
+
+def estimate(outcome: Outcome) -> str:
+    """A held-out score with its interval, if it has one, and the share of ties, if there are any."""
+    name, value = outcome.name, outcome.value
+    ties = f" ({outcome.also['ties']:.0%} ties)" if outcome.also.get("ties") else ""
+    if value.low == value.high:
+        return f"{written(name, value.mean)}{ties}"
+    return f"{written(name, value.mean)} [{written(name, value.low)}, {written(name, value.high)}]"
+
+
+def answers(before: Outcome | None, after: Outcome | None) -> Table | None:
+    """The first held-out prompts with the answers before and after, marked right or wrong."""
+    if after is None or not after.shown:
+        return None
+    table = Table(title="The first held-out tasks", title_justify="left", title_style="bold", expand=True)
+    table.add_column("prompt", ratio=3)
+    earlier = {shown.prompt: shown for shown in before.shown} if before else {}
+    if before:
+        table.add_column("before", ratio=3)
+    table.add_column("after", ratio=3)
+    for now in after.shown[:ANSWERS]:
+        was = [marked(earlier[now.prompt]) if now.prompt in earlier else Text()] if before else []
+        table.add_row(one_line(now.prompt), *was, marked(now))
+    return table
+
+
+def marked(shown: Shown) -> Text:
+    """A reply on one line, after a tick or a cross."""
+    mark, colour = ("✓ ", "green") if shown.correct else ("✗ ", "red")
+    return Text.assemble((mark, colour), one_line(shown.reply))
+
+
+def one_line(text: str, longest: int = 120) -> Text:
+    """Text on one line, truncated, without control characters."""
+    flat = " ⏎ ".join(line for line in text.strip().splitlines() if line.strip())
+    clean = "".join(c if c.isprintable() else "�" for c in flat)
+    return Text(clean if len(clean) <= longest else clean[: longest - 1] + "…", overflow="fold")
+
+
+def places(result: Result) -> list[tuple[str, str]]:
+    """The paths of the model and of the run folder, each with a label."""
+    folder = [("run", str(result.folder))]
+    return [("model", str(result.model)), *folder] if result.model else folder
+
+
+def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
+    """Commands to run next, each with a description."""
+    options, folder = run.config.options, shlex.quote(str(result.folder))
+    if options.task.startswith(IN_PYTHON) or IN_PYTHON in (options.reward or ""):
+        return _next_in_python(options.steps, result)
+    resume = f"burnish train --resume {folder}"
+    if result.stopped:
+        steps = f" --steps {options.steps}" if options.steps != _stored_steps(run) else ""
+        return [(resume + steps, "resume from here")]
+    more = (f"{resume} --steps {2 * options.steps}", "train for more steps")
+    if result.ended:
+        off = (options.patience, " --patience 0"), (options.stop_at is not None, " --stop-at none")
+        more = (resume + "".join(flag for given, flag in off if given), "train to the last step")
+    if result.model is None:
+        return []
+    model = shlex.quote(str(result.model))
+    again = [more] if _named(run) else []
+    rows = _data(run)
+    if run.config.method in REWARDS and rows is not None:
+        reward = shlex.quote(f"{REWARDS[run.config.method]}({result.model})")
+        return [
+            (f"burnish eval-reward {reward} {rows}", "whether it can be trusted"),
+            (f"burnish train grpo {rows} --reward {reward}", "train with it"),
+            *again,
+        ]
+    if not run.method.generates:
+        if rows is None:
+            return again
+        if run.method.product == "prm":
+            reward = shlex.quote(f"prm({result.model})")
+            return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
+        return [
+            (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
+            (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
+            *again,
+        ]
+    return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
+
+
+def _named(run: Run) -> bool:
+    """Whether a command can name the run's method: not where it was passed as a Python object."""
+    from burnish.methods.table import find
+
+    try:
+        find(run.config.method)
+    except ValueError:
+        return False
+    return True
+
+
+def _data(run: Run) -> str | None:
+    """The flags that name the run's data; None where nothing is held out."""
+    options = run.config.options
+    if run.source.size("heldout") == 0:
+        return None
+    columns = f" --columns {shlex.quote(options.columns)}" if options.columns else ""
+    return f"--task {shlex.quote(options.task)}{columns}"
+
+
+def _text_rewards(reward: str | None) -> str:
+    """Those of --reward that read texts alone, which `burnish eval` takes; scorers need a run."""
+    return reward_text(split_rewards(read_rewards(reward))[0]) if reward else ""
+
+
+def _evaluation(run: Run, model: str) -> list[tuple[str, str]]:
+    """The command that measures the product as the run did."""
+    rows = _data(run)
+    if rows is None:
+        return []
+    options, rewards = run.config.options, run.config.arguments.get("reward_model")
+    words = ["burnish eval", model, rows]
+    what = "greedy accuracy, pass@k and majority@k"
+    if options.reward or rewards:
+        what = "mean reward"
+        measured = _text_rewards(options.reward)
+        if options.reward and not measured and can_evaluate(run.source):
+            what = "greedy accuracy, pass@k and majority@k"
+        words += [f"--reward {shlex.quote(measured)}"] if measured else []
+        words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not options.reward else []
+    elif not can_evaluate(run.source):
+        needs = Needs.of(run.method)
+        what = "perplexity of held-out demonstrations"
+        if "chosen" in needs.replies:
+            what = "held-out pairs in the right order, and margins"
+            relative = "ref" in run.method.models and run.method.models["ref"].follows == "policy"
+            words += [f"--reference {shlex.quote(options.model)}"] if relative else []
+        elif options.train_on != "all":
+            words.append(f"--train-on {options.train_on}")
+    for name in ("max_new_tokens", "max_length", "on_long"):
+        value, usual = getattr(options, name), getattr(Options, name)
+        words += [f"--{name.replace('_', '-')} {value}"] if value != usual else []
+    return [(" ".join(words), what)]
+
+
+def _next_in_python(steps: int, result: Result) -> list[tuple[str, str]]:
+    """Calls to make next, where objects were passed that no command can name."""
+    if result.stopped:
+        return [("result.resume()", "resume from here")]
+    more = (f"result.resume(steps={2 * steps})", "train for more steps")
+    return [] if result.model is None else [("result.load()", "the model and its tokenizer"), more]
+
+
+def _stored_steps(run: Run) -> int:
+    import yaml
+
+    return int(yaml.safe_load((Path(run.folder.path) / "config.yaml").read_text())["steps"])

@@ -1,0 +1,86 @@
+"""The header of a run: what it trains on what, as lines with labels."""
+
+from __future__ import annotations
+
+from burnish.models.template import ASSUMED
+from burnish.run.config import Options
+from burnish.run.evaluate import can_evaluate
+from burnish.run.passes import passes
+from burnish.run.reward_versions import written
+from burnish.run.train import Run
+from burnish.step import Settings
+
+
+def _pace(settings: Settings) -> str:
+    """How sampling is asynchronous (--lag, --chunk); empty if it is not."""
+    ahead = f"sampled {settings.lag} step{'s' if settings.lag > 1 else ''} ahead of training" if settings.lag else ""
+    chunk = ""
+    if settings.chunk:
+        chunk = f"at most {settings.chunk} tokens of a reply per step; the next step continues it with newer weights"
+    return "; ".join(filter(None, (ahead, chunk)))
+
+
+def derived(run: Run) -> list[tuple[str, str]]:
+    """The header of a run: its configuration as (label, text)."""
+    options, settings = run.config.options, run.settings
+    about = run.about
+    part = f" ({_count(about.moving)} trained)" if 0 < about.moving < about.weights else ""
+    precision = "fp32" if about.device == "cpu" else "bf16 autocast over fp32 weights"
+    n = run.config.arguments.get("n")
+    batch = f"batch size {settings.prompts}"
+    if isinstance(n, int):
+        batch = f"batch size {settings.prompts * n} ({settings.prompts} prompts x {n} samples)"
+    model = f"{options.model}, {_count(about.weights)} weights{part}, {about.device}, {precision}"
+    rate = (
+        f"{settings.lr:g} {settings.lr_schedule}"
+        if any(phase.learn.terms for phase in run.method.phases)
+        else "nothing is trained"
+    )
+    engines = {
+        "process": "burnish in another process, with a copy of the weights that is verified at every publish",
+        "vllm": "vLLM, with a copy of the weights that is verified at every publish; it takes some seconds to start",
+    }
+    return [
+        ("model", model),
+        *([("chat", ASSUMED)] if about.plain else []),
+        *([("engine", engines[options.engine])] if options.engine in engines else []),
+        *([("on", _on_ray(options))] if options.on == "ray" else []),
+        ("task", f"{options.task}: {run.source.summary}"),
+        *([("reward", written(run.rewards))] if run.rewards else []),
+        (
+            "batch",
+            f"{batch}, replies up to {settings.max_new_tokens} tokens; gradients accumulate over micro-batches of up "
+            f"to {settings.token_budget:,} tokens",
+        ),
+        ("data", passes(run.config, run.source)),
+        *([("long", long)] if run.lengths and (long := run.lengths.sentence()) else []),
+        *([("eval", judged)] if (judged := _judged(run)) else []),
+        *([("pace", pace)] if (pace := _pace(settings)) else []),
+        ("lr", f"{rate}, {options.steps} steps" + (f", resumed after step {run.start}" if run.start else "")),
+        ("run", str(run.folder.path)),
+    ]
+
+
+def _judged(run: Run) -> str:
+    """How many held-out replies are judged, and how they are decoded; empty where none are."""
+    options = run.config.options
+    if not options.eval_tasks or not run.method.generates or not can_evaluate(run.source):
+        return ""
+    beside = f", and {options.eval_k} sampled at temperature {options.eval_temperature:g}"
+    sampled = beside if options.eval_k and options.eval_temperature else ""
+    return f"{options.eval_tasks:,} held-out tasks, one greedy reply each (temperature 0){sampled}"
+
+
+def _on_ray(options: Options) -> str:
+    """The Ray cluster and actors of a run."""
+    where = f"the Ray cluster at {options.ray_address}" if options.ray_address else "a new Ray cluster on this machine"
+    counts = [(options.samplers, "sampler"), (options.graders, "grader"), (1, "trainer")]
+    actors = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for n, word in counts)
+    return (
+        f"{where}: {actors}, {options.spares} spare of each; {options.order} order, lag {options.lag}, "
+        f"units of {options.unit} tasks"
+    )
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.2f}B" if n >= 1e9 else f"{n / 1e6:.1f}M" if n >= 1e6 else f"{n / 1e3:.0f}k"

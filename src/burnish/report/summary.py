@@ -1,0 +1,221 @@
+"""The contents of a run's report, for HTML, Markdown and notebooks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from burnish.report.catalogue import Summary, summary
+from burnish.report.charts import Line, Point, line_chart, percent, short
+from burnish.report.definitions import definition
+from burnish.report.numbers import written
+from burnish.report.titles import is_share, title_of
+from burnish.store.health import HealthLimits, worries
+from burnish.store.reader import RunStore
+
+LEARNING = ("reward", "correct", "*/accuracy", "*/nll", "*/margin", "score/*")
+HEALTH = (
+    "kl/loss",
+    "kl",
+    "*/entropy",
+    "length",
+    "cut_off",
+    "*/clipped",
+    "*/old_kl",
+    "mismatch/*",
+    "zero_variance_groups",
+    "grad_norm",
+)
+SAMPLES = 6
+LOOK = 60  # traces among which a few distinct ones are chosen
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One metric over the steps, with its definition; `share` metrics are shown in percent."""
+
+    chapter: str
+    name: str
+    what: str
+    points: list[Point]
+    share: bool
+
+    def drawn(self) -> str:
+        """The curve as SVG, with the last value at the end of the line."""
+        form = percent if self.share else short
+        y_range = (0.0, 1.0) if self.share and all(0 <= y <= 1 for _, y in self.points) else None
+        line = Line(form(self.points[-1][1]), self.points)
+        known = title_of(self.name)
+        title = f"{known.title}, {known.unit}" if known.unit and not self.share else known.title
+        return line_chart([line], title=title, y_form=form, y_range=y_range, width=420, height=200)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A held-out prompt with the replies before and after training."""
+
+    prompt: str
+    before: str | None
+    before_right: bool
+    after: str | None
+    after_right: bool
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The contents of a report."""
+
+    run: Summary
+    headline: str
+    worries: dict[str, str]
+    curves: list[Curve]
+    time: list[tuple[str, float]]
+    samples: list[Sample]
+    traces: dict[str, list[dict[str, Any]]]
+    events: list[dict[str, Any]]
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    git: dict[str, Any] | None
+    count: int
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.time)
+
+
+def run_report(store: RunStore) -> RunReport:
+    """Read a report's contents from the run's store."""
+    info, metrics, evaluation = store.info(), store.metrics(), store.evaluation()
+    return RunReport(
+        run=summary(store, store.folder),
+        headline=_headline(evaluation, metrics),
+        worries=worries(metrics, HealthLimits(**info.get("limits", {}))),
+        curves=_curves(metrics, evaluation),
+        time=_time(store),
+        samples=_samples(evaluation),
+        traces=_traces(store, metrics),
+        events=store.events(),
+        config=info.get("config", {}),
+        environment=info.get("environment", {}),
+        git=info.get("git"),
+        count=store.count(),
+    )
+
+
+def curve_of(name: str, metrics: list[dict[str, Any]]) -> Curve:
+    """One metric of a run's steps."""
+    return _curve("", name, [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None])
+
+
+def config_text(config: dict[str, Any]) -> str:
+    """The configuration as YAML, for `burnish train run.yaml`."""
+    import yaml
+
+    return yaml.safe_dump({key: value for key, value in config.items() if key != "out"}, sort_keys=False)
+
+
+def when(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def _headline(evaluation: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+    before, after = evaluation.get("before"), evaluation.get("after")
+    if after and before:
+        told = f"held-out {after['name'].removeprefix('held-out ')}: {_estimate(before)} → {_estimate(after)}"
+        was, now = before.get("sampled"), after.get("sampled")
+        if not was or not now:
+            return told
+        changed = " → ".join(written("accuracy", one["accuracy"]["mean"]) for one in (was, now))
+        return f"{told}; sampled at temperature {now['temperature']:g}: {changed}"
+    only = after or before
+    if only:
+        return f"held-out {only['name'].removeprefix('held-out ')}: {_estimate(only)}" + (
+            "" if after else " before training"
+        )
+    last = metrics[-1] if metrics else {}
+    return (
+        f"reward {last['reward']:.3f} in the last step" if last.get("reward") is not None else f"{len(metrics)} steps"
+    )
+
+
+def _estimate(outcome: dict[str, Any]) -> str:
+    mean, low, high = (outcome["value"][key] for key in ("mean", "low", "high"))
+    name = outcome["name"]
+    band = "" if low == high else f" [{written(name, low)}, {written(name, high)}]"
+    return written(name, mean) + band
+
+
+def _curves(metrics: list[dict[str, Any]], evaluation: dict[str, Any]) -> list[Curve]:
+    names = list(dict.fromkeys(name for row in metrics for name in row if name != "step"))
+    held = [name for name in names if name.startswith("heldout/")]
+    if not held and evaluation.get("after"):
+        held = ["heldout/" + evaluation["after"]["name"].removeprefix("held-out ")]
+    curves, used = [], set(held)
+    for chapter, patterns in (("Learning", LEARNING), ("Health", HEALTH), ("Everything else", ("*",))):
+        for name in (name for pattern in patterns for name in names if fnmatchcase(name, pattern)):
+            if name not in used:
+                used.add(name)
+                points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
+                curves.append(_curve(chapter, name, points))
+        if chapter == "Learning":
+            curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in held]
+    return [curve for curve in curves if curve.points]
+
+
+def _curve(chapter: str, name: str, points: list[Point]) -> Curve:
+    known = definition(name)
+    return Curve(chapter, name, known.what if known else "", points, is_share(name))
+
+
+def _held_out(name: str, metrics: list[dict[str, Any]], evaluation: dict[str, Any]) -> list[tuple[float, float]]:
+    points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
+    for which, step in (("before", 0), ("after", len(metrics))):
+        outcome = evaluation.get(which)
+        if outcome and name.endswith(outcome["name"].removeprefix("held-out ")):
+            points.insert(0 if which == "before" else len(points), (step, outcome["value"]["mean"]))
+    return points
+
+
+def _time(store: RunStore) -> list[tuple[str, float]]:
+    """Total seconds of each stage in pipeline order, and of the rest of the steps; shares below 0.2% are left out."""
+    stages = {row["room"]: row["s"] for row in store.sql("SELECT room, sum(seconds) AS s FROM timings GROUP BY room")}
+    total = stages.pop("step", 0.0)
+    order = ("draw", "rollout", "score", "select", "credit", "learn", "publish")
+    times = [(name, stages[name]) for name in sorted(stages, key=lambda n: order.index(n) if n in order else 99)]
+    times.append(("other", max(0.0, total - sum(stages.values()))))
+    return [(name, seconds) for name, seconds in times if total and seconds / total > 0.002]
+
+
+def _samples(evaluation: dict[str, Any]) -> list[Sample]:
+    before = {shown["prompt"]: shown for shown in (evaluation.get("before") or {}).get("shown", ())}
+    after = {shown["prompt"]: shown for shown in (evaluation.get("after") or {}).get("shown", ())}
+    return [
+        Sample(
+            prompt,
+            before[prompt]["reply"] if prompt in before else None,
+            prompt in before and before[prompt]["correct"],
+            after[prompt]["reply"] if prompt in after else None,
+            prompt in after and after[prompt]["correct"],
+        )
+        for prompt in list(after or before)[:SAMPLES]
+    ]
+
+
+def _traces(store: RunStore, metrics: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """A few distinct traces by title: the best and worst of the last step (any, without rewards), and dropped ones."""
+    last = metrics[-1]["step"] if metrics else 0
+    best, worst = (store.traces(step=last, order=order, limit=LOOK) for order in ("best", "worst"))
+    sections = {
+        "The best-rewarded of the last step": best if worst else [],
+        "The worst-rewarded of the last step": worst,
+        "From the last step": [] if worst else best,
+        "Dropped before learning": store.traces(dropped=True, order="newest", limit=LOOK),
+    }
+    return {title: _distinct(traces) for title, traces in sections.items()}
+
+
+def _distinct(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first three traces with distinct prompt and reply."""
+    return list({(trace["prompt"], trace["text"]): trace for trace in reversed(traces)}.values())[::-1][:3]

@@ -1,0 +1,1 @@
+"""Scoring of replies in separate processes: reward functions, verifiers, sandbox, time limits, process guard."""

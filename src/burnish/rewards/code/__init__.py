@@ -1,0 +1,1 @@
+"""Model-written code: run in isolated processes, and graded outside them."""

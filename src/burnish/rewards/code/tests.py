@@ -1,0 +1,156 @@
+"""The tests of a problem: calls with expected values, test code, inputs with expected outputs, or a value.
+
+Tests are trusted; what a program answers is compared with them outside of its process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of the program, with the value that it should have."""
+
+    function: str
+    arguments: tuple[Any, ...]
+    expected: Any
+    named: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls with expected values. tolerance: of floats; from_json: expected lists stand for tuples too."""
+
+    calls: tuple[Call, ...]
+    tolerance: float = 0.0
+    from_json: bool = False
+    entry: str | None = None
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class Asserts:
+    """Test code: statements with asserts, or a function `check(candidate)` for the function `entry`.
+
+    before  code that defines what the tests need
+    prompt  the beginning of the program that the prompt shows, as in HumanEval
+    """
+
+    tests: tuple[str, ...]
+    before: str = ""
+    entry: str | None = None
+    prompt: str = ""
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """Standard inputs, each with the expected standard output.
+
+    judge: a source with judge(input, expected, printed) -> bool, for problems with several right outputs
+    """
+
+    cases: tuple[tuple[str, str], ...]
+    judge: str = ""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """The reply's final answer is an expression with each of these numbers once, which has this value."""
+
+    numbers: tuple[int, ...]
+    value: int
+
+
+Tests = Calls | Asserts | Scripts | Expression
+
+
+def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | None:
+    """The tests among the columns of a row; None if it has none. Raises ValueError for tests that cannot be read.
+
+    calls + entry_point       a list of {"args": [...], "expected": ...}, with "function" and "kwargs" if need be
+    test + entry_point        a function check(candidate), as in HumanEval
+    test_list                 asserts, as in MBPP, with test_setup_code or test_imports
+    inputs + outputs          standard input and output, or with fn_name the arguments and values of a function
+    input_output              the same two as an object, or as its JSON
+    judge                     beside inputs and outputs: a source with judge(input, expected, printed) -> bool
+    cases                     inputs of f(x) with its values, as in the built-in task `code`
+    numbers + value           the final answer is an expression with these numbers and this value, as there
+    """
+    entry = _text(given.get("entry_point") or given.get("fn_name"))
+    if given.get("calls"):
+        return Calls(tuple(_call(one, entry, where) for one in _json(given["calls"])), entry=entry, prompt=prompt)
+    if given.get("test_list"):
+        before = [given.get("test_setup_code"), *(given.get("test_imports") or [])]
+        tests = [str(test) for test in _json(given["test_list"])]
+        return Asserts(tuple(tests), "\n".join(str(code) for code in before if code), entry, prompt)
+    if given.get("test") and isinstance(given["test"], str):
+        return Asserts((given["test"],), prompt if entry and f"def {entry}" in prompt else "", entry, prompt)
+    if given.get("cases"):
+        return Calls(tuple(Call("f", (x,), value) for x, value in given["cases"]), entry="f")
+    if given.get("numbers") and given.get("value") is not None:
+        return Expression(tuple(given["numbers"]), given["value"])
+    pairs = _json(given["input_output"]) if given.get("input_output") else given
+    if isinstance(pairs, Mapping) and pairs.get("inputs") is not None and pairs.get("outputs") is not None:
+        found = _pairs(_json(pairs["inputs"]), _json(pairs["outputs"]), _text(pairs.get("fn_name")) or entry, where)
+        judge = _text(given.get("judge")) or ""
+        return replace(found, judge=judge) if isinstance(found, Scripts) and "def judge(" in judge else found
+    return None
+
+
+def names_tests(columns: Set[str]) -> bool:
+    """Whether these are columns of a row with tests."""
+    if columns & {"calls", "test_list", "input_output"}:
+        return True
+    return columns >= {"test", "entry_point"} or columns >= {"inputs", "outputs"}
+
+
+def has_tests(given: Mapping[str, Any]) -> bool:
+    """Whether a row has tests, without reading them."""
+    return names_tests({name for name, value in given.items() if value})
+
+
+def _pairs(inputs: Any, outputs: Any, function: str | None, where: str) -> Tests:
+    if isinstance(inputs, str) or isinstance(outputs, str):
+        inputs, outputs = [inputs], [outputs]
+    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
+        raise ValueError(f"{where}: `inputs` and `outputs` must be lists of the same length")
+    if not inputs:
+        raise ValueError(f"{where}: there are 0 tests; add some, or remove the row")
+    if function is None:
+        return Scripts(tuple((_joined(one), _joined(two)) for one, two in zip(inputs, outputs, strict=True)))
+    calls = []
+    for one, two in zip(inputs, outputs, strict=True):
+        expected = two[0] if isinstance(two, list) and len(two) == 1 else two
+        calls.append(Call(function, tuple(one) if isinstance(one, list) else (one,), expected))
+    return Calls(tuple(calls), from_json=True, entry=function)
+
+
+def _call(one: Any, entry: str | None, where: str) -> Call:
+    if not isinstance(one, Mapping) or "expected" not in one:
+        raise ValueError(f'{where}: a call is {{"args": [...], "expected": ...}}, not {one!r:.80}')
+    function = one.get("function") or entry
+    if not function:
+        raise ValueError(f"{where}: a call needs a `function`, or the row an `entry_point`")
+    return Call(str(function), tuple(one.get("args", ())), one["expected"], dict(one.get("kwargs") or {}))
+
+
+def _joined(value: Any) -> str:
+    """Lines may come as a list."""
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value else None

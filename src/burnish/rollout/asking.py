@@ -1,0 +1,102 @@
+"""Questions of an OpenAI-compatible endpoint, answered by a model of the run: many together, token in, token out."""
+
+from __future__ import annotations
+
+import queue
+import time
+from dataclasses import dataclass, field
+
+from burnish.rollout.starts import Reply, Start, sample_key, write_on
+from burnish.serve import ChatServer, Question
+from burnish.serve.conversation import Conversation, Conversations
+from burnish.serve.protocol import Answered, assistant_message, read_message
+from burnish.step import Step
+from burnish.types import Sampling, Task
+
+TAG = "hosted"  # of replies to questions
+WINDOW = 0.01  # seconds in which questions gather before they are answered together
+
+
+@dataclass(eq=False)
+class Asker:
+    """The state of a session: who answers it and how, and its conversations. number: makes its samples' keys differ."""
+
+    step: Step
+    task: Task
+    number: int
+    who: str = "policy"
+    temperature: float = 1.0
+    limit: int | None = None
+    calls: int = 0
+    talk: Conversations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.talk = Conversations(self.step.models[self.who].chat)
+
+    def start(self, question: Question) -> tuple[Conversation, Reply]:
+        """The reply that a question asks for; raises ValueError where it cannot be given."""
+        asked = question.asked
+        if self.limit is not None and self.calls >= self.limit:
+            raise ValueError(f"this episode has made its {self.limit} calls; raise --turns for more")
+        conversation = self.talk.at(asked)
+        self.calls += 1
+        heat = self.temperature if asked.temperature is None else asked.temperature
+        settings = Sampling(heat, top_p=1.0 if asked.top_p is None else asked.top_p)
+        number = self.number * 1000 + self.calls
+        key = sample_key(self.step.clock, self.task, number, TAG)
+        turns = tuple(conversation.turns)
+        return conversation, Reply(Start(self.task, turns, number, key, self.who, self.who, TAG, settings))
+
+
+def waiting(server: ChatServer, patience: float = WINDOW) -> list[Question]:
+    """The questions that wait, with those that arrive within a short time after the first; none after `patience`."""
+    try:
+        found = [server.questions.get(timeout=patience)]
+    except queue.Empty:
+        return []
+    deadline = time.monotonic() + WINDOW
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            found.append(server.questions.get(timeout=left))
+        except queue.Empty:
+            break
+    return found
+
+
+def answer(questions: list[Question], step: Step) -> None:
+    """Answer questions whose sessions have an Asker; those that ask for at most as many tokens, in one call."""
+    by_limit: dict[int, list[tuple[Question, Conversation, Reply]]] = {}
+    longest = step.settings.max_new_tokens
+    for question in questions:
+        try:
+            ready = (question, *question.session.state.start(question))
+        except ValueError as error:
+            question.answer.put(str(error))
+            continue
+        by_limit.setdefault(min(longest, question.asked.max_tokens or longest), []).append(ready)
+    for limit, some in by_limit.items():
+        try:
+            write_on([reply for _, _, reply in some], step, most=limit)
+        except ValueError as error:  # a prompt beyond the context
+            for question, _, _ in some:
+                question.answer.put(str(error))
+            continue
+        for question, conversation, reply in some:
+            _tell(question, conversation, reply, step)
+
+
+def _tell(question: Question, conversation: Conversation, reply: Reply, step: Step) -> None:
+    said = reply.said
+    assert said is not None and said.logp is not None
+    chat = step.models[reply.start.who].chat
+    whole = reply.tokens().tolist()
+    answered = Answered(
+        text=chat.text(said.tokens),
+        stopped=reply.stopped or "length",
+        tokens=said.tokens.tolist(),
+        logps=said.logp.tolist(),
+        prompt=whole[: len(whole) - len(said)],
+        pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
+    )
+    conversation.replied(said, read_message(assistant_message(answered, question.asked)[0]))
+    question.answer.put(answered)

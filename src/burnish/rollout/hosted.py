@@ -1,0 +1,164 @@
+"""Episodes of agents that are programs of their own: they ask the policy through an OpenAI-compatible endpoint.
+
+    def agent(task, base_url, api_key): ...         returns a reward, or None: the task's verifier judges the last reply
+
+Each episode is a call of the agent in a thread, with a base URL of its own. The requests that wait are answered
+together by one call of the engine. Token ids, log-probs and the weights version are recorded when they are sampled.
+Every conversation of an episode is a trace; all of them get its reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from burnish.envs.tools import TAG
+from burnish.parts import Rollout, names, supplies
+from burnish.rollout.asking import TAG as HOSTED
+from burnish.rollout.asking import Asker, answer, waiting
+from burnish.scorer import mark_failed
+from burnish.serve import ChatServer
+from burnish.step import Step
+from burnish.types import Group, Task, Trace, Turn
+
+Agent = Callable[..., Any]
+
+
+@supplies("tokens:env", "score:reward")
+def hosted(
+    agent: Agent,
+    n: int = 1,
+    *,
+    temperature: float = 1.0,
+    who: str = "policy",
+    paid: bool = True,
+    one_trace: bool = False,
+) -> Rollout:
+    """n episodes of the agent for each task.
+
+    paid: whether the agent gives rewards; if not, its last reply is judged by what follows in score
+    one_trace: an episode is its last conversation alone, with an empty reply where there was none
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        server = ChatServer(seconds=step.settings.env_timeout)
+        try:
+            episodes = [_Episode(task, i, step, who, temperature, agent, server) for task in tasks for i in range(n)]
+            _answer_all(episodes, server, step)
+        finally:
+            server.end()
+        for episode in episodes:
+            episode.settle(paid)
+        _note(episodes, step)
+        return [
+            Group(task, _numbered([t for one in episodes[k * n : (k + 1) * n] for t in one.traces(paid, one_trace)]))
+            for k, task in enumerate(tasks)
+        ]
+
+    tag = HOSTED if paid else TAG
+    return Rollout(
+        name=f"hosted({n})",
+        call=call,
+        reads=frozenset({"task:prompt", f"model:{who}.generate"}),
+        writes=names("tokens", ("task", "env", who))
+        | names("mu", who)
+        | frozenset({f"tag:{tag}", *(["score:reward"] if paid else [])}),
+    )
+
+
+class _Episode:
+    """One call of the agent, in a thread, and the conversations that it had."""
+
+    def __init__(
+        self, task: Task, index: int, step: Step, who: str, temperature: float, agent: Agent, server: ChatServer
+    ) -> None:
+        self.task, self.index = task, index
+        self.asker = Asker(step, task, index, who, temperature, step.settings.turns)
+        self.session = server.open(self.asker)
+        self.result: Any = None
+        self.failure = ""
+        self.seconds = step.settings.env_timeout
+        self.deadline = time.monotonic() + self.seconds
+        address = server.base_url(self.session), server.token
+        self.thread = threading.Thread(target=self._run, args=(agent, *address), daemon=True, name="agent")
+        self.thread.start()
+
+    def _run(self, agent: Agent, base_url: str, api_key: str) -> None:
+        try:
+            row = {"prompt": self.task.prompt, **self.task.given}
+            found = agent(row, base_url, api_key)
+            self.result = asyncio.run(found) if inspect.iscoroutine(found) else found
+        except BaseException as error:  # noqa: BLE001 - SystemExit too: an agent must not end the run
+            self.failure = f"the agent raised {type(error).__name__}: {str(error)[:300]}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the agent has returned, or run out of time."""
+        if self.thread.is_alive() and time.monotonic() > self.deadline:
+            self.failure = self.failure or f"the agent had not returned after {self.seconds:g} s"
+        return not self.thread.is_alive() or bool(self.failure)
+
+    def reward(self) -> float | None:
+        """What was posted, or returned; None where neither is a number."""
+        given = self.session.reward if self.session.reward is not None else self.result
+        if isinstance(given, bool | int | float) and math.isfinite(given):
+            return float(given)
+        return None
+
+    def settle(self, paid: bool) -> None:
+        """The agent is done: an episode without the reward that it owes has failed."""
+        if paid and self.reward() is None and not self.failure:
+            self.failure = f"the agent returned {str(self.result)[:60]!r}, which is no reward"
+
+    def traces(self, paid: bool, one: bool) -> list[Trace]:
+        """One for each conversation in which the policy replied, or `one` for the last."""
+        ended = [c.turns if c.turns[-1].author != "env" else c.turns[:-1] for c in self.asker.talk.all]
+        spoken = [self._trace(turns, paid) for turns in ended if len(turns) > 1]
+        if one:
+            silent = Turn(torch.zeros(0, dtype=torch.long), self.asker.who)
+            prompt = Turn(self.asker.talk.chat.prompt(self.task), "task")
+            return spoken[-1:] or [self._trace([prompt, silent], paid)]
+        return spoken
+
+    def _trace(self, turns: list[Turn], paid: bool) -> Trace:
+        scores = {"reward": self.reward() or 0.0} if paid else {}
+        note = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        trace = Trace(tuple(turns), self.index, scores, tags=frozenset({HOSTED if paid else TAG}), note=note)
+        if self.failure:
+            mark_failed(trace, self.failure)
+        return trace
+
+
+def _answer_all(episodes: list[_Episode], server: ChatServer, step: Step) -> None:
+    """Answer the questions of all episodes until every agent is done."""
+    while any(not episode.over for episode in episodes):
+        questions = waiting(server)
+        if questions:
+            answer(questions, step)
+    for episode in episodes:
+        server.close(episode.session)
+
+
+def _numbered(traces: list[Trace]) -> list[Trace]:
+    for i, trace in enumerate(traces):
+        trace.index = i
+    return traces
+
+
+def _note(episodes: list[_Episode], step: Step) -> None:
+    failed = [episode.failure for episode in episodes if episode.failure]
+    if episodes and len(failed) == len(episodes):
+        raise ValueError(f"every episode of the agent failed; the first: {failed[0]}")
+    for episode in episodes:
+        step.notes.add("turns", episode.asker.calls)
+        step.notes.add("episode_ended", float(not episode.failure))
+        step.notes.add("restarts", episode.asker.talk.restarts, max(1, episode.asker.calls))
+    if failed:
+        step.notes.count("env_failures", len(failed))

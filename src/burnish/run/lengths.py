@@ -1,0 +1,263 @@
+"""Rows of a dataset that are longer than the run allows: found and counted before the first step.
+
+A row needs its prompt and its reply (the longest of several), or its prompt and `max_new_tokens` where replies are
+sampled. A row whose text has fewer bytes than the limit has tokens is not encoded: no token is shorter than a byte.
+What took long to count is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from burnish.method import Method
+from burnish.models.build import Models
+from burnish.models.chat import Chat
+from burnish.models.conversation import message_weights
+from burnish.rollout.demonstrated import NAME as DEMONSTRATED
+from burnish.rollout.demonstrated import cut_pieces, demonstration
+from burnish.step import Settings
+from burnish.task import Task
+from burnish.tasks.data import cache
+from burnish.tasks.data.dataset import Dataset
+from burnish.tasks.resolve import datasets_of
+from burnish.tasks.source import Source
+
+_REPLIES = ("demo", "chosen", "rejected", "responses")  # columns with a reply that a rollout may read
+_AROUND = 64  # more tokens than a template writes around a message
+USELESS = 1 << 60  # the need of a row without a token to train on
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What was found about the rows of a split.
+
+    rows, kept, cut  how many there are, how many are used, and how many of these are cut
+    limit            the longest that is allowed, in tokens
+    longest, where   the longest row, and its place
+    """
+
+    rows: int
+    kept: int
+    cut: int
+    limit: int
+    longest: int
+    where: str
+
+    def sentence(self) -> str:
+        """What happens to long rows; empty where all fit."""
+        dropped = self.rows - self.kept
+        said = [f"{dropped:,} of {self.rows:,} rows are left out"] if dropped else []
+        if self.cut:
+            said.append(f"{self.cut:,} {'rows are ' if not said else ''}cut")
+        if not said:
+            return ""
+        longest = f"; the longest has {self.longest:,} ({self.where})" if self.longest < USELESS else ""
+        return f"{' and '.join(said)}: they have more than {self.limit:,} tokens{longest}"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method makes of a task: the replies that it reads, whether it reads whole conversations, and samples."""
+
+    replies: tuple[str, ...]
+    conversations: bool
+    samples: bool
+
+    @classmethod
+    def of(cls, method: Method) -> Needs:
+        rollouts = [phase.rollout for phase in method.phases]
+        whole = any(rollout.name == DEMONSTRATED for rollout in rollouts)
+        read = {name for rollout in rollouts for name in rollout.reads}
+        replies = tuple(column for column in _REPLIES if f"given:{column}" in read and not (whole and column == "demo"))
+        return cls(replies, whole, any(name.startswith("mu:") for r in rollouts for name in r.writes))
+
+
+def fit(
+    source: Source,
+    needs: Needs,
+    models: Models,
+    reader: str,
+    settings: Settings,
+    splits: tuple[str, ...] = ("train", "heldout"),
+) -> Lengths | None:
+    """Leave out or cut the rows of a source's datasets that are too long; None where there are no datasets.
+
+    splits: those whose rows are used; the first is counted
+    """
+    datasets = datasets_of(source)
+    if not datasets:
+        return None
+    limit = _limit(models, needs, settings)
+    measure = Measure(models[reader].chat, needs, settings, limit)
+    found = [_fit_one(dataset, measure, splits) for dataset in datasets]
+    longest = max(found, key=lambda one: one.longest)
+    total = replace(
+        longest,
+        rows=sum(one.rows for one in found),
+        kept=sum(one.kept for one in found),
+        cut=sum(one.cut for one in found),
+    )
+    if total.rows and not total.kept:
+        raise ValueError(
+            f"all {total.rows:,} rows of {source.name!r} are longer than {limit:,} tokens (the longest, {total.where}, "
+            f"has {total.longest:,}); raise --max-length if the model's context allows it, or use shorter rows"
+        )
+    return total
+
+
+def _limit(models: Models, needs: Needs, settings: Settings) -> int:
+    context = min(model.context for model in models)
+    limit = min(context, settings.max_length or context)
+    if needs.samples and settings.max_new_tokens >= limit:
+        raise ValueError(
+            f"replies of --max-new-tokens {settings.max_new_tokens:,} leave no room for a prompt in {limit:,} tokens; "
+            "lower it" + (", or raise --max-length" if limit < context else "")
+        )
+    return limit
+
+
+def _fit_one(dataset: Dataset, measure: Measure, splits: tuple[str, ...]) -> Lengths:
+    dataset.all_again()  # another run of this process may have left rows out
+    total = Lengths(0, 0, 0, measure.limit, 0, "")
+    for split in splits:
+        needed = measure.dataset(dataset, split)
+        if not len(needed):
+            continue
+        long = needed > measure.limit
+        if split == splits[0]:
+            worst = int(np.argmax(needed))
+            total = replace(total, rows=len(needed), longest=int(needed[worst]), where=dataset.where(split, worst))
+        if measure.settings.on_long == "stop" and long.any():
+            raise ValueError(
+                f"{int(long.sum()):,} of {len(needed):,} rows of {dataset.name!r} are longer than {measure.limit:,} "
+                f"tokens (the longest, {dataset.where(split, int(np.argmax(needed)))}, has {int(needed.max()):,}); "
+                "--on-long drop leaves them out, --on-long truncate cuts them"
+            )
+        shortened = {}
+        if measure.settings.on_long == "truncate":
+            tasks = {int(i): measure.cut(dataset.task(split, int(i))) for i in np.flatnonzero(long)}
+            shortened = {i: task for i, task in tasks.items() if task is not None}
+            long[list(shortened)] = False
+        cut = np.zeros(len(needed), bool)
+        cut[list(shortened)] = True
+        dataset.restrict(split, ~long, measure.cut, cut)
+        if split == splits[0]:
+            total = replace(total, kept=int((~long).sum()), cut=len(shortened))
+    return total
+
+
+class Measure:
+    """Counts the tokens that rows need, and cuts rows that need too many."""
+
+    def __init__(self, chat: Chat, needs: Needs, settings: Settings, limit: int) -> None:
+        self.chat, self.needs, self.settings, self.limit = chat, needs, settings, limit
+        self._empty = len(chat.prompt(Task("question", "?", {}, "?"))) + len(chat.closing) + _AROUND
+        self._per_byte = 1 if chat.plain_bytes else 3  # a normalizer may write a character as several
+
+    def dataset(self, dataset: Dataset, split: str) -> np.ndarray:
+        """[rows] what each row of a split needs; a bound for rows that fit in any case."""
+        part = dataset.part(split)
+        identity = dataset.identity(part.rows)
+        name = None
+        if identity is not None:
+            numbers = cache.fingerprint(part.numbers.tobytes())
+            asked = (self.needs, self.settings.max_new_tokens, self.settings.train_on, self.limit, self.chat.identity)
+            name = cache.fingerprint("lengths", identity, numbers, sorted(dataset.columns.items()), *asked)
+            if known := cache.recall(name):
+                return known["needed"]
+        start = time.perf_counter()
+        needed = np.array([self.need(dataset.task(split, i)) for i in range(len(part.numbers))], np.int64)
+        if name is not None and time.perf_counter() - start > cache.WORTH_SECONDS:
+            cache.keep(name, {"needed": needed})
+        return needed
+
+    def need(self, task: Task) -> int:
+        """The tokens that a row needs; if its bytes are fewer than the limit, their number."""
+        bound = self._bound(task)
+        return bound if bound <= self.limit else max(self._exact(task), default=0)
+
+    def _bound(self, task: Task) -> int:
+        if task.given.get("tools"):
+            return USELESS
+        if self.needs.conversations and task.given.get("messages"):
+            if not any(message_weights(task.given["messages"], self.settings.train_on)):
+                return USELESS
+            asked, messages = _bytes(task.given["messages"]), len(task.given["messages"])
+            replies = 0
+        else:
+            asked, messages = _bytes(task.prompt), 1 if isinstance(task.prompt, str) else len(task.prompt)
+            read = (*self.needs.replies, *(("demo",) if self.needs.conversations else ()))
+            replies = max((_bytes(task.given.get(column, "")) for column in read), default=0)
+        sampled = self.settings.max_new_tokens if self.needs.samples else 0
+        return self._empty + _AROUND * messages + self._per_byte * (asked + replies) + sampled
+
+    def _exact(self, task: Task) -> Iterable[int]:
+        if self.needs.conversations:
+            samples = demonstration(task, self.chat, self.settings.train_on)
+            yield from (sum(len(piece.tokens) for piece in pieces) for pieces in samples)
+            if not samples:
+                yield USELESS
+        if self.needs.replies or self.needs.samples:
+            prompt = len(self.chat.prompt(task))
+            if self.needs.samples:
+                yield prompt + self.settings.max_new_tokens
+            read = [task.given[column] for column in self.needs.replies if column in task.given]
+            every = (one for value in read for one in (value if isinstance(value, list) else [value]))
+            yield from (prompt + len(self.chat.reply(str(one))) for one in every)
+
+    def cut(self, task: Task) -> Task | None:
+        """The task so that it fits in the limit (rollouts cut the replies); None where that is impossible."""
+        if self.need(task) <= self.limit:
+            return task
+        if self.needs.conversations:
+            samples = demonstration(task, self.chat, self.settings.train_on)
+            left = [cut_pieces(pieces, self.limit) for pieces in samples]
+            return task if left and all(any(piece.weight for piece in pieces) for pieces in left) else None
+        room = self.limit - (self.settings.max_new_tokens if self.needs.samples else 1)
+        shorter = task if len(self.chat.prompt(task)) <= room else _cut_prompt(task, self._prompt_fits(room))
+        if shorter is None:
+            return None
+        kept = self.limit - len(self.chat.prompt(shorter))
+        replies = [
+            self.chat.reply(str(task.given[c]))[:kept] for c in ("chosen", "rejected") if c in self.needs.replies
+        ]
+        return None if len(replies) == 2 and torch.equal(*replies) else shorter
+
+    def _prompt_fits(self, room: int) -> Callable[[Task], bool]:
+        return lambda task: len(self.chat.prompt(task)) <= room
+
+
+def _bytes(value: Any) -> int:
+    """The bytes of all texts in a value."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode(errors="replace"))
+    if isinstance(value, dict):
+        return sum(_bytes(key) + _bytes(one) + 8 for key, one in value.items())
+    return sum(map(_bytes, value)) if isinstance(value, list | tuple) else 24
+
+
+def _cut_prompt(task: Task, fits: Callable[[Task], bool]) -> Task | None:
+    """The task whose longest message has lost as much of its beginning as it must; None where that is not enough."""
+    text = isinstance(task.prompt, str)
+    messages = [{"content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
+    place = max(range(len(messages)), key=lambda i: len(str(messages[i]["content"])))
+    content = str(messages[place]["content"])
+
+    def shortened(lost: int) -> Task:
+        changed = {**messages[place], "content": content[lost:]}
+        prompt = changed["content"] if text else (*messages[:place], changed, *messages[place + 1 :])
+        return replace(task, prompt=prompt)
+
+    low, high = 0, len(content) - 1  # the fewest characters to lose lie in (low, high]
+    if high < 1 or not fits(shortened(high)):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(shortened(middle)) else (middle, high)
+    return shortened(high)

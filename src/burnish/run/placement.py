@@ -1,0 +1,84 @@
+"""Checks of a run on Ray, before anything is started."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+from burnish.method import Method, Phase
+from burnish.schedules import at
+from burnish.types import Clock
+
+if TYPE_CHECKING:
+    from burnish.run.config import Options
+
+RAY_ONLY = (
+    "samplers",
+    "graders",
+    "spares",
+    "unit",
+    "order",
+    "ray_address",
+    "replacements",
+    "recover_within",
+    "call_timeout",
+    "threads",
+)
+
+
+def check_placing(options: Options, method: Method) -> None:
+    """Raise ValueError for what a run on Ray cannot do, and for Ray options in a run without Ray."""
+    if options.on == "here":
+        for name in RAY_ONLY:
+            if getattr(options, name) != getattr(type(options), name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} is for runs on Ray, and this one is not; add --on ray, or leave {flag} out")
+        return
+    if options.reward_workers:
+        raise ValueError(
+            "--reward-workers scores while sampling, as the graders of --on ray do already; use --graders instead"
+        )
+    if options.device not in ("auto", "cpu"):
+        raise ValueError(
+            "--on ray has been built and tested on CPUs only so far; leave out --device, or leave out --on ray"
+        )
+    _check_state(method, options.steps)
+    if options.order == "free":
+        _check_free(method, options.steps)
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
+
+
+def threads_for(options: Options) -> int:
+    """The default threads per actor: the cores of this machine divided by the number of working actors."""
+    return max(1, (os.cpu_count() or 1) // (options.samplers + options.graders + 1))
+
+
+def first_phases(method: Method, steps: int) -> list[Phase]:
+    """The phases that are the first of some step: the samplers run these."""
+    first: dict[str, Phase] = {}
+    for number in range(steps):
+        phase = next((p for p in method.phases if round(at(p.times, Clock(number, steps))) > 0), None)
+        if phase is not None:
+            first[phase.name] = phase
+    return list(first.values())
+
+
+def _check_state(method: Method, steps: int) -> None:
+    for phase in first_phases(method, steps):
+        for item in phase.rollout.state:
+            raise ValueError(
+                f"{method.name} cannot run on Ray: its rollout has state ({item.name!r}), and each sampler would have "
+                "its own copy; leave out --on ray"
+            )
+
+
+def _check_free(method: Method, steps: int) -> None:
+    phases = first_phases(method, steps)
+    times = {round(at(p.times, Clock(number, steps))) for number in range(steps) for p in phases}
+    if len(phases) != 1 or times != {1}:
+        raise ValueError(
+            f"{method.name} runs its phases more than once in a step, or not in every step: --order free needs one "
+            "pass a step; use --order fixed"
+        )

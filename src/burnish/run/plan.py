@@ -1,0 +1,161 @@
+"""The plan of a run: everything resolved and checked before a model is loaded, so that errors come at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from burnish.method import Method
+from burnish.methods.curricula import drawn
+from burnish.methods.multi_turn import played
+from burnish.methods.swap import swapped
+from burnish.methods.table import Entry
+from burnish.models.hub import hub_name, pinned
+from burnish.models.known_models import adapted_model, is_adapter, resolve
+from burnish.models.lora import Lora, stored_rank
+from burnish.models.precision import stored_weights
+from burnish.models.token_budget import token_budget
+from burnish.rewards.load import load_function
+from burnish.rewards.resolve import Part, read_rewards
+from burnish.rollout.chunked import chunked
+from burnish.run.checks import check_engine, check_options
+from burnish.run.config import Config
+from burnish.run.lengths import Needs
+from burnish.run.passes import steps_of_epochs
+from burnish.run.pipeline import require_pipelined
+from burnish.run.placement import check_placing, threads_for
+from burnish.run.reward_versions import Versions, present
+from burnish.scorers.insert import with_scorers
+from burnish.scorers.read import named_rewards, named_shapes, split_rewards
+from burnish.step import Settings
+from burnish.tasks.hosted import Hosted
+from burnish.tasks.resolve import pin, resolve_task
+from burnish.tasks.source import Source
+from burnish.tasks.tooled import Tooled, read_tools
+from burnish.tasks.unscored import Unscored
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run before its models are loaded: configuration, task source, method, base model, LoRA and settings."""
+
+    config: Config
+    source: Source
+    method: Method
+    base: Path
+    lora: Lora | None
+    settings: Settings
+    rewards: Versions = field(default_factory=dict)  # versions of the rewards and shapes (run/reward_versions.py)
+
+
+def compose(
+    entry: Entry, config: Config, task: Source | None = None, rewards: tuple[Part, ...] | None = None
+) -> tuple[Source, Method]:
+    """The task source and the method that a configuration names."""
+    options = config.options
+    dropped = options.on_reward_failure == "drop"
+    seconds, workers = options.reward_timeout, options.reward_workers
+    parts = rewards or (read_rewards(options.reward) if options.reward else ())
+    functions, scorers = split_rewards(parts)
+    source = resolve_task(
+        task or options.task,
+        functions,
+        columns=options.columns,
+        seconds=seconds,
+        drop_failed=dropped,
+        workers=workers,
+    )
+    if scorers and not functions:
+        source = Unscored(source)
+    if options.tools:
+        source = Tooled(source, read_tools(options.tools))
+    if options.agent:
+        source = Hosted(source, load_function(options.agent, "agent"), options.agent_pays)
+    method = played(entry.build(source, **config.arguments), source)
+    method = drawn(method, options.draw, source)
+    if options.swap:
+        method = swapped(method, options.swap)
+    added, shapes = named_rewards(scorers, source), named_shapes(options.shape, source)
+    method = with_scorers(method, added, shapes, dropped)
+    source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
+    return source, chunked(replace(method, name=config.method)) if options.chunk is not None else method
+
+
+def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tuple[Part, ...] | None = None) -> RunPlan:
+    """Resolve a configuration; raise ValueError for everything that can be checked without loading a model."""
+    options = config.options
+    check_options(config)
+    base = resolve(options.model)
+    # The template goes into config.yaml: a resumed run and remote workers must not read a file that may have changed.
+    # So does the commit of a model of the hub: its main branch may have moved on.
+    options = replace(options, chat_template=options.style().template, model=pinned(options.model, base))
+    config = replace(config, options=options)
+    lora = options.adapters()
+    if lora is not None and is_adapter(base) and (rank := stored_rank(base)) != lora.rank:
+        raise ValueError(
+            f"{base} holds LoRA adapters of rank {rank}; --lora {rank} goes on training them, and without --lora they "
+            "are added into the weights, which are then all trained"
+        )
+    source, method = compose(entry, config, task, rewards)
+    if task is None:
+        config = replace(config, options=replace(options, task=pin(options.task)))
+    config, method = _pinned_models(steps_of_epochs(config, source), method)
+    options = config.options
+    if options.eval_tasks and source.size("heldout") == 0:
+        raise ValueError(
+            f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or turn evaluation off with "
+            "--eval-tasks 0"
+        )
+    check_engine(config, method)
+    named_method = replace(method, name=config.method)
+    require_pipelined(named_method, options.lag, options.steps)
+    check_placing(options, named_method)
+    if lora is not None and lora.dropout and Needs.of(method).samples:
+        raise ValueError(
+            f"{config.method} samples replies, whose log-probs the trainer must find again, and dropout would change "
+            "them; leave out --lora-dropout"
+        )
+    lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
+    budget = options.token_budget
+    if budget is None:
+        # The budget goes into config.yaml: a resumed run must not choose another one by the memory that is free then.
+        budget = token_budget(adapted_model(base), options.device)
+        config = replace(config, options=replace(options, token_budget=budget))
+    if options.on == "ray" and options.threads is None:  # also stored: another number may change the last bits
+        config = replace(config, options=replace(config.options, threads=threads_for(options)))
+    parts = rewards or (read_rewards(options.reward) if options.reward else ())
+    return RunPlan(
+        config, source, method, base, lora, options.settings(lr, budget), present(parts, config.options.shape)
+    )
+
+
+def _pinned_models(config: Config, method: Method) -> tuple[Config, Method]:
+    """The other models of a method (teacher, reward model) fetched from the hub, with their commits in their names."""
+    named = {
+        name for role in method.models.values() for name in (role.source, role.mixed_with) if name and name != "base"
+    }
+    exact = {name: pinned(name, resolve(name)) for name in named if hub_name(name) is not None}
+    if not exact:
+        return config, method
+    roles = {
+        name: replace(
+            role,
+            source=exact.get(role.source, role.source),
+            mixed_with=exact.get(role.mixed_with or "", role.mixed_with),
+        )
+        for name, role in method.models.items()
+    }
+    arguments = {
+        key: exact.get(value, value) if isinstance(value, str) else value for key, value in config.arguments.items()
+    }
+    return replace(config, arguments=arguments), replace(method, models=roles)
+
+
+def default_lr(base: Path, lora: Lora | None) -> float:
+    """The default learning rate by the number of weights: 1e-4 below 10M weights, 1e-5 below 1B, 1e-6 beyond.
+
+    LoRA: ten times that, from 10M weights on.
+    """
+    size = stored_weights(base)
+    lr = 1e-4 if size < 1e7 else 1e-5 if size < 1e9 else 1e-6
+    return lr * 10 if lora and size >= 1e7 else lr

@@ -1,0 +1,81 @@
+"""The rewards of a run with the versions of their code (scorers.json in its folder).
+
+A version is ten hexadecimal digits of a hash of the source file and the options. A run records which versions scored
+from which step on; resuming with others gives a warning, because its rewards may mean something else now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from burnish.rewards.named import read_call, split_outside
+from burnish.rewards.resolve import Part
+from burnish.rewards.verifiers.table import load_verifiers
+from burnish.run.folder import Folder
+from burnish.scorers.table import load_scorers, version_of
+
+FILE = "scorers.json"
+Versions = dict[str, str]  # by name; empty where there is no file (a function that was passed as an object)
+
+
+def present(rewards: Sequence[Part], shape: str | None) -> Versions:
+    """The version of every reward and shape of a run."""
+    found = {part.name: _version(str(part.what)) if isinstance(part.what, str) else "" for part in rewards}
+    for piece in split_outside(shape or ""):
+        name = piece.partition("(")[0].strip()
+        found[name if name not in found else f"{name} (shape)"] = _version(piece)
+    return found
+
+
+def _version(text: str) -> str:
+    call = read_call(text)
+    if call is not None and call.name in load_scorers():
+        return version_of(load_scorers()[call.name], call)
+    if call is not None and call.name in load_verifiers():
+        file = inspect.getsourcefile(inspect.unwrap(load_verifiers()[call.name].build))
+    else:
+        file = text.rpartition(":")[0]
+    try:
+        source = Path(file or "").read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(source + text.encode()).hexdigest()[:10]
+
+
+def change(folder: Folder, start: int, now: Versions) -> str:
+    """A warning if other versions scored the run up to step `start`; otherwise an empty string."""
+    earlier = _before(folder, start)
+    if not earlier or earlier[-1] == now:
+        return ""
+    names = [name for name in {**earlier[-1], **now} if earlier[-1].get(name) != now.get(name)]
+    both = ", ".join(f"{name} {earlier[-1].get(name) or 'none'} -> {now.get(name) or 'none'}" for name in names)
+    return f"from step {start} on other versions of the rewards score ({both}): they may mean something else now"
+
+
+def record(folder: Folder, start: int, now: Versions) -> None:
+    """Record in scorers.json that these versions score from step `start` on."""
+    entries = _entries(folder, start) if start else []
+    if now and (not entries or entries[-1]["versions"] != now):
+        folder.save_json(FILE, [*entries, {"step": start, "versions": now}])
+
+
+def written(now: Versions) -> str:
+    """For the header: "math@0a1b2c3d4e, overlong@..."."""
+    return ", ".join(f"{name}@{version}" if version else name for name, version in now.items())
+
+
+def _before(folder: Folder, start: int) -> list[Versions]:
+    return [entry["versions"] for entry in _entries(folder, start)]
+
+
+def _entries(folder: Folder, start: int) -> list[dict[str, Any]]:
+    """What scored before step `start`; nothing where the file is missing or damaged."""
+    try:
+        stored = folder.read_json(FILE) or []
+        return [entry for entry in stored if entry["step"] < max(start, 1) and isinstance(entry["versions"], dict)]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []

@@ -1,0 +1,54 @@
+"""The verdicts of replies: the one way in which verify, rollouts that judge their own replies, and evaluation score."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from burnish.envs.tools import TAG
+from burnish.models.chat import Chat
+from burnish.tasks.batched import batched
+from burnish.tasks.source import Source
+from burnish.types import Task, Trace, Verdict
+
+_ONE_AT_A_TIME = threading.RLock()  # verifiers and reward functions need not be thread-safe
+
+
+def require_verifier(source: Source, split: str = "train") -> None:
+    """Raise NoVerifier, before anything is sampled, if replies cannot be scored."""
+    batched(source).require_verifier(split)
+
+
+def judge(source: Source, tasks: list[Task], replies: list[str]) -> Sequence[Verdict]:
+    """A verdict for each reply, as the source scores a batch (tasks/batched.py)."""
+    if not replies:
+        return []
+    with _ONE_AT_A_TIME:
+        return batched(source).verdicts(tasks, replies)
+
+
+def judge_traces(source: Source, asked: Sequence[tuple[Task, Trace]], chat: Chat) -> Sequence[Verdict]:
+    """A verdict for each trace, from the text after its prompt."""
+    return judge(source, [task for task, _ in asked], [reply_text(trace, chat) for _, trace in asked])
+
+
+def write_verdicts(traces: Iterable[Trace], verdicts: Iterable[Verdict]) -> None:
+    """scores["reward"], scores["correct"], scores["reward/NAME"] of each reward function, and why as note["why"]."""
+    for trace, verdict in zip(traces, verdicts, strict=True):
+        trace.scores["reward"] = verdict.score
+        trace.scores["correct"] = float(verdict.correct)
+        for name, part in verdict.parts.items():
+            trace.scores[f"reward/{name}"] = part
+        if verdict.reason:
+            trace.note["why"] = verdict.reason
+
+
+def reply_text(trace: Trace, chat: Chat) -> str:
+    """The text after the prompt, of all authors, decoded at once, because a word may span two turns.
+
+    Of an episode with tools, the last reply: it is the answer.
+    """
+    said = [turn.tokens for turn in trace.turns[-1 if TAG in trace.tags else 1 :]]
+    return chat.text(said[0] if len(said) == 1 else torch.cat(said))

@@ -1,0 +1,101 @@
+"""Pairs of replies before a judge: a matrix of leads within a group, and chances to win against another text."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+from burnish.parts import Part, supplies
+from burnish.rewards.judges import read, vote
+from burnish.rewards.judges.question import Question, Template, question
+from burnish.score.judges.asked import Item, by_group, items_of, note_unread
+from burnish.score.judges.judge import Judge
+from burnish.seeds import key_of
+from burnish.step import Step
+from burnish.types import Group
+
+ROW = "leads"  # note of a trace: by how much it leads each reply of its group, in their order
+WORST = 3.0  # a reply without content loses against every other by the largest verdict
+
+
+@supplies("score:lead")
+def leads(judge: Judge, template: Template, orders: int = 1) -> Part:
+    """scores["lead"] = (1/G) sum over j of d_ij, and the row d_i of the matrix as note["leads"]."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for own, matrix in differences(groups, judge, template, orders, step):
+            _write([item.trace for item in own], matrix)
+        return groups
+
+    reads = judge.reads | {"tokens:policy"}
+    return Part(name=f"leads({judge.name})", call=call, reads=reads, writes=frozenset({"score:lead"}))
+
+
+@supplies("score:lead")
+def leads_by_score(score: str = "reward") -> Part:
+    """The same with d_ij = r_i - r_j of a score: no judge is asked."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            worth = [trace.scores[score] for trace in group.traces]
+            _write(group.traces, [[mine - other for other in worth] for mine in worth])
+        return groups
+
+    return Part(name="leads_by_score", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"score:lead"}))
+
+
+def _write(traces: list, matrix: list[list[float]]) -> None:
+    for trace, row, strength in zip(traces, matrix, vote.pair_strengths(matrix), strict=True):
+        trace.note[ROW] = row
+        trace.scores["lead"] = strength
+
+
+def differences(
+    groups: list[Group], judge: Judge, template: Template, orders: int, step: Step
+) -> list[tuple[list[Item], list[list[float]]]]:
+    """Of each group its replies and the matrix d_ij; a reply without content leads by -WORST, two of them by 0."""
+    parties = by_group(items_of(groups, step))
+    asked: list[tuple[int, int, int, float, Question]] = []  # party, i, j, sign, question
+    for k, own in enumerate(parties):
+        for i, j in combinations(range(len(own)), 2):
+            if own[i].empty or own[j].empty:
+                continue
+            first = 1.0 if key_of("order", own[i].reply, own[j].reply) % 2 else -1.0
+            for sign in (first, -first)[:orders]:
+                a, b = (own[i], own[j]) if sign > 0 else (own[j], own[i])
+                data = (("request", a.prompt), ("A", a.reply), ("B", b.reply))
+                asked.append((k, i, j, sign, question(template, data)))
+    answers = judge.ask([one[-1] for one in asked], step)
+    matrices = [_gated(own) for own in parties]
+    unread = 0
+    for (k, i, j, sign, _), (answer,) in zip(asked, answers, strict=True):
+        verdict = None if answer.failed else read.graded(answer.text)
+        unread += verdict is None
+        lead = -sign * (verdict or 0) / orders  # a negative verdict says that A, the first, is better
+        matrices[k][i][j] += lead
+        matrices[k][j][i] -= lead
+    note_unread(step, unread, len(asked))
+    return list(zip(parties, matrices, strict=True))
+
+
+def _gated(own: list[Item]) -> list[list[float]]:
+    return [[WORST * (float(b.empty) - float(a.empty)) for b in own] for a in own]
+
+
+def win_chances(
+    pairs: list[tuple[str, str, str]], judge: Judge, template: Template, step: Step
+) -> list[tuple[float | None, str]]:
+    """P(y better than z) of each (prompt, y, z), from the probabilities of A and B in both orders; or None and why."""
+    orders = [((p, y, z), (p, z, y)) for p, y, z in pairs]
+    asked = [question(template, (("request", p), ("A", a), ("B", b))) for both in orders for p, a, b in both]
+    found = judge.choose(asked, ("A", "B"), step)
+    note_unread(step, sum(one.failed for one in found), len(found))
+    results: list[tuple[float | None, str]] = []
+    for first, second in zip(found[::2], found[1::2], strict=True):
+        chances = [None if one.failed else _sigmoid(one.logit) for one in (first, second)]
+        results.append((vote.both_orders(*chances), first.why or second.why))
+    return results
+
+
+def _sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))

@@ -1,0 +1,1 @@
+"""Pure functions behind the reward shapes: lengths, repetition, similarity, calibration, multipliers. No models."""

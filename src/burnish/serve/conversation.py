@@ -1,0 +1,63 @@
+"""The tokens of the conversations of one session.
+
+A request whose messages go on from an earlier one (the same messages, the reply as it was returned, then more) extends
+its tokens: what was sampled stays as it is, and only the new messages are encoded, as what the template writes after a
+reply. Any other request begins a new conversation. Nothing that was sampled is ever tokenised again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnish.messages import Message
+from burnish.models.chat import Chat
+from burnish.serve.protocol import Asked, said_texts
+from burnish.types import Task, Turn
+
+
+@dataclass(eq=False)
+class Conversation:
+    """One conversation: its turns, and the messages that they are, as texts."""
+
+    turns: list[Turn] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def extended_by(self, asked: Asked) -> Sequence[Message] | None:
+        """The messages of a request beyond this conversation; None where it does not go on from it."""
+        known = len(self.messages)
+        if not known or len(asked.messages) <= known or said_texts(asked.messages[:known]) != self.messages:
+            return None
+        more = asked.messages[known:]
+        return None if any(message["role"] == "assistant" for message in more) else more
+
+    def replied(self, said: Turn, message: Message) -> None:
+        """A reply was sampled; `message` is what the client got, and will send back."""
+        self.turns.append(said)
+        self.messages += said_texts([message])
+
+
+class Conversations:
+    """All conversations of a session. restarts: requests that went on from none of them, after the first."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.all: list[Conversation] = []
+        self.restarts = 0
+
+    def at(self, asked: Asked) -> Conversation:
+        """The conversation of a request, ready for its reply: its last turn is the environment's, or the prompt."""
+        for conversation in reversed(self.all):
+            more = conversation.extended_by(asked)
+            if more is not None:
+                words = self.chat.observation(more)
+                conversation.turns.append(Turn(words, "env", parent=conversation.turns[-1]))
+                conversation.messages += said_texts(more)
+                return conversation
+        self.restarts += bool(self.all)
+        given: dict[str, Any] = {"tools": list(asked.tools)} if asked.tools else {}
+        prompt = self.chat.prompt(Task("question", asked.messages, given, "served"))
+        found = Conversation([Turn(prompt, "task")], said_texts(asked.messages))
+        self.all.append(found)
+        return found

@@ -1,0 +1,80 @@
+"""Single questions as episodes of several attempts: a wrong answer is told so, and tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from burnish.envs.protocol import Outcome
+from burnish.rewards.functions import final_answer
+from burnish.task import Task, Verdict
+from burnish.tasks.batched import batched
+from burnish.tasks.source import SameTasks, Source
+
+AGAIN = "Incorrect. Please think again."
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: its final answer without case and spaces, and its score."""
+
+    answer: str
+    score: float
+    right: bool
+
+
+Pay = Callable[[Sequence[Attempt], bool], float]  # (attempts so far, whether the last one ended the episode) -> reward
+
+
+class Attempts(SameTasks):
+    """The tasks of a source as episodes of at most `most` attempts. pay: the reward of the newest attempt.
+
+    until_right: a right attempt ends the episode; if not, all attempts are made
+    """
+
+    def __init__(self, source: Source, most: int, pay: Pay, *, until_right: bool = True, again: str = AGAIN) -> None:
+        inner = batched(source)
+        inner.require_verifier("train")
+        super().__init__(inner)
+        self._inner, self.most, self.pay, self.until_right, self.again = inner, most, pay, until_right, again
+        self.gives = source.gives | {"env"}
+
+    def task(self, split: str, index: int) -> Task:
+        found = self.source.task(split, index)
+        return Task(found.kind, found.prompt, {**found.given, "env": partial(Retry, self, found)}, found.key)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self._inner.verify(task, reply)
+
+    def judge(self, task: Task, reply: str) -> Attempt:
+        """The attempt that a reply is."""
+        verdict = self._inner.verdicts([task], [reply])[0]
+        answer = "".join(final_answer(reply, str(task.given.get("answer", ""))).lower().split())
+        return Attempt(answer, verdict.score, verdict.correct)
+
+
+class Retry:
+    """The environment of one task. key: the number of the attempt and the answers before it."""
+
+    def __init__(self, source: Attempts, task: Task) -> None:
+        self.source, self.task = source, task
+        self.made: list[Attempt] = []
+
+    def reset(self) -> str:
+        """The prompt is the task's own."""
+        self.made = []
+        return ""
+
+    def step(self, action: str) -> Outcome:
+        """One attempt."""
+        self.made.append(self.source.judge(self.task, action))
+        right = self.made[-1].right and self.source.until_right
+        over = right or len(self.made) >= self.source.most
+        info: dict[str, Any] = {"right": self.made[-1].right}
+        return Outcome(self.source.again, self.source.pay(self.made, over), terminated=over, info=info)
+
+    def key(self) -> str:
+        """Equal after equal answers."""
+        return " | ".join(attempt.answer for attempt in self.made)

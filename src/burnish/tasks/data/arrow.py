@@ -1,0 +1,141 @@
+"""Rows of Parquet files and of the `datasets` library, through Arrow."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from burnish.tasks.data.cache import FOLDER, fingerprint
+from burnish.util.private_cache import private_folder
+
+IN_MEMORY = 1 << 28  # bytes of Arrow data that are kept in memory; more is copied into the cache, in small batches
+BATCH = 128  # rows of a batch in the cache: what is read for one row
+
+
+class ArrowRows:
+    """Rows of a table in batches; a batch is read for each row that is asked for.
+
+    batches: number of a batch -> the batch
+    """
+
+    def __init__(self, batches: Any, sizes: list[int], name: str) -> None:
+        self._batches, self._name = batches, name
+        self._ends = np.cumsum(sizes)
+        self._one_reader = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        start = int(self._ends[number - 1]) if number else 0
+        with self._one_reader:
+            return self._batches(number).slice(index - start, 1).to_pylist()[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self._ends)):
+            with self._one_reader:
+                rows = self._batches(number).to_pylist()
+            yield from rows
+
+    def where(self, index: int) -> str:
+        return f"{self._name}, row {index + 1}"
+
+
+def parquet(path: Path) -> ArrowRows:
+    """The rows of a Parquet file: in memory as Arrow data, or from a copy in the cache where they are many.
+
+    A row group is often the whole file, so that reading one row of it costs as much as reading all. The copy holds
+    the rows in batches of BATCH, written once.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError(f"reading {path} needs pyarrow; install it with: pip install 'burnish[data]'") from None
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        meta = file.metadata
+        size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        if size <= IN_MEMORY:
+            batches = list(file.iter_batches(batch_size=1024))
+            return ArrowRows(batches.__getitem__, [batch.num_rows for batch in batches], str(path))
+        copy = _copied(file, path)
+        reader = pyarrow.ipc.open_file(pyarrow.OSFile(str(copy)))
+        full, rest = divmod(meta.num_rows, BATCH)
+        return ArrowRows(reader.get_batch, [BATCH] * full + ([rest] if rest else []), str(path))
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path}: not a readable Parquet file ({error}); write it again") from None
+
+
+def _copied(file: Any, path: Path) -> Path:
+    """The rows of a Parquet file as an Arrow file of small batches, in the cache. Read and written in a stream."""
+    import pyarrow
+
+    folder = private_folder(FOLDER)
+    if folder is None:  # no cache: a copy for this process
+        folder = Path(tempfile.mkdtemp(prefix="burnish-data-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = folder / f"{fingerprint(path)}.arrow"
+    if copy.exists():
+        return copy
+    aside = copy.with_suffix(f".{os.getpid()}.partial")
+    with pyarrow.OSFile(str(aside), "wb") as sink, pyarrow.ipc.new_file(sink, file.schema_arrow) as writer:
+        held = pyarrow.table({name: [] for name in file.schema_arrow.names}, schema=file.schema_arrow)
+        groups = range(file.metadata.num_row_groups)  # one at a time: together they would be read ahead
+        for batch in (b for group in groups for b in file.iter_batches(batch_size=64 * BATCH, row_groups=[group])):
+            held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([batch])]).combine_chunks()
+            whole = len(held) - len(held) % BATCH
+            for start in range(0, whole, BATCH):
+                writer.write_batch(held.slice(start, BATCH).combine_chunks().to_batches()[0])
+            held = held.slice(whole)
+        if len(held):
+            writer.write_batch(held.combine_chunks().to_batches()[0])
+    aside.replace(copy)
+    return copy
+
+
+class DatasetRows:
+    """Rows of a `datasets.Dataset`, which maps its files into memory itself."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self._table, self._name = table, name
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._table[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._table)
+
+    def where(self, index: int) -> str:
+        return f"{self._name}, row {index + 1}"
+
+
+def saved_to_disk(path: Path) -> dict[str, DatasetRows]:
+    """A folder that `Dataset.save_to_disk` wrote, by split."""
+    try:
+        import datasets
+    except ImportError:
+        raise ValueError(f"reading {path} needs datasets; install it with: pip install 'burnish[data]'") from None
+    try:
+        loaded = datasets.load_from_disk(str(path))
+    except Exception as error:  # the library raises many kinds of errors; all mean that there are no rows
+        why = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"cannot load dataset {str(path)!r} ({type(error).__name__}: {why}); check the folder"
+        ) from error
+    parts = dict(loaded) if isinstance(loaded, datasets.DatasetDict) else {"train": loaded}
+    return {str(split): DatasetRows(table, str(path)) for split, table in parts.items()}

@@ -1,0 +1,181 @@
+"""One row of a dataset as a `Task`, whatever convention it follows (docs/data.md lists them)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from burnish.messages import Message, text_of
+from burnish.rewards.functions import final_answer
+from burnish.task import Task
+from burnish.tasks.data.code import code_prompt, code_solution, is_code
+from burnish.tasks.data.columns import find_parts, no_prompt
+from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of
+from burnish.tasks.data.preferences import fork, ranked
+from burnish.tasks.data.rows import Row
+
+_LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_MARKED = re.compile(r"####|\\boxed\s*\{")  # before or around a final answer
+SHORT = 100  # characters of a solution without a marked answer that is itself the answer
+_SPENT = ("prompt", "messages", "system", "text", "tools", "responses", "ranks", "scores", "ranking", "labels")
+
+Prompt = tuple[Message, ...] | str
+
+
+def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
+    """One row as a task: recognised columns under the name of their part, all others under their own name."""
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{where}: is a {type(row).__name__}, not an object with named columns")
+    parts = find_parts(row, columns, where)
+    prompt, given, spent = _asked(row, parts, where)
+    for part in parts:
+        if part not in _SPENT:
+            given.setdefault(part, row[parts[part]])
+    spent |= {column for part, column in parts.items() if part not in _SPENT}
+    if "tools" in parts and row[parts["tools"]]:
+        given["tools"] = read_tools(row[parts["tools"]], where)
+        spent.add(parts["tools"])
+    if "demo" in given:
+        given |= _demonstration(given["demo"], prompt, where)
+    for part in given.keys() & {"chosen", "rejected"}:
+        given[part] = reply_of(given[part], where)
+    _rank(row, parts, given, spent, where)
+    if "label" in given:
+        given["label"] = _LABELS.get(str(given["label"]).strip().lower(), given["label"])
+    _answer(given, parts)
+    given |= {c: v for c, v in row.items() if c not in spent and c not in given and v is not None}
+    programs = is_code(given)
+    if programs and "demo" not in given and (solution := code_solution(row, prompt if isinstance(prompt, str) else "")):
+        given["demo"] = solution
+    answered = programs or "answer" in given
+    kind = "pair" if {"chosen", "rejected"} <= set(given) else "question" if answered else "demo"
+    return Task(kind, prompt, given, key_of_prompt(prompt) if prompt else _digest(str(given["text"])))
+
+
+def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, set[str]]:
+    """The prompt of a row, what the same columns give besides, and these columns."""
+    if "messages" in parts:
+        whole = _with_system(_prompt(row[parts["messages"]], where), row, parts)
+        spent = {parts["messages"], *([parts["system"]] if "system" in parts else [])}
+        if isinstance(whole, str):
+            return whole, {}, spent
+        return *_split_conversation(whole, where), spent
+    if "prompt" in parts:
+        prompt = _prompt(row[parts["prompt"]], where)
+        spent = {parts["prompt"]}
+        if parts["prompt"] == "instruction" and isinstance(prompt, str):
+            spent.add("input")
+            prompt = f"{prompt}\n\n{row['input']}" if row.get("input") else prompt
+        if "system" in parts and isinstance(row[parts["system"]], str):
+            prompt = _with_system(prompt, row, parts)
+            spent.add(parts["system"])
+        return (code_prompt(prompt, row) if isinstance(prompt, str) else prompt), {}, spent
+    if {"chosen", "rejected"} <= set(parts):
+        shared, chosen, rejected = fork(row[parts["chosen"]], row[parts["rejected"]], where)
+        return shared, {"chosen": chosen, "rejected": rejected}, set()
+    text = row[parts["text"]] if "text" in parts else None
+    if not isinstance(text, str):
+        raise ValueError(no_prompt(row, where))
+    if not text.strip():
+        raise ValueError(f"{where}: the text is empty; fill it in or remove the row")
+    if "test_list" in row:
+        return code_prompt(text, row), {}, {parts["text"]}
+    return "", {"demo": text, "text": text}, {parts["text"]}
+
+
+def _prompt(value: Any, where: str) -> Prompt:
+    prompt = read_messages(value, where) if isinstance(value, list | tuple) else value
+    if not isinstance(prompt, str | tuple):
+        raise ValueError(f"{where}: the prompt is not text but {type(value).__name__}; make it text or chat messages")
+    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
+        raise ValueError(f"{where}: the prompt is empty; fill it in or remove the row")
+    return prompt
+
+
+def _with_system(prompt: Prompt, row: Row, parts: dict[str, str]) -> Prompt:
+    """The prompt after the system message of the row, if it has one in a column of its own."""
+    said = row[parts["system"]] if "system" in parts else None
+    if not isinstance(said, str) or not said.strip():
+        return prompt
+    messages = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
+    return messages if messages[0]["role"] == "system" else ({"role": "system", "content": said}, *messages)
+
+
+def _split_conversation(messages: tuple[Message, ...], where: str) -> tuple[Prompt, Row]:
+    """A conversation up to its last reply, which is the demonstration; the whole of it, where more is in it."""
+    if messages[-1]["role"] != "assistant":
+        return messages, ({"messages": list(messages)} if _trains(messages) else {})
+    if len(messages) == 1:
+        raise ValueError(f"{where}: the prompt is empty; fill it in or remove the row")
+    given: Row = {"demo": text_of(messages[-1])}
+    if _trains(messages[:-1]) or not _plain(messages[-1]):
+        given["messages"] = list(messages)
+    return _unweighted(messages[:-1]), given
+
+
+def _trains(messages: tuple[Message, ...]) -> bool:
+    """Whether something in these messages may be trained on."""
+    return any(m["role"] == "assistant" or not _plain(m) for m in messages)
+
+
+def _plain(message: Message) -> bool:
+    return message.keys() <= {"role", "content"}
+
+
+def _unweighted(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple({key: value for key, value in m.items() if key not in ("train", "weight")} for m in messages)
+
+
+def _demonstration(value: Any, prompt: Prompt, where: str) -> Row:
+    """The reply of a row; several messages (tool calls, say) make a conversation whose prompt is not trained."""
+    said = conversation(value, where)
+    if said is None or (len(said) == 1 and _plain(said[0])):
+        return {"demo": reply_of(value, where)}
+    before = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
+    shared = len(before) if said[: len(before)] == before else 0  # the completion may repeat the prompt
+    asked = ({**m, "train": False} if m["role"] == "assistant" else m for m in before)
+    whole = [*asked, *said[shared:]]
+    return {"demo": reply_of(value, where), "messages": whole}
+
+
+def _rank(row: Row, parts: dict[str, str], given: Row, spent: set[str], where: str) -> None:
+    """Several replies to one prompt: ranked ones, best first, or the steps of one, each with its label."""
+    if "responses" not in parts:
+        return
+    found = ranked({part: row[column] for part, column in parts.items()}, where)
+    if found:
+        spent |= {parts[part] for part in ("responses", "ranks", "scores", "ranking", "labels") if part in parts}
+        given |= {name: value for name, value in found.items() if name not in given}
+
+
+def _answer(given: Row, parts: dict[str, str]) -> None:
+    """The reference answer: of a worked answer the marked result, of a solution its marked result or a short whole."""
+    answer = given.get("answer")
+    if isinstance(answer, str) and _MARKED.search(answer):
+        given.setdefault("demo", answer)
+        given["answer"] = final_answer(answer)
+    elif answer is None and parts.get("demo") == "solution" and isinstance(given.get("demo"), str):
+        solution = given["demo"]
+        if _MARKED.search(solution):
+            given["answer"] = final_answer(solution)
+        elif len(solution) <= SHORT and "\n" not in solution.strip():
+            given["answer"] = solution
+
+
+def key_of_prompt(prompt: Prompt) -> str:
+    """The canonical prompt: a lone user message is the same problem as its bare text."""
+    if isinstance(prompt, str) or [message["role"] for message in prompt] == ["user"]:
+        return (prompt if isinstance(prompt, str) else text_of(prompt[0])).strip()
+    return json.dumps(
+        [[m["role"], text_of(m).strip(), *([m["tool_calls"]] if "tool_calls" in m else [])] for m in prompt]
+    )
+
+
+def _digest(text: str) -> str:
+    """The key of a text without a prompt: itself, or its beginning and its hash where it is long."""
+    if len(text) <= 200:
+        return text.strip()
+    return f"{text[:100].strip()} {hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,117 @@
+"""Conversations in one form, from OpenAI's role/content, ShareGPT's from/value, and transcripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from burnish.messages import Message, check_message, text_of
+
+_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "Human": "user",
+    "Assistant": "assistant",
+    "observation": "tool",
+    "function_call": "assistant",
+}
+_KEPT = ("tool_calls", "tool_call_id", "name", "reasoning_content", "thinking")  # what templates read besides
+_TRANSCRIPT = re.compile(r"\n\n(Human|Assistant):")
+
+
+def read_messages(value: Sequence[Any], where: str) -> tuple[Message, ...]:
+    """Messages as {"role", "content"}, with tool calls, and with `train` and `weight` where a message has them."""
+    return tuple(_message(message, where) for message in value)
+
+
+def _message(given: Any, where: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{where}: a message is not {{'role': text, 'content': text}} but {str(given)[:80]}")
+    role = given.get("role", given.get("from"))
+    content = given.get("content", given.get("value"))
+    found: dict[str, Any] = {key: given[key] for key in _KEPT if given.get(key) is not None}
+    if role == "function_call" and isinstance(content, str):  # ShareGPT: the call is the text
+        found["tool_calls"], content = [_json_or_text(content)], ""
+    if "tool_calls" in found:
+        found["tool_calls"] = [_call(call, where) for call in found["tool_calls"]]
+        content = "" if content is None else content
+    if isinstance(content, list | tuple) and all(isinstance(p, Mapping) and p.get("type") == "text" for p in content):
+        content = "".join(str(part.get("text", "")) for part in content)
+    parts = isinstance(content, list | tuple) and all(isinstance(p, Mapping) and "type" in p for p in content)
+    if not isinstance(role, str) or not (isinstance(content, str) or parts):
+        raise ValueError(f"{where}: a message is not {{'role': text, 'content': text}} but {str(given)[:80]}")
+    found = {"role": _ROLES.get(role, role), "content": content, **found}
+    try:
+        check_message(found)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return found | _weight(given, where)
+
+
+def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """{"train": False} or {"weight": 0.5} of a message; nothing where it has neither."""
+    train, weight = given.get("train"), given.get("weight")
+    if train is not None and not isinstance(train, bool | int):
+        raise ValueError(f"{where}: 'train' of a message is {train!r}; it is true or false")
+    if weight is not None and not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
+        raise ValueError(f"{where}: 'weight' of a message is {weight!r}; it is a number of at least 0")
+    return ({} if train is None else {"train": bool(train)}) | ({} if weight is None else {"weight": float(weight)})
+
+
+def _call(call: Any, where: str) -> dict[str, Any]:
+    """A tool call whose arguments are an object: OpenAI writes them as text, templates want the object."""
+    call = without_nulls(_json_or_text(call) if isinstance(call, str) else call)
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError(f"{where}: a tool call has no function with a name but is {str(call)[:80]}")
+    arguments = function.get("arguments", {})
+    wanted = {"name": function["name"], "arguments": _json_or_text(arguments) if arguments else {}}
+    rest = {key: call[key] for key in ("id", "type") if key in call} if function is not call else {}
+    return {"type": "function", **rest, "function": wanted}
+
+
+def read_tools(value: Any, where: str) -> list[Any]:
+    """The tools of a row: a list of JSON schemas, or the JSON text of one."""
+    tools = without_nulls(_json_or_text(value))
+    if not isinstance(tools, list) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise ValueError(f"{where}: 'tools' is not a list of JSON schemas but {str(value)[:80]}")
+    return tools
+
+
+def _json_or_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def without_nulls(value: Any) -> Any:
+    """The same without keys that are null: Parquet gives every object the keys of all."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def conversation(value: Any, where: str) -> tuple[Message, ...] | None:
+    """A whole conversation: a message list, or a transcript "\\n\\nHuman: ...\\n\\nAssistant: ..."; else None."""
+    if isinstance(value, list | tuple):
+        return read_messages(value, where)
+    if isinstance(value, str) and value.lstrip().startswith("Human:"):
+        pieces = _TRANSCRIPT.split("\n\n" + value.lstrip())[1:]
+        return tuple(
+            {"role": _ROLES[who], "content": said.strip()} for who, said in zip(pieces[::2], pieces[1::2], strict=True)
+        )
+    return None
+
+
+def reply_of(value: Any, where: str) -> str:
+    """The text of a reply: itself, or the last message of a conversation."""
+    if found := conversation(value, where):
+        return text_of(found[-1])
+    if not isinstance(value, str):
+        raise ValueError(f"{where}: a reply is not text but {type(value).__name__}; make it text or chat messages")
+    return value

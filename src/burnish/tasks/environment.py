@@ -1,0 +1,64 @@
+"""Environments of the user as a task: `--task my_env.py:Env`, an entry point `burnish.tasks`, or a class in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.seeds import key_of
+from burnish.task import Task, Verdict
+from burnish.tasks.source import NoVerifier
+
+
+class EnvSource:
+    """An environment class as a source of tasks.
+
+    Where the class has `tasks(split)` (a list of rows, static or class method), each row is a task, passed to
+    reset(task=...). Without it there are endless tasks, which differ by their seed. The prompt of a task is what
+    `reset` says; every episode is reset again with the same row and seed.
+    """
+
+    def __init__(self, factory: Callable[..., Any], name: str | None = None, **options: Any) -> None:
+        self.factory = partial(factory, **options) if options else factory
+        self.name = name or str(getattr(factory, "__name__", "environment"))
+        first_line = (getattr(factory, "__doc__", None) or "an environment").strip().splitlines()[0]
+        self.summary = first_line
+        self.gives = frozenset({"env"})
+        self.drop_failed = False
+        self.eager = None
+        rows = getattr(factory, "tasks", None)
+        self._rows: dict[str, Sequence[Any]] = {}
+        if callable(rows):
+            self._rows = {split: list(rows(split)) for split in ("train", "heldout")}
+            if not self._rows["train"]:
+                raise ValueError(f"{self.name}.tasks('train') gives no rows; return a list of at least one")
+
+    def size(self, split: str) -> int | None:
+        return len(self._rows[split]) if self._rows else None
+
+    def task(self, split: str, index: int) -> Task:
+        row = self._rows[split][index] if self._rows else None
+        key = f"{self.name} {split} {index}"
+        seed = key_of("environment", key) & 0x7FFFFFFF
+        env = GuardedEnv(self.factory)
+        try:
+            seen = env.observed(env.begin_reset(row, seed))
+            tools = env.tools()
+        except Failure as failure:
+            raise ValueError(f"task {self.name!r} cannot be started: {failure}") from failure
+        finally:
+            env.close()
+        prompt = ({"role": "user", "content": seen},) if isinstance(seen, str) else seen
+        given = {"env": self.factory, "task": row, "seed": seed}
+        return Task("game", prompt, {**given, "tools": tools} if tools else given, key)
+
+    def require_verifier(self, split: str) -> None:
+        """Episodes are rewarded as they are played: methods/multi_turn.py puts that in the place of a verifier."""
+
+    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        raise NoVerifier(f"task {self.name!r} is an environment: it rewards steps, and is played, not verified")

@@ -1,0 +1,35 @@
+"""A source whose replies get their reward from scorers of the run alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from burnish.task import Task, Verdict
+from burnish.tasks.batched import batched
+from burnish.tasks.source import NoVerifier, SameTasks
+
+
+class Unscored(SameTasks):
+    """The tasks of a source with a reward of 0 for every reply, to which scorers add theirs.
+
+    Where the source has a verifier, a reply counts as correct by it; so accuracies can still be measured.
+    """
+
+    @property
+    def eager(self) -> None:
+        return None
+
+    def require_verifier(self, split: str) -> None:
+        """Training needs none: scorers score. Held-out replies are judged by the source's own."""
+        if split != "train":
+            batched(self.source).require_verifier(split)
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.verdicts([task], [reply])[0]
+
+    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        try:
+            found = batched(self.source).verdicts(tasks, replies)
+        except NoVerifier:
+            return [Verdict(0.0, False) for _ in replies]
+        return [replace(verdict, score=0.0, failed=False) for verdict in found]

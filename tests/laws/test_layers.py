@@ -1,0 +1,127 @@
+"""Layers: a package imports only packages below it, and no two packages import each other.
+
+    util, papers <- core <- forward <- engine <- models <- rewards <- envs, serve <- tasks <- stages <- methods
+         <- scorers <- checkpoint, store <- run <- distributed <- report <- api <- compare, commands <- cli
+    kernels: above engine, reached by lookup alone
+
+Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import burnish
+
+SOURCE = Path(burnish.__file__).parent
+CORE = {
+    *("types", "task", "messages", "types_json", "parts", "method", "roles", "loop", "sampled", "ledger", "step"),
+    *("schedules", "randomness", "seeds", "nonfinite", "option", "scorer", "ahead"),
+}
+STAGES = {"draw", "rollout", "score", "select", "credit", "learn", "publish"}
+LAYERS: list[set[str]] = [
+    {"util"},
+    {"papers"},
+    {"core"},
+    {"forward"},
+    {"engine"},
+    {"models"},
+    {"kernels"},  # it implements protocols of forward, engine and models; nothing below the run imports it
+    {"rewards"},
+    {"envs"},
+    {"serve"},
+    {"tasks"},
+    {"stages"},
+    {"methods"},
+    {"scorers"},
+    {"store"},
+    {"checkpoint"},
+    {"run"},
+    {"distributed"},
+    {"report"},
+    {"api"},
+    {"compare"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+    {"__init__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+# (importer, imported): why it may look up. Each is an import inside a function.
+ALLOWED = {
+    ("store/reader.py", "burnish.report.notebook"): "a Store shows itself in a notebook",
+}
+
+
+def layer_of(module: str) -> str:
+    """The layer of a dotted module: its package, "core" for the files of the core, "stages" for the seven stages."""
+    names = module.split(".")
+    if len(names) == 1:
+        return "burnish"
+    first = names[1]
+    return "core" if first in CORE else "stages" if first in STAGES else first
+
+
+def imports(node: ast.AST) -> Iterator[str]:
+    """Modules of burnish that run-time code imports, at any depth."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module and child.module.split(".")[0] == "burnish":
+            if child.module == "burnish":
+                yield from (f"burnish.{alias.name}" for alias in child.names)
+            else:
+                for alias in child.names:  # `from burnish.forward import outputs` imports a module
+                    inner = SOURCE.joinpath(*child.module.split(".")[1:], f"{alias.name}.py")
+                    yield f"{child.module}.{alias.name}" if inner.exists() else child.module
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names if alias.name.split(".")[0] == "burnish")
+        else:
+            yield from imports(child)
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_a_file_imports_only_its_own_layer_and_those_below(file: Path) -> None:
+    place = file.relative_to(SOURCE)
+    mine = layer_of(".".join(("burnish", *place.with_suffix("").parts)))
+    for module in imports(ast.parse(file.read_text())):
+        theirs = layer_of(module)
+        if mine == theirs or theirs in ("burnish", "__version__") or (str(place), module) in ALLOWED:
+            continue
+        assert theirs in LEVEL, f"{place} imports {module}, which belongs to no layer; add it to LAYERS"
+        assert mine in LEVEL, f"{place} belongs to no layer; add its package to LAYERS"
+        assert LEVEL[theirs] < LEVEL[mine], f"{place} ({mine}) imports {module} ({theirs}), which is not below it"
+        assert theirs != "kernels", f"{place} imports {module}: kernels are reached by the lookup in forward alone"
+
+
+def test_no_two_packages_import_each_other() -> None:
+    """Also among the stages, which are one layer."""
+    edges: dict[tuple[str, str], str] = {}
+    for file in FILES:
+        place = file.relative_to(SOURCE)
+        mine = place.parts[0]
+        for module in imports(ast.parse(file.read_text())):
+            theirs = module.split(".")[1] if "." in module else ""
+            if (SOURCE / theirs).is_dir() and theirs != mine and (str(place), module) not in ALLOWED:
+                edges[mine, theirs] = f"{place} imports {module}"
+    both = [f"{edges[a, b]}, {edges[b, a]}" for a, b in edges if a < b and (b, a) in edges]
+    assert not both, "\n".join(both)
+
+
+def test_the_loop_imports_only_the_core() -> None:
+    for name in sorted(CORE):
+        path = SOURCE / f"{name}.py"
+        found = {layer_of(module) for module in imports(ast.parse(path.read_text()))} - {"core", "util"}
+        assert not found, f"{name}.py imports {', '.join(sorted(found))}"
+
+
+def test_the_rule_notices_an_import_upwards() -> None:
+    tree = ast.parse("def f():\n    from burnish.run.train import execute\n")
+    assert list(imports(tree)) == ["burnish.run.train"] and LEVEL["run"] > LEVEL[layer_of("burnish.loop")]

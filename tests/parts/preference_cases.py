@@ -1,0 +1,252 @@
+"""The rows of preference terms in the table of test_terms.py: two replies of two tokens, the first one preferred.
+
+With RATIOS, log pi - log ref is 0.2 + 0.4 in the first reply and -0.1 - 0.1 in the second: lr = 0.6 and -0.2, d = 0.8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from burnish.learn.maths import preference_pairs as maths
+from burnish.learn.term import Term
+from burnish.learn.terms import preference_lists as lists
+from burnish.learn.terms import preference_pairs as pairs
+from burnish.learn.terms import preference_unpaired as unpaired
+from burnish.learn.terms.policy import kl_to
+from burnish.learn.terms.preference_features import feature_constrained
+
+LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]  # as in term_cases.py
+RATIOS = {"ref": [0.2, 0.4, -0.1, -0.1]}
+LABELS = {"label": [1.0, 1.0, -1.0, -1.0]}
+Number = Callable[[list[float]], list[float]]
+
+
+@dataclass
+class Row:
+    """The arguments of a Case."""
+
+    term: Term
+    signs: str
+    number: Number | None = None
+    streams: dict[str, list[float]] = field(default_factory=dict)
+    above: dict[str, list[float]] = field(default_factory=dict)
+    other: list[float] = field(default_factory=lambda: [0.0] * 4)
+
+
+def s(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def nls(x: float) -> float:
+    """-log sigmoid(x)"""
+    return math.log(1 + math.exp(-x))
+
+
+def gap(p: list[float]) -> float:
+    """log pi(w) - log pi(l)"""
+    return p[0] + p[1] - p[2] - p[3]
+
+
+def weight(p: list[float]) -> float:
+    """WPO's weight of the pair: the tokens' probabilities over the expected ones, geometric means."""
+    probs = torch.tensor(LOGITS, dtype=torch.float64).softmax(-1).tolist()
+    logs = [x - math.log(sum(q * q for q in row)) for x, row in zip(p, probs, strict=True)]
+    return min(1.0, math.exp((logs[0] + logs[1]) / 2 + (logs[2] + logs[3]) / 2))
+
+
+def alpha_reward(m: float, alpha: float) -> float:
+    return (1 - math.exp(-alpha * m)) / alpha
+
+
+def log_odds(m: float) -> float:
+    return m - math.log(1 - math.exp(m))
+
+
+def held_features(p: list[float]) -> list[float]:
+    """The drift of the two largest features, by hand.
+
+    The hidden states are the logits; the reference's are 0.5 lower at the tokens said (0, 1 and 1, 2). Means over
+    tokens are (0.65, 0.5, -0.35) and (0.5, -0.2, 0.5), so that features 0, 1 and 0, 2 are the largest.
+    """
+    drift_w = ((0.25) ** 2 + (0.25) ** 2) / 2  # 0.5 off at one of two tokens, in features 0 and 1
+    drift_l = (0.0**2 + 0.25**2) / 2  # feature 0 is not touched, feature 2 is
+    return [nls(0.5 * (0.3 - -0.1) - 0.5 * 0.4 * (drift_l - drift_w))]
+
+
+ROWS = [
+    Row(pairs.ipo(0.5), "--++", lambda p: [(0.8 - 1) ** 2], above=RATIOS),
+    Row(pairs.ipo(1.0), "++--", lambda p: [(0.8 - 0.5) ** 2], above=RATIOS),
+    Row(pairs.soft_ipo(0.5), "++--", lambda p: [0.75 * 0.04 + 0.25 * 1.8**2], {"preference": [0.75] * 4}, RATIOS),
+    Row(pairs.hinge(0.5), "--++", lambda p: [0.6], above=RATIOS),
+    Row(pairs.hinge(2.0), "0000", lambda p: [0.0], above=RATIOS),
+    Row(
+        pairs.exo(0.5, 0.1),
+        "--++",
+        lambda p: [s(0.4) * math.log(s(0.4) / 0.9) + s(-0.4) * math.log(s(-0.4) / 0.1)],
+        above=RATIOS,
+    ),
+    Row(
+        pairs.discovered(0.5, 1.0),
+        "--++",
+        lambda p: [(1 - s(0.4)) * nls(0.4) + s(0.4) * math.exp(-0.4)],
+        above=RATIOS,
+    ),
+    Row(pairs.apo_zero(0.5), "--++", lambda p: [1 - s(0.3) + s(-0.1)], above=RATIOS),
+    Row(pairs.apo_down(0.5), "++++", lambda p: [s(0.3) + 1 - s(0.4)], above=RATIOS),
+    Row(pairs.nca(0.5), "--++", lambda p: [nls(0.3) + (nls(-0.3) + nls(0.1)) / 2], above=RATIOS),
+    Row(
+        pairs.entropy_controlled(0.5, 0.8),
+        "--++",
+        lambda p: [nls(0.5 * (0.8 * gap(p) - (gap(p) - 0.8)))],
+        above=RATIOS,
+    ),
+    Row(
+        pairs.divergence(0.5, maths.jensen_shannon),
+        "--++",
+        lambda p: [nls(0.5 * (math.log(2 * s(0.6)) - math.log(2 * s(-0.2))))],
+        above=RATIOS,
+    ),
+    Row(pairs.robust(0.5, 0.1), "--++", lambda p: [(0.9 * nls(0.4) - 0.1 * nls(-0.4)) / 0.8], above=RATIOS),
+    Row(
+        pairs.trusted(0.5),
+        "--++",
+        lambda p: [0.7 * nls(0.4) + 0.3 * nls(-0.4)],
+        {"confidence": [0.7] * 4},
+        RATIOS,
+    ),
+    Row(pairs.transported(0.5), "--++", lambda p: [nls(0.5 * (gap(p) - 0.3))], {"matched": [0.3] * 4}, RATIOS),
+    Row(pairs.weighted_tokens(0.5), "--++", lambda p: [nls(0.5 * (0.2 + 0.8 + 0.2))], {"weight": [1, 2, 1, 1]}, RATIOS),
+    Row(
+        pairs.desensitised(0.5),
+        "--++",
+        lambda p: [nls(0.5 * (0.6 - 0.5 * p[1] + 0.2))],
+        {"weight": [1, 0.5, 1, 1]},
+        RATIOS,
+    ),
+    Row(
+        pairs.token_regularised(0.5, 0.3),
+        "--++",
+        lambda p: [nls(0.4) - 0.3 * 0.5 * s(-0.4) * (0.1 * p[0] + 0.2 * p[1] - 0.1 * p[2] + 0.3 * p[3])],
+        {"token_reward": [0.1, 0.2, -0.1, 0.3]},
+        RATIOS,
+    ),
+    Row(pairs.weighted_pairs(0.5), "--++", lambda p: [weight(p) * nls(0.4)], above=RATIOS),
+    Row(
+        pairs.win_rate_targets(2.0),
+        "--++",
+        lambda p: [((0.6 - 0.8) ** 2 + (-0.2 + 0.8) ** 2) / 2],
+        {"wins": [0.9, 0.9, 0.1, 0.1]},
+        {"past": RATIOS["ref"]},
+    ),
+    Row(
+        pairs.soft_preference(0.5),
+        "--++",
+        lambda p: [s(0.8) * nls(0.4) + s(-0.8) * nls(-0.4)],
+        {"wins": [0.9, 0.9, 0.1, 0.1]},
+        {"past": RATIOS["ref"]},
+    ),
+    Row(
+        pairs.against_population(2.0, {"ref": 0.25, "past": 0.75}),
+        "--++",
+        lambda p: [(0.25 * 0.8 + 0.75 * 0.2 - 2) ** 2],
+        above={**RATIOS, "past": [0.1, 0.1, 0.0, 0.0]},
+    ),
+    Row(pairs.levelled(0.5), "--++", lambda p: [nls(0.5 * 2 * 0.4)], {"factor": [2.0, 2.0, 1.0, 1.0]}, RATIOS),
+    Row(pairs.simpo(2.0, 0.5), "--++", lambda p: [nls(gap(p) - 0.5)]),
+    Row(
+        pairs.alphapo(2.0, 0.25, 0.5),
+        "--++",
+        lambda p: [nls(2 * (alpha_reward((p[0] + p[1]) / 2, 0.25) - alpha_reward((p[2] + p[3]) / 2, 0.25)) - 0.5)],
+    ),
+    Row(
+        pairs.odds_ratio(coef=1.0),
+        "--++",
+        lambda p: [nls(log_odds((p[0] + p[1]) / 2) - log_odds((p[2] + p[3]) / 2))],
+    ),
+    Row(pairs.slic(2.0), "--++", lambda p: [2 - gap(p)]),
+    Row(pairs.slic(0.1), "0000", lambda p: [0.0]),
+    Row(pairs.uniform_reference(0.5), "--++", lambda p: [nls(0.5 * gap(p))]),
+    Row(
+        pairs.conservative(0.5, 0.2),
+        "--++",
+        lambda p: [nls(((p[0] + p[1]) / 2 - 0.5 * (p[2] + p[3]) / 2) / 0.2)],
+    ),
+    Row(
+        feature_constrained(0.5, 0.4, 2, lambda states: states),
+        "",
+        held_features,
+        above=RATIOS,
+        other=[-0.5, -0.5, -0.5, -0.5],
+    ),
+    # lists
+    Row(
+        lists.lambda_rank(0.5),
+        "--++",
+        lambda p: [(1 / math.log(2) - 1 / math.log(3)) * nls(0.4)],
+        {"psi": [1.0, 1.0, 0.0, 0.0]},
+        RATIOS,
+    ),
+    Row(lists.reward_ranking(), "--++", lambda p: [nls(gap(p))], {"psi": [2.0, 2.0, 0.0, 0.0]}),
+    Row(
+        lists.posterior(2.0),
+        "--++",
+        lambda p: [
+            _kl(s(0.2 - 0.8 + 1.0), s(0.2))
+        ],  # log p_sft - log q' is 0.2 - 0.8 apart, r/gamma 1; log pi - log q' 0.2
+        {"psi": [2.0, 2.0, 0.0, 0.0]},
+        {**RATIOS, "old": [0.1, 0.1, 0.0, 0.0]},
+    ),
+    Row(
+        lists.nca_rewards(0.5, 1.0),
+        "--++",
+        lambda p: [s(1) * nls(0.3) + s(-1) * nls(-0.1) + (nls(-0.3) + nls(0.1)) / 2],
+        {"psi": [1.0, 1.0, 0.0, 0.0]},
+        RATIOS,
+    ),
+    Row(
+        lists.exo_rewards(0.5, 0.5),
+        "--++",
+        lambda p: [_kl(s(0.4), s(2.0))],
+        {"psi": [1.0, 1.0, 0.0, 0.0]},
+        RATIOS,
+    ),
+    # unpaired
+    Row(
+        unpaired.kto(0.5, 1.0, 2.0),
+        "--++",
+        lambda p: [1 - s(0.5 * (0.6 - 0.1)), 2 * (1 - s(0.5 * (0.1 + 0.2)))],
+        {**LABELS, "baseline": [0.1] * 4},
+        RATIOS,
+    ),
+    Row(
+        unpaired.bco(0.5),
+        "--++",
+        lambda p: [nls(0.3 - 0.1), 3 * nls(0.1 + 0.1)],
+        {**LABELS, "delta": [0.1] * 4, "density": [3.0] * 4},
+        RATIOS,
+    ),
+    Row(
+        unpaired.transported_replies(0.5),
+        "--++",
+        lambda p: [nls(0.5 * (0.6 + 0.2)), nls(-0.5 * (-0.2 - 0.5))],
+        {**LABELS, "partner": [-0.2, -0.2, 0.5, 0.5]},
+        RATIOS,
+    ),
+    Row(unpaired.likelihood(coef=1.0, on="ref"), "++++", lambda p: [p[0] + p[1], p[2] + p[3]]),
+    Row(unpaired.log_ratio(coef=1.0, on="ref"), "++++", lambda p: [0.6, -0.2], above=RATIOS),
+    Row(
+        kl_to("old", coef=1.0),
+        "--++",
+        lambda p: [math.exp(-d) + d - 1 for d in (-0.3, -0.3, 0.3, 0.3)],
+        above={"old": [-0.3, -0.3, 0.3, 0.3]},
+    ),
+]
+
+
+def _kl(a: float, b: float) -> float:
+    """KL of two coins."""
+    return a * math.log(a / b) + (1 - a) * math.log((1 - a) / (1 - b))

@@ -1,0 +1,170 @@
+"""Conversations as tokens: where trained messages begin and end, under the templates of many model families."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from families import FAMILIES, tokenizer_of
+
+from burnish.models.chat import Chat
+from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
+from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstration_trace
+from burnish.types import Task
+
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "one?"},
+    {"role": "assistant", "content": "two."},
+    {"role": "user", "content": "three?"},
+    {"role": "assistant", "content": "four."},
+]
+STRIPS = (  # the thoughts of earlier replies go, as in Qwen3
+    "{% for m in messages %}{% set said = m.content %}{% if m.role == 'assistant' and not loop.last %}"
+    "{% set said = m.content.split('</think>')[-1] %}{% endif %}"
+    "{{ '<|im_start|>' + m.role + '\n' + said + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def chat(request: pytest.FixtureRequest) -> Chat:
+    return Chat(tokenizer_of(FAMILIES[request.param]))
+
+
+def spelled(chat: Chat, tokens: torch.Tensor) -> str:
+    return chat.tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def pieces_of(chat: Chat, messages: list[dict[str, Any]], train_on: str = "all", **more: Any) -> list[list[Piece]]:
+    return conversation_pieces(chat, messages, message_weights(messages, train_on), **more)
+
+
+def test_the_pieces_are_the_rendered_conversation_cut_at_its_replies(chat: Chat) -> None:
+    ((asked, first, between, second),) = pieces_of(chat, TALK)
+    assert [piece.weight for piece in (asked, first, between, second)] == [0, 1, 0, 1]
+    assert torch.equal(asked.tokens, chat.prompt(Task("demo", tuple(TALK[:1]), {}, "")))
+    assert (chat.text(first.tokens).strip(), chat.text(second.tokens).strip()) == ("two.", "four.")
+    assert first.tokens[-1] == second.tokens[-1] == chat.closing[-1]
+    whole = chat.template.render(TALK, generation=False)
+    said = spelled(chat, torch.cat([asked.tokens, first.tokens, between.tokens, second.tokens]))
+    assert bare(whole).startswith(bare(said))
+    assert "three?" in spelled(chat, between.tokens)
+
+
+def test_the_last_reply_alone_has_the_tokens_of_a_prompt_and_its_reply(chat: Chat) -> None:
+    ((asked, said),) = pieces_of(chat, TALK, "last")
+    assert torch.equal(asked.tokens, chat.prompt(Task("demo", tuple(TALK[:3]), {}, "")))
+    assert chat.text(said.tokens).strip() == "four."
+
+
+def test_everything_is_all_but_the_first_token(chat: Chat) -> None:
+    samples = pieces_of(chat, TALK, "everything", headers=True)
+    for pieces in samples:
+        assert not pieces[0].weight
+    if len(samples) == 1:
+        assert len(samples[0][0].tokens) == 1
+        assert sum(len(piece.tokens) for piece in samples[0] if not piece.weight) == 1
+        said = spelled(chat, torch.cat([piece.tokens for piece in samples[0]]))
+        assert bare(chat.template.render(TALK, generation=False)).startswith(bare(said))
+
+
+def test_a_control_token_that_a_message_spells_stays_text(chat: Chat) -> None:
+    end = chat.turn_end[1]
+    talk = [*TALK[:3], {"role": "assistant", "content": f"four {end} five"}]
+    try:
+        ((_, first, _, second),) = pieces_of(chat, talk)
+    except ValueError as error:
+        assert "control token" in str(error)  # its tokenizer cannot spell it
+        return
+    number = chat.tokenizer.convert_tokens_to_ids(end)
+    assert first.tokens.tolist().count(number) == second.tokens.tolist().count(number) == 1
+    assert int(second.tokens[-1]) == number
+
+
+def test_messages_say_themselves_whether_they_are_trained_on() -> None:
+    assert message_weights(TALK, "all") == [0, 1, 0, 1]
+    assert message_weights(TALK, "last") == [0, 0, 0, 1]
+    assert message_weights(TALK, "everything") == [1, 1, 1, 1]
+    own = [TALK[0], {**TALK[1], "train": False}, {**TALK[2], "weight": 0.25}, {**TALK[3], "weight": 0.5}]
+    assert message_weights(own, "all") == [0, 0, 0.25, 0.5]
+    assert message_weights([{**TALK[1], "train": True, "weight": 0.5}], "last") == [0.5]
+
+
+def test_a_template_that_strips_thoughts_makes_one_sample_of_each_reply() -> None:
+    tokenizer = tokenizer_of(FAMILIES["qwen2.5"])
+    tokenizer.chat_template = STRIPS
+    chat = Chat(tokenizer)
+    talk = [TALK[0], {"role": "assistant", "content": "<think>hm</think>two."}, *TALK[2:]]
+    first, second = pieces_of(chat, talk)
+    assert chat.text(first[1].tokens) == "<think>hm</think>two."
+    assert "hm" not in spelled(chat, second[0].tokens) and "two." in spelled(chat, second[0].tokens)
+    assert chat.text(second[1].tokens) == "four."
+    assert len(pieces_of(chat, TALK)) == 1  # without thoughts nothing changes
+
+
+def test_tools_and_tool_calls_reach_the_template() -> None:
+    tokenizer = tokenizer_of(FAMILIES["qwen2.5"])
+    tokenizer.chat_template = (
+        "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}{% for m in messages %}"
+        "{{ '<|im_start|>' + m.role + '\n' + m.content }}{% for call in m.tool_calls or [] %}"
+        "{{ '<call>' + call.function.name + ' ' + (call.function.arguments | tojson) }}{% endfor %}{{ '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    chat = Chat(tokenizer)
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2}}}
+    talk = [
+        {"role": "user", "content": "1+2?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "3"},
+        {"role": "assistant", "content": "It is 3."},
+    ]
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    ((asked, called, result, answer),) = pieces_of(chat, talk, tools=tools)
+    assert '"name": "add"' in spelled(chat, asked.tokens)
+    assert spelled(chat, called.tokens) == '<call>add {"a": 1, "b": 2}<|im_end|>'
+    assert "tool\n3" in spelled(chat, result.tokens)
+    assert chat.text(answer.tokens) == "It is 3."
+    assert '"name": "add"' in spelled(chat, chat.prompt(Task("demo", "1+2?", {"tools": tools}, "")))
+
+
+def test_without_a_template_messages_go_line_by_line() -> None:
+    tokenizer = tokenizer_of(FAMILIES["qwen2.5"])
+    tokenizer.chat_template = None
+    chat = Chat(tokenizer)
+    (pieces,) = pieces_of(chat, TALK)
+    assert [spelled(chat, piece.tokens) for piece in pieces] == [
+        "one?\n",
+        "two.<|im_end|>",
+        "\nthree?\n",
+        "four.<|im_end|>",
+    ]
+
+
+def test_texts_are_trained_on_from_their_second_token_and_closed(chat: Chat) -> None:
+    first, rest = text_pieces(chat, "A plain text.")
+    assert (len(first.tokens), first.weight, rest.weight) == (1, 0, 1)
+    assert int(rest.tokens[-1]) == chat.tokenizer.eos_token_id
+    assert bare(spelled(chat, torch.cat([first.tokens, rest.tokens]))).count("Aplaintext.") == 1
+
+
+def test_traces_have_authors_and_are_cut_at_the_limit() -> None:
+    chat = Chat(tokenizer_of(FAMILIES["qwen2.5"]))
+    task = Task("demo", tuple(TALK[:3]), {"demo": "four.", "messages": [*TALK[:3], {**TALK[3], "weight": 0.5}]}, "")
+    (pieces,) = demonstration(task, chat, "all")
+    trace = demonstration_trace(pieces, "demo", 0)
+    assert [turn.author for turn in trace.turns] == ["task", "demo", "env", "demo"]
+    assert trace.note == {"weights": [0, 1, 0, 0.5]}
+    sizes = [len(piece.tokens) for piece in pieces]
+    assert len(cut_pieces(pieces, sum(sizes[:3]) + 2)) == 4
+    assert [len(piece.tokens) for piece in cut_pieces(pieces, sum(sizes[:2]) + 1)] == sizes[:2]
+    assert cut_pieces(pieces, sizes[0]) == []
+
+
+def test_nothing_to_train_on_is_no_sample() -> None:
+    chat = Chat(tokenizer_of(FAMILIES["qwen2.5"]))
+    assert pieces_of(chat, [TALK[0], {**TALK[1], "train": False}]) == []

@@ -1,0 +1,94 @@
+"""LoRA in the GPU kernels, run by Triton's interpreter on the CPU: the numbers and gradients of peft's own modules."""
+
+from __future__ import annotations
+
+import pytest
+from test_gpu_kernels import interpreted
+
+pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test], on Linux with x86-64)")
+pytest.importorskip("peft", reason="LoRA needs peft")
+
+LORA = """
+import transformers
+from peft import LoraConfig, get_peft_model
+from burnish.engine import kv_cache
+from burnish.engine.batch import RunningBatch
+from burnish.engine.kv_cache import Plan
+from burnish.forward import attention, packing
+from burnish.forward.module import decoder as decoder_of
+from burnish.forward.outputs import outputs
+from burnish.forward.runner import TransformersRunner
+from burnish.kernels.cuda_graphs.prefill import GpuDecoder
+from burnish.kernels.triton.fused_qkv import join_projections
+from burnish.kernels.triton.runner import TritonRunner
+
+sizes = dict(vocab_size=99, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2)
+sizes |= dict(num_key_value_heads=1, head_dim=32, max_position_embeddings=128, pad_token_id=0)
+rows = [torch.randint(0, 99, (n,)) for n in (9, 13, 6)]
+masks = [torch.arange(len(row)) >= 4 for row in rows]
+
+def adapted(kind, **how):
+    config = getattr(transformers, kind + "Config")(**sizes)
+    config._attn_implementation = attention.register()
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = get_peft_model(model, LoraConfig(r=4, lora_alpha=12, task_type="CAUSAL_LM", **how)).eval()
+    for p in model.parameters():
+        p.data.add_(torch.randn_like(p) * 0.2)
+    join_projections(model)
+    return model
+
+def learn(model, ours, recomputes=False):
+    packing.on_gpu = lambda device: ours
+    runner = TritonRunner(model, recomputes=recomputes) if ours else TransformersRunner(model)
+    assert runner.accelerated == ours
+    trained = [p for p in model.parameters() if p.requires_grad]
+    logp = outputs(runner, rows, masks, {"logp"})["logp"]
+    return [logp.detach(), *torch.autograd.grad((logp * torch.linspace(-1, 1, len(logp))).sum(), trained)]
+
+@torch.no_grad()
+def decode(model, ours):
+    packing.on_gpu = kv_cache.on_gpu = lambda device: True
+    decoder = GpuDecoder(TransformersRunner(model), Plan(3, 12, 20))
+    assert decoder.fused is not None and decoder.fused.adapters
+    if not ours:
+        decoder.fused = None
+    decoder.prefill([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
+    state = RunningBatch(3, 12, (1,), torch.device("cpu"))
+    state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
+    decoder.bring(state, slice(0, 3))
+    state.count[:], state.last[:] = 1, torch.tensor([5, 6, 7])
+    found = decoder.step(state, slice(0, 3), None)
+    decoder.cache.release()
+    return found
+
+def same(mine, theirs):
+    for a, b in zip(mine, theirs, strict=True):
+        assert (a - b).norm() <= 2e-5 * b.norm(), float((a - b).norm() / b.norm())
+
+for kind, targets in (("Llama", "all-linear"), ("Qwen2", ["q_proj", "v_proj", "down_proj"])):
+    model = adapted(kind, target_modules=targets)
+    theirs = learn(model, False)
+    same(learn(model, True), theirs)
+    same(learn(model, True, recomputes=True), theirs)
+    assert torch.allclose(decode(model, True), decode(model, False), atol=2e-5), kind
+    packing.on_gpu = lambda device: True
+    runner = TritonRunner(model)
+    with torch.no_grad():
+        before = outputs(runner, rows, masks, {"logp"})["logp"]
+        for name, p in model.named_parameters():
+            if "lora_B" in name:
+                p.mul_(1.5)
+        runner.weights_moved()  # the matrices derived from the adapters follow them
+        after = outputs(runner, rows, masks, {"logp"})["logp"]
+        packing.on_gpu = lambda device: False
+        wanted = outputs(TransformersRunner(model), rows, masks, {"logp"})["logp"]
+    assert not torch.allclose(before, after, atol=1e-3) and torch.allclose(after, wanted, atol=2e-5)
+
+packing.on_gpu = lambda device: True
+for how in (dict(use_dora=True), dict(lora_dropout=0.1)):  # what the kernels do not compute is left to the modules
+    assert not TritonRunner(adapted("Llama", target_modules="all-linear", **how)).accelerated
+"""
+
+
+def test_adapters_in_the_kernels_are_pefts() -> None:
+    interpreted(LORA)

@@ -1,0 +1,171 @@
+"""Rows that stay on disk: offsets, batches, caches, and a memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from burnish import randomness
+from burnish.tasks.data import Dataset, arrow, cache, lines
+from burnish.tasks.data.files import read_file
+from burnish.tasks.mixture import BLOCK, Ingredient, Mixture
+from burnish.tasks.table import source
+
+ROWS = [{"prompt": f"Wie viel ist {n} + 1?", "completion": "ä" * (n % 50) + str(n + 1)} for n in range(3000)]
+
+
+def written(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("chunk", [7, 1000, 1 << 24])
+def test_lines_are_found_by_their_offsets(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "CHUNK", chunk)
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\r\n\n  \n{"a": 2}\n\r\n{"a": 3}')
+    found = read_file(tmp_path / "a.jsonl")
+    assert [row["a"] for row in found] == [found[i]["a"] for i in range(len(found))] == [1, 2, 3]
+    assert [found.where(i).rpartition(", ")[2] for i in range(3)] == ["line 1", "line 4", "line 6"]
+
+
+@pytest.mark.parametrize(("suffix", "opener"), [(".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
+@pytest.mark.parametrize("memory", [10, 1 << 26])
+def test_compressed_files_are_unpacked_once(
+    suffix: str, opener: Any, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "IN_MEMORY", memory)
+    with opener(tmp_path / f"a.jsonl{suffix}", "wt", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+    found = read_file(tmp_path / f"a.jsonl{suffix}")
+    assert list(found) == ROWS
+    assert found[2999] == ROWS[2999]
+    with opener(tmp_path / f"b.csv{suffix}", "wt", encoding="utf-8") as out:
+        out.write('prompt,completion\n"two\nlines",x\n')
+    assert list(read_file(tmp_path / f"b.csv{suffix}")) == [{"prompt": "two\nlines", "completion": "x"}]
+
+
+def test_a_large_parquet_file_is_copied_into_small_batches_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=1100)
+    plain = read_file(tmp_path / "a.parquet")
+    assert list(plain) == ROWS
+    monkeypatch.setattr(arrow, "IN_MEMORY", 10)
+    found = read_file(tmp_path / "a.parquet")
+    (copy,) = (tmp_path / "home" / "data").glob("*.arrow")
+    made = copy.stat().st_mtime_ns
+    assert list(found) == ROWS
+    assert [found[i] for i in (0, 127, 128, 1099, 1100, 2999)] == [ROWS[i] for i in (0, 127, 128, 1099, 1100, 2999)]
+    assert read_file(tmp_path / "a.parquet")[1500] == ROWS[1500]
+    assert copy.stat().st_mtime_ns == made
+
+
+def test_what_a_scan_found_is_kept_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(cache, "WORTH_SECONDS", 0.0)
+    path = written(tmp_path / "a.jsonl")
+    first = Dataset(path)
+    expected = [first.task("train", i) for i in range(20)]
+    assert list((tmp_path / "home" / "data").glob("*.safetensors"))
+    monkeypatch.setattr("burnish.tasks.data.scan._scanned", lambda *_: pytest.fail("scanned again"))
+    again = Dataset(path)
+    assert [again.task("train", i) for i in range(20)] == expected
+    assert again.gives == first.gives == {"demo"}
+    written(path, ROWS[:40])
+    with pytest.raises(pytest.fail.Exception, match="scanned again"):
+        Dataset(path).size("train")
+
+
+PROBE = """
+import resource, sys
+from burnish.tasks.data import Dataset
+
+def used():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+Dataset(sys.argv[1]).size("train")  # imports and pools
+before = used()
+large = Dataset(sys.argv[2])
+size = large.size("train")
+for i in range(0, size, size // 500):
+    large.task("train", i)
+print(used() - before, size)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """60 MB of rows: 16 bytes a row stay, and buffers of a few MB."""
+    small = written(tmp_path / "small.jsonl", ROWS[:10])
+    text = "word " * 600
+    large = tmp_path / "large.jsonl"
+    with large.open("w") as out:
+        out.writelines(json.dumps({"prompt": f"{n}", "completion": text}) + "\n" for n in range(20_000))
+    assert large.stat().st_size > 60e6
+    done = subprocess.run([sys.executable, "-c", PROBE, small, large], capture_output=True, text=True, timeout=120)
+    grown, size = map(int, done.stdout.split())
+    assert size > 17_000
+    assert grown < 30e6, f"{grown / 1e6:.0f} MB"
+
+
+# ------------------------------------------------------------------------------------------------- orders and shares
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 16, 17, 100, 1000])
+def test_an_order_is_a_permutation_for_every_size(n: int) -> None:
+    order = [randomness.placed(i, n, 7, "prompts", 0) for i in range(n)]
+    assert sorted(order) == list(range(n))
+    assert order == [randomness.placed(i, n, 7, "prompts", 0) for i in range(n)]
+    if n > 16:
+        assert order != [randomness.placed(i, n, 7, "prompts", 1) for i in range(n)]
+        assert order != [randomness.placed(i, n, 8, "prompts", 0) for i in range(n)]
+
+
+def test_orders_are_uniform() -> None:
+    """Of 4,000 orders of 10 rows each row stands at each place 400 times, within five standard deviations."""
+    places = np.zeros((10, 10))
+    for seed in range(4000):
+        for i in range(10):
+            places[i, randomness.placed(i, 10, seed, "prompts", 0)] += 1
+    assert np.abs(places - 400).max() < 5 * np.sqrt(400 * 0.9)
+    neighbours = Counter(
+        (randomness.placed(0, 5, seed, "x"), randomness.placed(1, 5, seed, "x")) for seed in range(4000)
+    )
+    assert len(neighbours) == 20
+    assert max(abs(count - 200) for count in neighbours.values()) < 5 * np.sqrt(200)
+
+
+def test_mixtures_with_an_endless_source_have_exact_shares_in_every_block(tmp_path: Path) -> None:
+    table = Dataset(written(tmp_path / "a.jsonl"), heldout=0)
+    mixture = Mixture("m", [Ingredient(source("sort:1"), "sort", 0.25), Ingredient(table, "rows", 0.75)])
+    assert mixture.size("train") is None
+    for block in (0, 3):
+        names = [mixture.task("train", block * BLOCK + i).given["dataset"] for i in range(BLOCK)]
+        assert Counter(names) == {"sort": 250, "rows": 750}
+    keys = [mixture.task("train", i).key for i in range(4 * BLOCK)]
+    assert len({key for key in keys if key.startswith("Wie")}) == 3000
+    assert mixture.summary == "25% sort, 75% rows"
+
+
+def test_what_one_dataset_holds_out_is_not_trained_on_through_another(tmp_path: Path) -> None:
+    one, other = Dataset(ROWS[:300]), Dataset({"train": ROWS[:300], "test": ROWS[300:310]})
+    held = {one.task("heldout", i).key for i in range(one.size("heldout"))}
+    mixture = Mixture("m", [Ingredient(one, "one"), Ingredient(other, "other")])
+    size = mixture.size("train")
+    assert size is not None
+    assert not held & {mixture.task("train", i).key for i in range(size)}
+    assert size == 2 * one.size("train")
+    first = [mixture.task("heldout", i).given["dataset"] for i in range(20)]
+    assert set(first) == {"one", "other"}

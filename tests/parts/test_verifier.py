@@ -1,0 +1,175 @@
+"""Verdicts from the verifier process: equal to those in this process; a hostile reply affects only itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from burnish.rewards.functions import final_answer
+from burnish.rewards.verifier import Verifier, verifier
+from burnish.score.judge import judge, write_verdicts
+from burnish.tasks.batched import batched
+from burnish.tasks.data import Dataset
+from burnish.tasks.limited import Limited, judge_in_sandbox, sandboxed
+from burnish.tasks.resolve import resolve_task
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.sort import Sort
+from burnish.tasks.source import SameTasks
+from burnish.tasks.table import BUILTIN, source
+from burnish.types import Task, Trace, Verdict
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "hostile_replies.py"
+
+
+@pytest.fixture(scope="module")
+def hostile() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hostile_replies", SCRIPT)
+    assert spec and spec.loader
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_verdicts_are_those_of_the_source(name: str) -> None:
+    family = source(name)
+    tasks = [family.task("train", i) for i in range(6) for _ in range(3)]
+    replies = [str(task.given.get(("demo", "mistake", "answer")[k % 3], "")) for k, task in enumerate(tasks)]
+    assert judge(family, tasks, replies) == [family.verify(*asked) for asked in zip(tasks, replies, strict=True)]
+
+
+def test_a_worker_needs_no_torch() -> None:
+    code = (
+        "import sys, burnish.rewards.worker, burnish.rewards.scorers, burnish.tasks.table, burnish.rewards.gym_scorer\n"
+    )
+    code += "import burnish.rewards.mathematics, burnish.rewards.grader_process\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_worker_stays_warm_and_is_replaced_when_it_is_lost() -> None:
+    own, family = Verifier(), Sort()
+    task = family.task("train", 0)
+    asked = (family.scorer(), [family.facts(task)], [task.given["demo"]])
+    assert own.judge(*asked) == [Verdict(1.0, True)]
+    first = own._process
+    assert own.judge(*asked) == [Verdict(1.0, True)] and own._process is first
+    assert first is not None and first.worker is not None
+    os.kill(first.worker, signal.SIGKILL)
+    assert own.judge(*asked) == [Verdict(1.0, True)], "its loss is no fault of the reply"
+    assert own._process is not first
+    second = own._process
+    own.end()
+    assert second is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(second.popen.pid, 0)
+
+
+def test_only_the_guilty_replies_fail(tmp_path: Path) -> None:
+    pytest.importorskip("math_verify")
+    data = tmp_path / "d.jsonl"
+    data.write_text('{"prompt": "a", "answer": "\\\\sqrt{2}"}\n{"prompt": "b", "answer": "\\\\sqrt{2}"}\n')
+    limited = Limited(Dataset(data), 1.0)
+    task = limited.task("train", 0)
+    replies = [r"\boxed{\sqrt{2}}", r"\boxed{\Gamma(99999999)}", r"\boxed{\frac{2}{\sqrt{2}}}", r"\boxed{3}"]
+    one, guilty, three, four = judge(limited, [task] * 4, replies)
+    assert (one.correct, three.correct, four.correct) == (True, True, False)
+    assert not (one.failed or three.failed or four.failed)
+    assert guilty.failed and guilty.score == 0.0
+    assert guilty.reason.startswith("the verifier had not answered after 1 s"), guilty.reason
+
+
+def test_a_verifier_of_the_users_own_stays_in_this_process() -> None:
+    """It is a Python object: no other process has it. What it raises is data, sys.exit too."""
+
+    class Mine(Sort):
+        def verify(self, task: Task, reply: str) -> Verdict:
+            if reply == "exit":
+                sys.exit(0)
+            return Verdict(0.25, False, str(os.getpid()))
+
+    mine = Mine()
+    task = mine.task("train", 0)
+    one, two = judge(mine, [task] * 2, ["x", "exit"])
+    assert one == Verdict(0.25, False, str(os.getpid()))
+    assert two.score == 0.0 and "raised SystemExit" in two.reason
+    assert sandboxed(mine) is None
+    with pytest.raises(ValueError, match="the verifier of 'sort' is a Python object in this process"):
+        resolve_task(mine, seconds=1.0)
+
+
+def test_braces_without_end_are_read_in_one_pass() -> None:
+    """2,857 of them took 5 s when each was followed to the end of the text; a hundred times as many take no time."""
+    for text in (r"\boxed{" * 2857, r"\boxed{" * 2857 + "}" * 2857, r"\boxed {{" * 2000 + "}" * 3999):
+        began = time.process_time()
+        final_answer(text, r"\sqrt{2}")
+        assert time.process_time() - began < 2.0
+    assert final_answer(r"\boxed{1} \boxed{2 \boxed{3} 4}") == "3"
+    assert final_answer(r"\boxed{1} } \boxed{{2} and \boxed{3") == "1"
+
+
+def test_hostile_replies_run_nothing_and_hang_nothing(hostile: ModuleType) -> None:
+    """The two thousand of scripts/hostile_replies.py, in small: over some datasets, math-verify, the built-in tasks."""
+    pytest.importorskip("reasoning_gym")
+    pytest.importorskip("math_verify")
+    gyms = ["string_insertion", "n_queens", "coin_flip", "countdown"]
+    found = hostile.go(140, seed=1, seconds=0.7, gyms=gyms, say=lambda text: None)
+    assert found["code_executions"] == found["hangs"] == found["code_executions_without_the_sandbox"] == 0
+    assert found["replies"] >= 140 and found["scorers_that_no_longer_judge_right"] == found["files_left"] == []
+    assert found["stopped_by_the_time_limit"] >= 2, "the attacks are real: without limits these would hang"
+    assert found["slowest_reading_in_the_run_s"] < 1.0
+
+
+@pytest.mark.slow
+def test_hostile_replies_to_every_scorer(hostile: ModuleType) -> None:
+    found = hostile.go(2000, seed=2, say=lambda text: None)
+    assert found["code_executions"] == found["hangs"] == found["code_executions_without_the_sandbox"] == 0
+    assert found["scorers_that_no_longer_judge_right"] == found["files_left"] == []
+
+
+def test_the_sandbox_is_as_strong_as_the_kernel_allows() -> None:
+    family = source("sort")
+    task = family.task("train", 0)
+    assert judge_in_sandbox(family, [task], ["x"]) is not None
+    assert set(verifier("builtin").isolation) == {"limits", "scratch", "namespaces", "landlock", "seccomp"}
+
+
+def test_any_object_with_the_declared_methods_scores_batches() -> None:
+    """BatchSource is a protocol: a user's class scores a batch in one call and says what becomes of failures."""
+
+    class Mine(SameTasks):
+        eager, calls = None, 0
+
+        def require_verifier(self, split: str) -> None: ...
+
+        def verify(self, task: Task, reply: str) -> Verdict:
+            return self.verdicts([task], [reply])[0]
+
+        def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+            self.calls += 1
+            return [Verdict(len(reply) / 10, False) for reply in replies]
+
+    mine = Mine(source("sort"), drop_failed=True)
+    assert batched(mine) is mine and batched(mine).drop_failed
+    assert [verdict.score for verdict in judge(mine, [mine.task("train", 0)] * 2, ["ab", "abc"])] == [0.2, 0.3]
+    assert mine.calls == 1
+    rewarded, limited = Rewarded(source("sort"), lambda completions: [0.0]), Limited(source("sort"))
+    assert batched(rewarded) is rewarded and batched(limited) is limited
+    assert isinstance(batched(source("sort")), Limited)
+
+
+def test_one_place_writes_verdicts_on_traces() -> None:
+    traces = [Trace(()), Trace((), note={"stop": "end"})]
+    write_verdicts(traces, [Verdict(1.0, True), Verdict(0.25, False, "not sorted")])
+    assert [trace.scores for trace in traces] == [{"reward": 1.0, "correct": 1.0}, {"reward": 0.25, "correct": 0.0}]
+    assert [trace.note for trace in traces] == [{}, {"stop": "end", "why": "not sorted"}]
+    with pytest.raises(ValueError, match="shorter"):
+        write_verdicts(traces, [Verdict(1.0, True)])
