@@ -74,7 +74,7 @@ def _steps(
 
 def tiny(quick: bool) -> list[Part]:
     """The GRPO loop on `tiny`, end to end, beside TRL."""
-    from burnish.cast.models import TINY
+    from burnish.models.known_models import TINY
 
     sizes = (4, 4, 8) if quick else (16, 8, 32)
     title = "GRPO on `tiny`, task add: {} prompts x {} samples x <= {} tokens".format(*sizes)
@@ -91,7 +91,7 @@ def step(quick: bool) -> list[Part]:
 
 def generation(quick: bool) -> list[Part]:
     """SmolLM2-135M sampling in groups of 8 with uneven lengths, beside transformers and vLLM."""
-    from burnish.cast.load import load_chat
+    from burnish.models.load import load_chat
 
     number, group, longest = (2, 2, 8) if quick else (8, 8, 96)
     model = prepare.smollm2()
@@ -115,7 +115,8 @@ def generation(quick: bool) -> list[Part]:
     return [
         Part(
             "generation",
-            f"SmolLM2-135M-Instruct, {number * group} samples in groups of {group}, geometric lengths, mean 0.3 x {longest}",
+            f"SmolLM2-135M-Instruct, {number * group} samples in groups of {group}, geometric lengths, mean 0.3 x "
+            f"{longest}",
             sides,
             {"model": str(model), "device": "cpu", "prompts": asked, "group": group, "lengths": lengths},
             rate="sampled_tokens",
@@ -136,7 +137,7 @@ def _questions(number: int) -> list[Any]:
 
 def first(quick: bool) -> list[Part]:
     """Seconds from `import torch` to the end of the first rollout, in a fresh process."""
-    from burnish.cast.models import TINY
+    from burnish.models.known_models import TINY
 
     number, group, new = (4, 4, 8) if quick else (16, 8, 32)
     work = {
@@ -165,7 +166,7 @@ def first(quick: bool) -> list[Part]:
 
 def sweep(quick: bool) -> list[Part]:
     """burnish alone on `tiny`: tokens a second against batch, length and group size."""
-    from burnish.cast.models import TINY
+    from burnish.models.known_models import TINY
 
     prompt, new, rows = (8, 4, 8) if quick else (64, 64, 128)
     axes = {

@@ -2,7 +2,8 @@
 
     PYTHONPATH=src:build/peers python3 benchmarks/gpu.py                        everything
     ... benchmarks/gpu.py --only generation,step --peers generate,trl           some parts, some peers
-    ... benchmarks/gpu.py --quick --device cpu                                  small shapes, to see that all of it works
+    ... benchmarks/gpu.py --quick --device cpu                                  small shapes, to see that all of it
+    works
 
 Every single run is kept in benchmarks/results/gpu.json; a run that was stopped goes on where it stopped.
 """

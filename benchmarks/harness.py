@@ -3,7 +3,8 @@
 A part is one piece of work and the sides that do it. Every side is a process of its own (worker.py). After warm-up
 turns, the sides take turns one after the other (burnish, peer, burnish, peer ...), so that whatever else the machine
 does falls on all of them. Every turn is saved at once: what was interrupted goes on where it stopped, as long as
-neither the code nor the machine nor the work has changed. A side that fails is recorded with its error, and the others go on.
+neither the code nor the machine nor the work has changed. A side that fails is recorded with its error, and the others
+go on.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Side:
 class Goal:
     """What burnish has to reach in a part.
 
-    of        rate (higher is better), seconds or peak_bytes (lower is better), or floor (the share of the floor reached)
+    of        rate (higher is better), seconds or peak_bytes (lower is better), or floor (the share of the floor
+              reached)
     value     the bound itself, or the factor by which burnish has to be better than `against`
     against   another side of the part, or "side@part" of another part
     ours      which of our sides the goal is about

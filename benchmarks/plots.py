@@ -2,9 +2,9 @@
 
     python benchmarks/plots.py
 
-Bars set burnish beside its peers; curves show tokens a second against batch, length and group size, with the ceiling of
-the machine drawn in. The SVGs are written by hand-sized code (svg.py) rather than by a plotting library: they stay a few
-kilobytes of text that diffs well, follow the reader's light or dark page, and add no dependency.
+Bars compare burnish with the baselines; curves show tokens a second against batch, length and group size, with the
+ceiling of the machine drawn in. The SVGs are written by hand-sized code (svg.py) rather than by a plotting library:
+they stay a few kilobytes of text that diffs well, follow the reader's light or dark page, and add no dependency.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _sides(canvas: Canvas, part: Mapping[str, Any], y: float) -> float:
 
 
 def curves(part: Mapping[str, Any], title: str) -> str | None:
-    """Panels: tokens a second against batch, length, group size (and the prompt's length), and the machine's ceiling."""
+    """Panels: tokens a second against batch, length, group size (and the prompt's length), and the
+    machine's ceiling.
+    """
     points: dict[str, list[tuple[float, float, float | None]]] = {axis: [] for axis in AXES}
     runs = part["sides"].get(OURS, {}).get("runs", [])
     for number, fact in enumerate(part["facts"]["points"] if runs else ()):
@@ -124,13 +126,13 @@ def main() -> None:
     told = reader.parse_args()
     for path in told.results or sorted(RESULTS.glob("*.json")):
         content = json.loads(path.read_text())
-        if "parts" not in content:  # kills, damages, saving: not about speed beside peers
+        if "parts" not in content:  # kills, damages, saving: not about speed
             continue
         where = content["environment"].get("gpu") or f"{content['environment']['cores']} CPU cores"
         told.out.mkdir(parents=True, exist_ok=True)
         parts = content["parts"]
         drawn = {
-            "peers": bars(parts, f"burnish beside its peers on {where}"),
+            "peers": bars(parts, f"burnish and the baselines on {where}"),
             "sweep": curves(parts["sweep"], f"How sampling speed grows on {where}") if "sweep" in parts else None,
         }
         for name, picture in drawn.items():

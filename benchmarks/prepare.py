@@ -1,4 +1,6 @@
-"""What the CPU benchmarks need beside burnish, fetched once into .bench: TRL, vLLM in an environment of its own, SmolLM2."""
+"""What the CPU benchmarks need beside burnish, fetched once into .bench: TRL, vLLM in an environment of its own,
+SmolLM2.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def vllm() -> str | None:
 
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct, where `burnish models get smollm2` puts it."""
-    from burnish.cast.models import MODELS, resolve
+    from burnish.models.known_models import MODELS, resolve
 
     known = MODELS["smollm2"]
     if not (known.place() / "config.json").is_file():

@@ -126,7 +126,8 @@ def _code_of(record: Mapping[str, Any]) -> str | None:
 
 
 def reached(goal: Goal, name: str, parts: Mapping[str, Any]) -> tuple[float, bool] | None:
-    """What was reached of a goal of part `name`, and whether that is enough; None while something is not measured, or the two
+    """What was reached of a goal of part `name`, and whether that is enough; None while something is not measured, or
+    the two
     sides of a comparison were measured with different code."""
     mine = values(parts[name], goal.ours, goal.of)
     if not mine:

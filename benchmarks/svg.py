@@ -14,7 +14,8 @@ CEILING = "#e8590c"
 
 _STYLE = """<style>
 text { font-family: system-ui, sans-serif; font-size: 12px; fill: #343a40 }
-text.faint { fill: #6c757d } line.faint { stroke: #dee2e6 } line.ink { stroke: #212529 } text.strong { font-weight: 600 }
+text.faint { fill: #6c757d } line.faint { stroke: #dee2e6 } line.ink { stroke: #212529 }
+text.strong { font-weight: 600 }
 @media (prefers-color-scheme: dark) {
   text { fill: #dee2e6 } text.faint { fill: #adb5bd } line.faint { stroke: #495057 } line.ink { stroke: #f8f9fa }
 }
@@ -35,7 +36,8 @@ class Canvas:
 
     def bar(self, x: float, y: float, width: float, height: float, colour: str) -> None:
         self._marks.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(1.0, width):.1f}" height="{height:.1f}" rx="2" fill="{colour}"/>'
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(1.0, width):.1f}" height="{height:.1f}" '
+            f'rx="2" fill="{colour}"/>'
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, *, kind: str = FAINT) -> None:

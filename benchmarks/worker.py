@@ -76,7 +76,9 @@ def _reset_peak() -> None:
 
 
 def _peak() -> int:
-    """The most memory held since the turn began: taken from the GPU, captured graphs included, or resident in main memory."""
+    """The most memory held since the turn began: taken from the GPU, captured graphs included, or resident in main
+    memory.
+    """
     cuda = _cuda()
     if cuda:
         return cuda.max_memory_reserved()

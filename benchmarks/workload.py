@@ -2,8 +2,8 @@
 
 Models of the GPU benchmarks have real shapes and random weights: speed does not depend on what a model knows. Their
 tokenizer has one word for every id ("t0 t1 t2 ..."), so that text and tokens correspond one to one and every side reads
-prompts of exactly the asked length. (For the Qwen2 shape transformers insists on its own tokenizer class, which reads the
-words otherwise: the parts of that shape are given token ids, never text.)
+prompts of exactly the asked length. (For the Qwen2 shape transformers insists on its own tokenizer class, which reads
+the words otherwise: the parts of that shape are given token ids, never text.)
 """
 
 from __future__ import annotations
@@ -42,6 +42,33 @@ SHAPES: dict[str, dict[str, Any]] = {
         "rms_norm_eps": 1e-6,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
         "tie_word_embeddings": True,
+    },
+    "qwen2.5-3b": {
+        "model_type": "qwen2",
+        "vocab_size": 151936,
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "tie_word_embeddings": True,
+    },
+    "qwen3-8b": {
+        "model_type": "qwen3",
+        "vocab_size": 151936,
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "tie_word_embeddings": False,
     },
     "quick": {
         "model_type": "llama",
@@ -112,7 +139,9 @@ def uneven(number: int, longest: int, mean: float = 0.3) -> list[int]:
 
 
 def _chance(mean: float, longest: int) -> float:
-    """The chance of stopping at each token for which the cut geometric distribution has this mean: (1-(1-p)^L)/p = mean."""
+    """The chance of stopping at each token for which the cut geometric distribution has this mean: (1-(1-p)^L)/p =
+    mean.
+    """
     low, high = 1e-9, 1.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -121,7 +150,9 @@ def _chance(mean: float, longest: int) -> float:
 
 
 def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
-    """transformers' continuous batching, its pool sized to the work: by default it takes all free memory, and is slower."""
+    """transformers' continuous batching, its pool sized to the work: by default it takes all free memory, and is
+    slower.
+    """
     from transformers import ContinuousBatchingConfig
 
     wanted = {
@@ -140,7 +171,9 @@ def pool(rows: int, longest: int, page: int = 64) -> dict[str, int]:
 def sweep_points(
     axes: dict[str, list[tuple[int, tuple[int, int, int, int]]]], vocabulary: int, costs: Costs, top: Ceiling | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """For every axis its points (x, (rows, group, prompt, new)): the work of each, and what readers want to know of it."""
+    """For every axis its points (x, (rows, group, prompt, new)): the work of each, and what readers
+    want to know of it.
+    """
     work, facts = [], []
     for axis, points in axes.items():
         for x, (rows, group, prompt, new) in points:
@@ -180,12 +213,16 @@ class Costs:
         layer = 2 * hidden * heads * width + 2 * hidden * kv + 3 * hidden * config["intermediate_size"] + 2 * hidden
         if config["model_type"] == "qwen2":
             layer += heads * width + 2 * kv  # the biases of queries, keys and values
-        weights = layers * layer + config["vocab_size"] * hidden + hidden
+        if config["model_type"] == "qwen3":
+            layer += 2 * width  # the norms of queries and keys
+        tables = 1 if config.get("tie_word_embeddings", True) else 2
+        weights = layers * layer + tables * config["vocab_size"] * hidden + hidden
         return cls(weights, layers * 2 * kv, layers * 2 * heads * width)
 
     def sampling_floor(self, prompts: list[int], lengths: list[int], group: int, top: Ceiling) -> float:
         """The least seconds for sampling: prompts are read once a group, then every step reads all weights and the keys
-        and values of the living rows (those of a shared prompt once), and multiplies them; the slower of both counts."""
+        and values of the living rows (those of a shared prompt once), and multiplies them; the slower of both counts.
+        """
         ends = [prompts[row // group] for row in range(len(lengths))]
         total = 2.0 * self.weights * sum(prompts) / top.flops
         for step in range(1, max(lengths)):

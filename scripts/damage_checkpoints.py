@@ -2,23 +2,30 @@
 
     python scripts/damage_checkpoints.py                results in benchmarks/results/damage.json
 
-A small run is made. Then, again and again, one file of its newest checkpoint is cut short, or a bit of it is flipped, or
-(now and then) it is removed, emptied, swapped with another or joined by a stranger; `burnish` is asked which checkpoint it
-would go on from, and must name the one before; and the file is put back. Now and then the run is resumed for real.
+A small run is made. Then, again and again, one file of its newest checkpoint is cut short, or a bit of it is flipped,
+or (now and then) it is removed, emptied, joined by a stranger, or replaced by a directory, a FIFO, a broken link or a
+link to itself; `burnish` is asked which checkpoint it would go on from, and must name the one before within SECONDS,
+for a FIFO that is opened blocks for ever; and the file is put back. Now and then the run is resumed for real.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = ("bit",) * 9 + ("cut",) * 9 + ("missing", "emptied", "grown", "stranger")
+ODD = ("directory", "full directory", "fifo", "broken link", "link to itself", "strange fifo", "strange directory")
+KINDS = ("bit",) * 9 + ("cut",) * 9 + ("missing", "emptied", "grown", "stranger") + ODD
+SECONDS = 60  # after which a question that was asked of a damaged run counts as blocked
 
 
 def damage(kind: str, file: Path, rng: Any) -> dict[str, Any]:
@@ -39,9 +46,59 @@ def damage(kind: str, file: Path, rng: Any) -> dict[str, Any]:
         file.write_bytes(b"")
     elif kind == "grown":
         file.write_bytes(bytes(content) + b"\0")
-    else:
+    elif kind == "stranger":
         file.with_name("stranger.bin").write_bytes(b"not yours")
+    else:
+        replace_by(kind, file)
     return {}
+
+
+def replace_by(kind: str, file: Path) -> None:
+    """Put something that is not a file in the place of one, or beside it."""
+    if kind == "strange fifo":
+        os.mkfifo(file.with_name("stranger.bin"))
+        return
+    if kind == "strange directory":
+        file.with_name("stranger.bin").mkdir()
+        return
+    content = file.read_bytes()
+    file.unlink()
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "broken link":
+        file.symlink_to("nowhere")
+    elif kind == "link to itself":
+        file.symlink_to(file.name)
+    else:
+        file.mkdir()
+        if kind == "full directory":
+            (file / file.name).write_bytes(content)
+
+
+def put_back(file: Path, content: bytes) -> None:
+    """Undo a damage, whatever it was."""
+    for path in (file, file.with_name("stranger.bin")):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    file.write_bytes(content)
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raises TimeoutError inside when the time is over, also where the process waits for a file."""
+
+    def over(number: int, frame: object) -> None:
+        raise TimeoutError(f"blocked for {seconds} s")
+
+    earlier = signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, earlier)
 
 
 def make_run(folder: Path, model: str) -> None:
@@ -54,20 +111,35 @@ def make_run(folder: Path, model: str) -> None:
 
 def noticed(run: Path) -> tuple[bool, str]:
     """Whether the damaged newest checkpoint is passed over for the one before, and why."""
-    from burnish.run.checkpoint import newest
+    from burnish.checkpoint.checkpoint import newest
     from burnish.run.folder import Folder
 
     path, passed = newest(run, Folder(run).identity())
     return path is not None and path.name == "step-000001" and len(passed) == 1, " ".join(passed)
 
 
+def copy_tree(run: Path, copy: Path) -> None:
+    """A copy of a run folder with its FIFOs and links, which shutil.copytree would follow and wait for."""
+    for place, folders, names in os.walk(run):
+        to = copy / os.path.relpath(place, run)
+        to.mkdir(parents=True, exist_ok=True)
+        for name in [*names, *(folder for folder in folders if os.path.islink(os.path.join(place, folder)))]:
+            file = Path(place) / name
+            if file.is_symlink():
+                (to / name).symlink_to(os.readlink(file))
+            elif file.is_fifo():
+                os.mkfifo(to / name)
+            else:
+                shutil.copy2(file, to / name)
+
+
 def resumed_right(run: Path, straight: Path) -> bool:
     """Whether going on from the damaged run ends as the straight one did."""
     import burnish
-    from burnish.run.sameness import differences
+    from burnish.checkpoint.diff import differences
 
     copy = run.with_name("resumed")
-    shutil.copytree(run, copy)
+    copy_tree(run, copy)
     try:
         burnish.resume(copy)
         return not differences(straight, copy)
@@ -85,10 +157,14 @@ def spoil(run: Path, straight: Path, number: int, seed: int, resume_every: int) 
     file, kind = files[number % len(files)], rng.choice(KINDS)
     before = file.read_bytes()
     what = damage(kind, file, rng)
-    seen, why = noticed(run)
-    right = resumed_right(run, straight) if resume_every and number % resume_every == 0 else None
-    file.with_name("stranger.bin").unlink(missing_ok=True)
-    file.write_bytes(before)
+    try:
+        with time_limit(SECONDS):
+            seen, why = noticed(run)
+        with time_limit(5 * SECONDS):
+            right = resumed_right(run, straight) if resume_every and number % resume_every == 0 else None
+    except Exception as error:  # noqa: BLE001 - a blocked or broken question is a result of this script
+        seen, why, right = False, f"{type(error).__name__}: {error}", None
+    put_back(file, before)
     found = {"file": str(file.relative_to(last)), "kind": kind, **what, "detected": seen, "why": why}
     return found if right is None else {**found, "resumed_the_same": right}
 
@@ -126,7 +202,7 @@ def main() -> int:
     arguments = words.parse_args()
     import torch
 
-    from burnish.run.disk import write_text
+    from burnish.util.files import write_text
 
     torch.set_num_threads(1)
     from kill_harness import make_model, written
@@ -138,7 +214,8 @@ def main() -> int:
     cases = found.pop("cases")
     write_text(arguments.out, written({"seed": arguments.seed, **found}, "cases", cases))
     print(
-        f"{found['detected']} of {found['damages']} detected, {found['resumed_the_same']} of {found['resumed']} resumed right"
+        f"{found['detected']} of {found['damages']} detected, {found['resumed_the_same']} of {found['resumed']} "
+        "resumed right"
     )
     return 0 if found["detected"] == found["damages"] and found["resumed_the_same"] == found["resumed"] else 1
 

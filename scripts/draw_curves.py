@@ -1,4 +1,6 @@
-"""Small learning curves as SVG, drawn by hand: held-out values as a line over seeds, rewards of single steps as dots."""
+"""Small learning curves as SVG, drawn by hand: held-out values as a line over seeds, rewards of single
+steps as dots.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def mean_curve(curves: list[Points]) -> Points:
 
 
 def drawn(curves: list[Curve]) -> str:
-    """The SVG: grid, a band from the least to the greatest seed, the mean line, the rewards, and the names at the ends."""
+    """The SVG: grid, a band from the least to the greatest seed, the mean line, the rewards, and the
+    names at the ends.
+    """
     last = max(step for curve in curves for line in curve.lines() for step, _ in line)
     body = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

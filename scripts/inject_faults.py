@@ -1,13 +1,14 @@
 """Kill and stop processes of a real run on Ray, and measure what it costs.
 
-    python scripts/inject_faults.py                    80 steps, a fault at 10% of them; results in benchmarks/results/faults.json
-    python scripts/inject_faults.py --steps 10 --rate 0.3 --out /tmp/faults.json
+    python scripts/inject_faults.py                    80 steps, a fault at 10% of them; results in
+    benchmarks/results/faults.json python scripts/inject_faults.py --steps 10 --rate 0.3 --out /tmp/faults.json
 
-Two runs of the same configuration on a local Ray with two samplers, two graders and a trainer: one that nobody disturbs, and
-one in which SIGKILL or SIGSTOP hits a sampler, a grader, the trainer, or the process that judges replies, somewhere inside a
-step. Measured: how long until a loss is noticed, how long until somebody else has the place, how much longer the run takes.
-Checked: the ledger of all samples, and that both runs are the same, bit for bit. An undisturbed run that is there already
-(--work) is not run again.
+Two runs of the same configuration on a local Ray with two samplers, two graders and a trainer: one that nobody
+disturbs, and one in which SIGKILL or SIGSTOP hits a sampler, a grader, the trainer, or the process that judges replies,
+somewhere inside a step. Measured: how long until a loss is noticed, how long until somebody else has the place, how
+much longer the run takes.
+Checked: the ledger of all samples, and that both runs are the same, bit for bit. An undisturbed run that is there
+already (--work) is not run again.
 """
 
 from __future__ import annotations
@@ -36,17 +37,32 @@ def right(completions, answer):
     return [float(str(a).strip() in text.split("\\n")[-1].split()) for text, a in zip(completions, answer)]
 """
 SETTINGS: dict[str, Any] = {
-    "task": "add", "on": "ray", "samplers": 2, "graders": 2, "spares": 1, "unit": 12, "lag": 1, "prompts": 48, "n": 8,
-    "max_new_tokens": 48, "eval_tasks": 0, "save_every": 2, "record": 32, "lr": 3e-5, "reward_timeout": 2.0, "replacements": 1000,
-}  # fmt: skip
+    "task": "add",
+    "on": "ray",
+    "samplers": 2,
+    "graders": 2,
+    "spares": 1,
+    "unit": 12,
+    "lag": 1,
+    "prompts": 48,
+    "n": 8,
+    "max_new_tokens": 48,
+    "eval_tasks": 0,
+    "save_every": 2,
+    "record": 32,
+    "lr": 3e-5,
+    "reward_timeout": 2.0,
+    "replacements": 1000,
+}
 
 
-# ------------------------------------------------------------------------------------------------------------- processes
+# -------------------------------------------------------------------------------------------------------------
+# processes
 
 
 def placed(folder: Path) -> dict[str, int]:
     """The processes of the run by name, without those that were lost."""
-    from burnish.report.store import open_store
+    from burnish.store.reader import open_store
 
     with open_store(folder) as store:
         events = store.events()
@@ -56,11 +72,16 @@ def placed(folder: Path) -> dict[str, int]:
 
 
 def judge_of(pid: int) -> int | None:
-    """The process that judges replies for a grader."""
+    """The process that judges replies for a grader: the worker below the guard that the grader started."""
+    guard = _judging_child(pid)
+    return None if guard is None else _judging_child(guard)
+
+
+def _judging_child(pid: int) -> int | None:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rsplit(")", 1)[1].split()[1])
-            if parent == pid and b"burnish.tasks.grader" in (stat.parent / "cmdline").read_bytes():
+            if parent == pid and b"burnish.rewards.grader_process" in (stat.parent / "cmdline").read_bytes():
                 return int(stat.parent.name)
         except (OSError, IndexError):
             continue
@@ -75,7 +96,8 @@ def gone(pid: int) -> bool:
         return True
 
 
-# ---------------------------------------------------------------------------------------------------------------- faults
+# ----------------------------------------------------------------------------------------------------------------
+# faults
 
 
 class Injector:
@@ -128,7 +150,9 @@ class Injector:
 
 
 def drawn_faults(steps: int, rate: float, seed: int) -> dict[int, tuple[str, str, float]]:
-    """step -> (role, how, share of the step that passes first). Roles and ways take turns, steps and moments are drawn."""
+    """step -> (role, how, share of the step that passes first). Roles and ways take turns, steps and
+    moments are drawn.
+    """
     from burnish import randomness
 
     rng = randomness.rng(seed, "faults", steps, rate)
@@ -138,11 +162,14 @@ def drawn_faults(steps: int, rate: float, seed: int) -> dict[int, tuple[str, str
     return {step: (*turns[i % len(turns)], rng.random()) for i, step in enumerate(some)}
 
 
-# ------------------------------------------------------------------------------------------------------------------ runs
+# ------------------------------------------------------------------------------------------------------------------
+# runs
 
 
 class Clocked:
-    """A run with the wall-clock time at which each step was done, as this process saw it: the first two are warming up."""
+    """A run with the wall-clock time at which each step was done, as this process saw it: the first two
+    are warming up.
+    """
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -177,7 +204,8 @@ class Clocked:
 
 
 def own_pace(times: list[float]) -> float:
-    """The share of a run's time that its steps would have taken at the pace of its median step. Unlike the comparison of two runs,
+    """The share of a run's time that its steps would have taken at the pace of its median step. Unlike the comparison
+    of two runs,
     it does not change with what else the machine did during each of them."""
     gaps = [after - before for before, after in itertools.pairwise(times)]
     return statistics.median(gaps) * len(gaps) / sum(gaps)
@@ -185,7 +213,7 @@ def own_pace(times: list[float]) -> float:
 
 def median_step(folder: Path) -> float:
     """Seconds of a step, as the trainer saw them."""
-    from burnish.report.store import open_store
+    from burnish.store.reader import open_store
 
     with open_store(folder) as store:
         return statistics.median(row["total"] for row in store.timings()[2:])
@@ -193,7 +221,7 @@ def median_step(folder: Path) -> float:
 
 def outcomes(folder: Path, injector: Injector) -> list[dict[str, Any]]:
     """Each fault with its times, from the events of the run store."""
-    from burnish.report.store import open_store
+    from burnish.store.reader import open_store
 
     with open_store(folder) as store:
         events = store.events()
@@ -201,8 +229,14 @@ def outcomes(folder: Path, injector: Injector) -> list[dict[str, Any]]:
     for fault in injector.made:
         if fault["role"] != "judge":
             mine = [e for e in events if e["kind"] == "lost" and e["text"].startswith(f"{fault['name']} ")]
-            later = [e for e in events if e["kind"] == "replaced" and mine and e["time"] >= mine[0]["time"] - 0.01
-                     and fault["role"] in e["text"]]  # fmt: skip
+            later = [
+                e
+                for e in events
+                if e["kind"] == "replaced"
+                and mine
+                and e["time"] >= mine[0]["time"] - 0.01
+                and fault["role"] in e["text"]
+            ]
             if mine:
                 fault["noticed_s"] = round(mine[0]["time"] - fault["time"], 3)
                 fault["words"] = mine[0]["text"]
@@ -221,10 +255,10 @@ def main() -> int:
     words.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "faults.json")
     asked = words.parse_args()
 
-    from burnish.placed.audit import audit
-    from burnish.placed.cluster import cluster
-    from burnish.run.disk import write_text
-    from burnish.run.sameness import differences
+    from burnish.checkpoint.diff import differences
+    from burnish.distributed.ray.audit import audit
+    from burnish.distributed.ray.cluster import cluster
+    from burnish.util.files import write_text
 
     asked.work.mkdir(parents=True, exist_ok=True)
     reward = (asked.work / "reward.py").resolve()
@@ -250,16 +284,26 @@ def main() -> int:
     differ, ledger = differences(straight, faulted), audit(faulted)
     times = {name: round(values[-1] - values[0], 1) for name, values in clocks.items()}
     result = {
-        "steps": asked.steps, "faults": len(found), "seed": asked.seed, "cores": os.cpu_count(), "settings": SETTINGS,
+        "steps": asked.steps,
+        "faults": len(found),
+        "seed": asked.seed,
+        "cores": os.cpu_count(),
+        "settings": SETTINGS,
         "load_average": [round(x, 1) for x in loads],
-        "undisturbed_s": times["straight"], "disturbed_s": times["faulted"], "useful": round(times["straight"] / times["faulted"], 3),
+        "undisturbed_s": times["straight"],
+        "disturbed_s": times["faulted"],
+        "useful": round(times["straight"] / times["faulted"], 3),
         "useful_by_its_own_pace": {name: round(own_pace(values), 3) for name, values in clocks.items()},
         "median_step_s": round(median_step(straight), 2),
         "noticed_s": {"median": statistics.median(noticed), "most": max(noticed)},
         "recovered_s": {"median": statistics.median(recovered), "most": max(recovered)},
-        "all_noticed": len(noticed) == len(found), "all_recovered": len(recovered) == len(found),
-        "identical": not differ, "differences": differ, "audit": str(ledger), "audit_wrong": list(ledger.wrong),
-    }  # fmt: skip
+        "all_noticed": len(noticed) == len(found),
+        "all_recovered": len(recovered) == len(found),
+        "identical": not differ,
+        "differences": differ,
+        "audit": str(ledger),
+        "audit_wrong": list(ledger.wrong),
+    }
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     rows = ",\n".join(json.dumps(one) for one in found)
     write_text(asked.out, json.dumps(result, indent=1)[:-2] + f',\n "each": [\n{rows}\n ]\n}}\n')

@@ -2,16 +2,19 @@
 
     python scripts/kill_harness.py                      200 kills, results in benchmarks/results/kills.json
     python scripts/kill_harness.py --kills 6 --only grpo,ppo --out /tmp/kills.json
+    python scripts/kill_harness.py --table              the table of docs/reliability.md, from the stored results
 
 Each trial is a run in a process of its own. It is killed once (sometimes twice) at an instant that the harness chooses:
 anywhere by the clock, or when the run's own files show that it has come to a named point. Then the same folder is
 resumed, as a user would, and metrics, traces, evaluations and every file of every checkpoint (weights, optimisers,
-memories) are compared with those of the straight run. An interrupted harness goes on where it stopped.
+memories) are compared with those of the straight run. An interrupted harness goes on where it stopped. Variants whose
+package (ray, vllm) is not installed are left out; BURNISH_VLLM_PYTHON names the Python that has vLLM.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -37,17 +40,35 @@ def coin(completions):
     return [float(hashlib.md5(text.encode()).digest()[0] % 2) for text in completions]
 """
 SHARED = {
-    "steps": 6, "prompts": 2, "max_new_tokens": 10, "eval_tasks": 4, "eval_every": 4, "save_every": 2, "keep": 2,
-    "lr": 1e-3, "lr_schedule": "cosine", "lr_warmup": 1, "device": "cpu", "task": "sort",
-}  # fmt: skip
+    "steps": 6,
+    "prompts": 2,
+    "max_new_tokens": 10,
+    "eval_tasks": 4,
+    "eval_every": 4,
+    "save_every": 2,
+    "keep": 2,
+    "lr": 1e-3,
+    "lr_schedule": "cosine",
+    "lr_warmup": 1,
+    "device": "cpu",
+    "task": "sort",
+}
 VARIANTS: dict[str, dict[str, Any]] = {  # what is run; each keeps another kind of state
     "grpo": {"n": 4},
     "grpo-lora": {"method": "grpo", "n": 4, "lora": 4},
     "ppo": {"n": 2},  # a critic with an optimiser of its own
     "dpo": {"reward": None},  # a frozen reference
-    "archer": {"task": "guess", "reward": None, "n": 1, "batch": 4, "critic_warmup": 0, "critic_updates": 2, "actor_updates": 1},  # replay, EMA
+    "archer": {  # replay, EMA
+        "task": "guess",
+        "reward": None,
+        "n": 1,
+        "batch": 4,
+        "critic_warmup": 0,
+        "critic_updates": 2,
+        "actor_updates": 1,
+    },
     "prefix_rft": {"n": 4},
-    "nlpo": {"n": 2, "epochs": 1, "mask_every": 2},  # a snapshot that follows
+    "nlpo": {"n": 2, "updates": 1, "mask_every": 2},  # a snapshot that follows
     "aepo": {"n": 4},  # a controller
     "reinforce_running": {"n": 4},  # a running baseline
     "curriculum": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4},
@@ -55,7 +76,15 @@ VARIANTS: dict[str, dict[str, Any]] = {  # what is run; each keeps another kind 
     "curriculum-lag": {"method": f"{ROOT}/examples/my_curriculum.py:second_chances", "n": 4, "lag": 1},
     "grpo-chunk": {"method": "grpo", "n": 4, "chunk": 4},  # replies that are half written
     "grpo-chunk-lag": {"method": "grpo", "n": 4, "chunk": 4, "lag": 1},
-}  # fmt: skip
+    "grpo-process": {"method": "grpo", "n": 4, "engine": "process"},  # a sampler in a worker process
+    "grpo-process-lag": {"method": "grpo", "n": 4, "engine": "process", "lag": 1},
+    "grpo-process-chunk": {"method": "grpo", "n": 4, "engine": "process", "chunk": 4, "lag": 1},
+    "grpo-vllm": {"method": "grpo", "n": 4, "engine": "vllm", "model": "tiny"},  # vLLM wants heads of 32 or more
+    "grpo-ray": {"method": "grpo", "n": 4, "on": "ray", "unit": 1},  # sampler, grader and trainer are processes
+    "grpo-ray-lag": {"method": "grpo", "n": 4, "on": "ray", "unit": 1, "lag": 1, "samplers": 2},
+}
+NEEDS = {"grpo-vllm": "vllm", "grpo-ray": "ray", "grpo-ray-lag": "ray"}
+HELD = "is being written by"  # the trainer of a killed driver holds the lock until it has noticed
 POINTS = ("anywhere", "start", "rollout", "scoring", "learning", "logging", "writing", "retiring", "publishing")
 
 
@@ -179,7 +208,7 @@ def trial(
 ) -> dict[str, Any]:
     """Run, kill (a quarter of the trials twice), resume, compare."""
     from burnish import randomness
-    from burnish.run.sameness import differences
+    from burnish.checkpoint.diff import differences
 
     rng = randomness.rng(seed, "kill", number)
     point = POINTS[number % len(POINTS)]
@@ -198,12 +227,22 @@ def trial(
         kills.append(hit)
     code = 0
     if not kills or hit is not None:
-        code = finish(start(place, lambda: train(variant, model)))
+        code = resumed(place, lambda: train(variant, model))
     differ = differences(straight, place / "run") if code == 0 else [(place / "output.txt").read_text()[-400:]]
     return {"trial": number, "variant": variant, "kills": kills, "same": not differ, "differences": differ}
 
 
-# -------------------------------------------------------------------------------------------------------------- all of it
+def resumed(place: Path, work: Callable[[], object]) -> int:
+    """The exit status of a resume, tried again for a minute where a process of the killed run still holds the lock."""
+    deadline = time.monotonic() + 60
+    while code := finish(start(place, work)):
+        if HELD not in (place / "output.txt").read_text()[-600:] or time.monotonic() > deadline:
+            return code
+        time.sleep(1)
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------ all of it
 
 
 def make_model(path: Path) -> None:
@@ -211,7 +250,7 @@ def make_model(path: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 
-    from burnish.cast.models import resolve
+    from burnish.models.known_models import resolve
 
     tiny = resolve("tiny")
     config = AutoConfig.from_pretrained(tiny)
@@ -242,7 +281,7 @@ def trials(arguments: argparse.Namespace, done: list[dict[str, Any]], work: Path
         raise RuntimeError((work / "output.txt").read_text())
     straight: dict[str, tuple[Path, float]] = {}
     killed, number = sum(len(one["kills"]) for one in done), len(done)
-    variants = arguments.only.split(",") if arguments.only else list(VARIANTS)
+    variants = arguments.only.split(",") if arguments.only else [name for name in VARIANTS if available(name)]
     while killed < arguments.kills:
         variant = variants[number // len(POINTS) % len(variants)]
         if variant not in straight:
@@ -253,6 +292,25 @@ def trials(arguments: argparse.Namespace, done: list[dict[str, Any]], work: Path
         if result["same"]:
             shutil.rmtree(work / f"trial-{number - 1}", ignore_errors=True)
         yield result
+
+
+def available(variant: str) -> bool:
+    """Whether the package that a variant needs is installed."""
+    if variant == "grpo-vllm" and os.environ.get("BURNISH_VLLM_PYTHON"):
+        return True
+    return variant not in NEEDS or importlib.util.find_spec(NEEDS[variant]) is not None
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Markdown: kills and identical runs by kind of run, with its engine, lag and chunk."""
+    lines = ["| run | engine | lag | chunk | kills | ended the same |", "|---|---|---|---|---|---|"]
+    for variant, options in VARIANTS.items():
+        hits = [one["same"] for one in results for _ in one["kills"] if one["variant"] == variant]
+        engine = "Ray" if "on" in options else options.get("engine", "local")
+        cells = (variant, engine, options.get("lag", 0), options.get("chunk", "-"), len(hits), sum(hits))
+        lines += [f"| {' | '.join(map(str, cells))} |"] if hits else []
+    every = [one["same"] for one in results for _ in one["kills"]]
+    return "\n".join([*lines, f"| all | | | | {len(every)} | {sum(every)} |"])
 
 
 def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -282,13 +340,17 @@ def main() -> int:
     words.add_argument("--kills", type=int, default=200)
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--only", default="", help=f"variants, of {', '.join(VARIANTS)}")
+    words.add_argument("--table", action="store_true", help="print the stored results as a table, and kill nothing")
     words.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "kills.json")
     arguments = words.parse_args()
+    if arguments.table:
+        print(table(json.loads(arguments.out.read_text())["trials"]))
+        return 0
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     import transformers.models.llama.modeling_llama  # noqa: F401 - once, here, and not in every process
 
     import burnish.run.train  # noqa: F401
-    from burnish.run.disk import write_text
+    from burnish.util.files import write_text
 
     stored = json.loads(arguments.out.read_text()) if arguments.out.is_file() else {}
     results = stored.get("trials", []) if stored.get("seed") == arguments.seed else []

@@ -1,12 +1,13 @@
-"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes docs/leaderboard.md and its plot.
+"""The standing leaderboard: every registered method on three tasks, from `tiny`, under one budget. Writes
+docs/leaderboard.md and its plot.
 
     python scripts/leaderboard.py --workers 16 --limit-seconds 560      run what is missing, for about nine minutes
     python scripts/leaderboard.py                                       the same again goes on where it stopped
     python scripts/leaderboard.py --page                                only write the page anew
     python scripts/leaderboard.py --merge other.json                    take over results from elsewhere first
 
-Results are kept in benchmarks/leaderboard.json, one line a run; a run that is there is never made again. Methods that need
-another model (a teacher, a reward model, a DPO policy) get one that is trained first, outside the budget.
+Results are kept in benchmarks/leaderboard.json, one line a run; a run that is there is never made again. Methods that
+need another model (a teacher, a reward model, a DPO policy) get one that is trained first, outside the budget.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from rich.console import Console
 from burnish.compare.budget import Budget, parse
 from burnish.compare.display import Display
 from burnish.compare.helpers import helper_jobs, helper_model, needs, plain
-from burnish.compare.job import Found, Job, failed
+from burnish.compare.job import Job, RunResult, failed
+from burnish.compare.leaderboard_page import page, plot, ranks
 from burnish.compare.pool import Pool, workers_and_gpus
-from burnish.compare.standing import page, plot, ranks
-from burnish.compare.store import Store
+from burnish.compare.results import ResultsFile
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.tasks.table import source
 
@@ -58,7 +59,7 @@ def main() -> None:
     asked = flags.parse_args()
     load_all()
     about = {"torch": torch.__version__, "transformers": transformers.__version__, "tasks": list(TASKS)}
-    store = Store(asked.results, about)
+    store = ResultsFile(asked.results, about)
     for file in asked.merge:
         store.merge(file)
     budget = parse(asked.budget)
@@ -77,7 +78,7 @@ def main() -> None:
     Console().print(f"{sum(row.done for row in rows)} runs in {asked.results}{more}", highlight=False)
 
 
-def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
+def run(store: ResultsFile, budget: Budget, asked: argparse.Namespace) -> None:
     """Every run that is not in the store, helpers first, until the time is up."""
     wanted = [job for job in jobs(asked.only or list(METHODS), budget, asked, store) if not store.done(job.key)]
     workers, gpus = workers_and_gpus(asked.workers, asked.device)
@@ -85,8 +86,8 @@ def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
     kinds = [(kind, job.task) for job in wanted for kind in needs(METHODS[job.method]).values()]
     first = helper_jobs(asked.work, kinds, shared)
 
-    def found(row: Found) -> None:
-        display.found(row)
+    def found(row: RunResult) -> None:
+        display.on_result(row)
         if not row.label.startswith("helper:"):
             here = f"{asked.work}/"  # where a helper was on this machine is nobody else's business
             store.add(
@@ -107,7 +108,7 @@ def run(store: Store, budget: Budget, asked: argparse.Namespace) -> None:
                 display.follow(Pool(workers, asked.work / "logs", found, gpus)).run(some, limit=left)
 
 
-def jobs(names: list[str], budget: Budget, asked: argparse.Namespace, store: Store) -> list[Job]:
+def jobs(names: list[str], budget: Budget, asked: argparse.Namespace, store: ResultsFile) -> list[Job]:
     """A run for every method, task and seed; a task that a method cannot work on becomes a row that says why."""
     found: list[Job] = []
     for name in names:

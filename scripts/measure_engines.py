@@ -2,8 +2,9 @@
 
     python scripts/measure_engines.py --engine vllm --model tiny --steps 5 --out benchmarks/results/engines.json
 
-Trains with GRPO. At every publish it takes the time to send the weights and to score the probe, and looks at the probe twice: before
-the weights are sent, when the sampler is one update behind, and after. At the end it takes the time to start a worker anew instead.
+Trains with GRPO. At every publish it takes the time to send the weights and to score the probe, and looks at the probe
+twice: before the weights are sent, when the sampler is one update behind, and after. At the end it takes the time to
+start a worker anew instead.
 Results are added to the file, one row for each engine, model and way to train.
 """
 
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from burnish.cast.apart.engine import ApartEngine
+from burnish.engine.subprocess.engine import SubprocessEngine
 from burnish.methods.table import find
 from burnish.run.config import configure
 from burnish.run.train import Run, prepare
@@ -26,9 +27,9 @@ def measured(run: Run) -> dict[str, Any]:
     """Train, and watch every publish."""
     from burnish.loop import loop
 
-    policy = run.cast["policy"]
+    policy = run.models["policy"]
     engine = policy.engine
-    assert isinstance(engine, ApartEngine)
+    assert isinstance(engine, SubprocessEngine)
     seconds: dict[str, list[float]] = {"send": [], "probe": [], "step": []}
     apart: dict[str, list[float]] = {"behind": [], "sent": []}
 
@@ -48,7 +49,7 @@ def measured(run: Run) -> dict[str, Any]:
     first = time.perf_counter() - start
     engine.publish = publish  # type: ignore[method-assign]
     logp = []
-    for report in loop(run.method, run.cast, run.settings, steps=run.config.options.steps):
+    for report in loop(run.method, run.models, run.settings, steps=run.config.options.steps):
         seconds["step"].append(sum(report.seconds.values()))
         logp.append(report.metrics.get("mismatch/logp", float("nan")))
         print(
@@ -58,7 +59,7 @@ def measured(run: Run) -> dict[str, Any]:
     engine._launch()
     again = time.perf_counter() - start
     about = engine.about
-    run.cast.end()
+    run.models.end()
     return {
         "sampler": about,
         "start_s": round(first, 2),

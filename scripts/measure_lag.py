@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from burnish.cast.models import resolve
-from burnish.cast.stage import build
-from burnish.loop import loop
 from burnish.methods.table import find
+from burnish.models.build import build
+from burnish.models.known_models import resolve
+from burnish.run.pipeline import loop_as_set
 from burnish.step import Settings
 from burnish.tasks.table import source
 
@@ -53,9 +53,9 @@ def measured(method: str, lag: int, steps: int) -> dict[str, Any]:
     """One run in memory: seconds a step once the pipeline is full, and how much of it was waiting for replies."""
     built = find(method).build(source("add"))
     settings = Settings(prompts=16, max_new_tokens=64, lr=1e-5, lag=lag)
-    cast = build(built.cast, resolve("tiny"), settings, device="cpu")
+    models = build(built.models, resolve("tiny"), settings, device="cpu")
     waited, load, start = 0.0, os.getloadavg()[0], time.perf_counter()
-    for report in loop(built, cast, settings, steps=steps + WARM + lag):
+    for report in loop_as_set(built, models, settings, steps=steps + WARM + lag):
         number = report.clock.step + 1
         if number == WARM:
             start, waited = time.perf_counter(), 0.0

@@ -1,4 +1,5 @@
-"""What beginning rewards early gains: seconds for sampling and scoring a step, with a reward that waits for every reply.
+"""What beginning rewards early gains: seconds for sampling and scoring a step, with a reward that waits for every
+reply.
 
 OMP_NUM_THREADS=1 python scripts/measure_rewards.py --out benchmarks/results/rewards.json
 """
@@ -15,10 +16,10 @@ from typing import Any
 
 import torch
 
-from burnish.cast.models import resolve
-from burnish.cast.stage import build
-from burnish.loop import loop
 from burnish.methods.table import find
+from burnish.models.build import build
+from burnish.models.known_models import resolve
+from burnish.run.pipeline import loop_as_set
 from burnish.step import Settings
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
@@ -62,9 +63,9 @@ def measured(workers: int, wait: float) -> dict[str, Any]:
 
     built = find("grpo").build(Rewarded(task, waits, workers=workers))
     settings = Settings(prompts=8, max_new_tokens=64, lr=1e-5)
-    cast = build(built.cast, resolve("tiny"), settings, device="cpu")
+    models = build(built.models, resolve("tiny"), settings, device="cpu")
     load = os.getloadavg()[0]
-    counted = [report.seconds for report in loop(built, cast, settings, steps=STEPS)][1:]
+    counted = [report.seconds for report in loop_as_set(built, models, settings, steps=STEPS)][1:]
     found = {room: sum(seconds[room] for seconds in counted) / len(counted) for room in ("rollout", "score")}
     return {**{room: round(seconds, 3) for room, seconds in found.items()}, "load": round(load, 2)}
 

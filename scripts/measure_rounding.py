@@ -1,10 +1,11 @@
-"""How far apart two bf16 computations of the same log-probs end up, by where they round: on any CPU, in fp32 arithmetic.
+"""How far apart two bf16 computations of the same log-probs end up, by where they round: on any CPU, in fp32
+arithmetic.
 
     python scripts/measure_rounding.py
 
-A Llama of SmolLM2-135M's shape with random weights is run twice. What a GPU would store in bf16 is rounded to bf16; the second
-time every product is off by about its own last fp32 bit, as another order of summation would have it. The mean difference
-of log-probs is what `mismatch/logp` would show on a GPU.
+A Llama of SmolLM2-135M's shape with random weights is run twice. What a GPU would store in bf16 is rounded to bf16; the
+second time every product is off by about its own last fp32 bit, as another order of summation would have it. The mean
+difference of log-probs is what `mismatch/logp` would show on a GPU.
 """
 
 from __future__ import annotations

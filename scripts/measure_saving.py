@@ -3,8 +3,8 @@
     python scripts/measure_saving.py --model smollm2    results in benchmarks/results/saving.json
 
 GRPO runs for a number of steps, and a checkpoint is taken after every second one. For each save: the seconds for which
-training waited (in `save` itself, before the first update of the next step, and for the checkpoint before it), those that
-the thread took to read and to write, and the step during which it wrote, beside the steps without any.
+training waited (in `save` itself, before the first update of the next step, and for the checkpoint before it), those
+that the thread took to read and to write, and the step during which it wrote, beside the steps without any.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Run, and gather the numbers."""
     import torch
 
+    from burnish.checkpoint.async_save import Saver
     from burnish.loop import loop
     from burnish.methods.table import find
     from burnish.run.config import configure
     from burnish.run.memory import resident_mb
-    from burnish.run.saving import Saver
     from burnish.run.train import prepare
 
     given = {
@@ -44,10 +44,10 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     run = prepare(entry, configure(entry, "grpo", {"model": arguments.model, "out": str(folder / "run"), **given}))
     rows: list[dict[str, Any]] = []
     memory = resident_mb()
-    saver = Saver(folder / "run", run.memories(), run.cast, keep=1)
+    saver = Saver(folder / "run", run.memories(), run.models, keep=1)
     with saver:
         began = time.perf_counter()
-        for report in loop(run.method, run.cast, run.settings, steps=arguments.steps):
+        for report in loop(run.method, run.models, run.settings, steps=arguments.steps):
             step = time.perf_counter() - began
             written = saver.finished()
             row = {
@@ -97,9 +97,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def blocking(folder: Path, model: str) -> float:
     """Seconds that the same save takes when everything waits for it."""
+    from burnish.checkpoint.async_save import Saver
     from burnish.methods.table import find
     from burnish.run.config import configure
-    from burnish.run.saving import Saver
     from burnish.run.train import prepare
 
     entry = find("sft")
@@ -107,8 +107,8 @@ def blocking(folder: Path, model: str) -> float:
     run = prepare(entry, configure(entry, "sft", given))
     from burnish.loop import loop
 
-    next(iter(loop(run.method, run.cast, run.settings, steps=1)))
-    with Saver(folder / "blocking", run.memories(), run.cast) as saver:
+    next(iter(loop(run.method, run.models, run.settings, steps=1)))
+    with Saver(folder / "blocking", run.memories(), run.models) as saver:
         began = time.perf_counter()
         saver.save(1)
         saver.wait()

@@ -1,10 +1,11 @@
 """What the run store costs, and how fast it answers: writes benchmarks/store.json.
 
-    python scripts/measure_store.py                    a million traces, and the cost of recording a step of GRPO on tiny
+    python scripts/measure_store.py                    a million traces, and the cost of recording a step of GRPO on
+    tiny
     python scripts/measure_store.py --traces 20000     fewer
 
-Cost: CPU time of the writer thread and of handing a step over, against the CPU time of the step: what other programs do meanwhile does
-not matter. That is an upper bound of the slow-down, reached where no core is free for the writer.
+Cost: CPU time of the writer thread and of handing a step over, against the CPU time of the step: what other programs do
+meanwhile does not matter. That is an upper bound of the slow-down, reached where no core is free for the writer.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import torch
 from burnish import randomness
 from burnish.loop import Report, loop
 from burnish.methods.table import find
-from burnish.nouns import Clock, Group, Task, Trace, Turn
 from burnish.report.api import Api
-from burnish.report.recorder import Recorder
-from burnish.report.schema import connect
 from burnish.run.config import configure
 from burnish.run.train import prepare
+from burnish.store.recorder import RunRecorder
+from burnish.store.schema import connect
+from burnish.types import Clock, Group, Task, Trace, Turn
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "store.json"
 GROUP, GROUPS, REPEATS = 8, 64, 5
@@ -52,13 +53,15 @@ def main() -> None:
 
 
 def recording(place: Path, steps: int) -> dict[str, Any]:
-    """The median step of GRPO on tiny (16 prompts x 8 samples, all recorded), and what its recording takes, in CPU seconds."""
+    """The median step of GRPO on tiny (16 prompts x 8 samples, all recorded), and what its recording takes, in CPU
+    seconds.
+    """
     entry = find("grpo")
     run = prepare(entry, configure(entry, "grpo", {"steps": steps, "eval_tasks": 0, "out": str(place / "cost")}))
-    recorder = Recorder(run.folder.path, run.cast["policy"].chat.tokenizer, traces=256)
+    recorder = RunRecorder(run.folder.path, run.models["policy"].chat.tokenizer, traces=256)
     walking, handing, writing = [], [], []
     begin = time.process_time()
-    for report in loop(run.method, run.cast, run.settings, steps=steps):
+    for report in loop(run.method, run.models, run.settings, steps=steps):
         walking.append(time.process_time() - begin)
         report.seconds["step"] = walking[-1]
         before, begin = _cpu_of(recorder), time.thread_time()
@@ -74,12 +77,12 @@ def recording(place: Path, steps: int) -> dict[str, Any]:
     return {"step_cpu_s": step, "handing_over_cpu_s": hand, "writing_cpu_s": write, "share": (hand + write) / step}
 
 
-def _cpu_of(recorder: Recorder) -> float:
+def _cpu_of(recorder: RunRecorder) -> float:
     """CPU seconds of the writer's thread so far."""
     return time.clock_gettime(time.pthread_getcpuclockid(_thread_of(recorder).ident))  # type: ignore[arg-type]
 
 
-def _thread_of(recorder: Recorder) -> threading.Thread:
+def _thread_of(recorder: RunRecorder) -> threading.Thread:
     return next(thread for thread in threading.enumerate() if thread.name == "burnish-recorder")
 
 
@@ -126,11 +129,11 @@ def fill(folder: Path, steps: int) -> None:
     """A made-up run with real rows: prompts, replies of forty tokens, log-probs, advantages, some dropped."""
     from transformers import AutoTokenizer
 
-    from burnish.cast.models import resolve
+    from burnish.models.known_models import resolve
     from burnish.step import Dropped
 
     tokenizer = AutoTokenizer.from_pretrained(str(resolve("tiny")))
-    recorder = Recorder(folder, tokenizer, traces=GROUP * GROUPS)
+    recorder = RunRecorder(folder, tokenizer, traces=GROUP * GROUPS)
     recorder.info(
         config={"method": "made-up", "task": "add", "model": "tiny", "steps": steps, "seed": 0},
         created=time.time(),
@@ -159,7 +162,9 @@ def fill(folder: Path, steps: int) -> None:
 
 
 def multiply(folder: Path, have: int, steps: int) -> None:
-    """The recorded steps again and again under later numbers, until there are enough; recording a million takes half an hour."""
+    """The recorded steps again and again under later numbers, until there are enough; recording a million takes half an
+    hour.
+    """
     db = connect(folder / "store.sqlite")
     per_step = GROUP * GROUPS
     db.execute("BEGIN")
@@ -189,7 +194,7 @@ def _trace(tokenizer: Any, rng: Any, step: int, index: int) -> Trace:
     reply = Turn(said, "policy", torch.tensor([-rng.random() for _ in said]), torch.full((len(said),), step), asked)
     right = float(rng.random() < 0.5)
     length = len(said) + 5
-    streams = {"adv": torch.full((length,), right - 0.5), "old": torch.zeros(length), "member:pg": torch.ones(length)}
+    streams = {"adv": torch.full((length,), right - 0.5), "old": torch.zeros(length), "claim:pg": torch.ones(length)}
     streams["entropy"] = torch.full((length,), rng.random())
     return Trace(
         (asked, reply),

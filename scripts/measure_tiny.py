@@ -1,6 +1,6 @@
 """Measure a model on burnish's built-in tasks: pass@1 and pass@16 on held-out problems, and the model card of `tiny`.
 
-    PYTHONPATH=src python scripts/measure_tiny.py --model src/burnish/cast/tiny --json benchmarks/tiny_pass_rates.json
+    PYTHONPATH=src python scripts/measure_tiny.py --model src/burnish/models/tiny --json benchmarks/tiny_pass_rates.json
 
 Plain transformers generation, temperature 1, no truncation of the distribution. With --card, README.md is written
 into the model directory from the numbers measured and from the pretraining.json beside the weights.
@@ -18,10 +18,10 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from burnish.nouns import Message, Task
 from burnish.tasks.guess import Guess
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
+from burnish.types import Message, Task
 
 DEFAULT_LEVEL = 2
 TURN_TOKENS = 8  # a guess is a number
@@ -173,7 +173,7 @@ def card(model_dir: Path, rates: dict[str, dict[str, dict[str, float]]], problem
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         vocab=config["vocab_size"],
-        flags=" ".join(["--out src/burnish/cast/tiny", *said]),
+        flags=" ".join(["--out src/burnish/models/tiny", *said]),
         corpus=flags["corpus"] / 1e6,
         tokens=flags["tokens"] / 1e6,
         table=as_table(rates, samples),

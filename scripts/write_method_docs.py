@@ -2,36 +2,42 @@
 
     python scripts/write_method_docs.py
 
-Curves come from benchmarks/curves.json (scripts/measure_curves.py writes it); a method without one gets none. A method is
-drawn against its parent: of the basic methods the one whose composition is nearest.
+Curves come from benchmarks/curves.json (scripts/measure_curves.py writes it); a method without one gets none. A method
+is drawn against its parent: of the basic methods the one whose composition is nearest.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from draw_curves import Curve, drawn, mean_curve
 from rich.table import Table
 
-from burnish.commands.flags import flags_of_method
+from burnish import credit, draw, learn, rollout, score, select
 from burnish.compare.lineage import composition, parent
 from burnish.methods.table import METHODS, Entry, load_all
-from burnish.report.show import built, cast, terms, walk
+from burnish.report import definitions
+from burnish.report.show import built, models, pipeline, terms
+from burnish.run.flags import flags_of_method
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
 MEASURED = ROOT / "benchmarks" / "curves.json"
 INTRODUCTION = """`burnish show NAME` prints the same in a terminal. [How they relate](map.md).
 
-The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, free sampling at
-temperature 1 (`scripts/measure_curves.py`; 60 steps for `archer`). It shows that a method learns, not how good it is: defaults are the papers', which had
-larger models and longer runs in mind. What trains a value model first (`a_lol`, `b_coder`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after
-16 steps; PPO-like methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100 --entropy 0` reaches 97%);
-`nlpo` earns its reward under its mask and is measured here without it; `hir` keeps a fifth of its probability for other tokens (label smoothing), which free
-sampling draws; `behavior_injection` prepares a model for RL."""
+The last column is held-out accuracy on `tiny` before and after 16 steps with every option at its default, free
+sampling at temperature 1 (`scripts/measure_curves.py`; 60 steps for `archer`). It shows that a method learns, not how
+good it is: defaults are the papers', which had larger models and longer runs in mind. What trains a value model first
+(`a_lol`, `b_coder`, `dvpo`, `ppo_max`, `vapo`, `direct_advantage_po`) has hardly begun after 16 steps; PPO-like
+methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies a step (`a2c --n 8 --lookahead 100
+--entropy 0` reaches 97%); `nlpo` earns its reward under its mask and is measured here without it; `hir` keeps a fifth
+of its probability for other tokens (label smoothing), which free sampling draws; `behavior_injection` prepares a
+model for RL."""
 
 
 def main() -> None:
@@ -49,6 +55,9 @@ def main() -> None:
             curve.unlink(missing_ok=True)
     (OUT / "README.md").write_text(index(measured))
     (OUT / "map.md").write_text(relations(pieces))
+    (OUT / "parts.md").write_text(parts_page())
+    metrics = OUT.parent / "metrics.md"
+    metrics.write_text(metrics.read_text().partition("\n## What was sampled")[0] + definitions.markdown())
 
 
 def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
@@ -66,10 +75,10 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
     ]
     for phase in example.phases:
         parts.append(f"## The composition{', phase ' + phase.name if len(example.phases) > 1 else ''}")
-        parts.append(markdown(walk(phase)))
+        parts.append(markdown(pipeline(phase)))
         if phase.learn.terms:
             parts.append(markdown(terms(phase.learn)))
-    parts += ["## The cast", markdown(cast(example))]
+    parts += ["## Models", markdown(models(example))]
     if flags := flags_of_method(entry):
         rows = "\n".join(
             f"| `--{flag.name.lstrip('-').replace('_', '-')}` | {flag.kind} | {flag.default} | {flag.help} |"
@@ -86,7 +95,8 @@ def told(name: str, base: str, found: dict[str, Any], measured: dict[str, Any]) 
     before, after = ends(found)
     seeds = "seed 0" if len(found["runs"]) == 1 else f"the mean of {len(found['runs'])} seeds"
     words = (
-        f"On `tiny`, task `{found['task']}`, {found['steps']} steps at the defaults, {seeds}: held-out {found['measure']} "
+        f"On `tiny`, task `{found['task']}`, {found['steps']} steps at the defaults, {seeds}: held-out "
+        f"{found['measure']} "
         f"{before:.1%} -> {after:.1%}"
     )
     other = measured.get(base)
@@ -141,6 +151,57 @@ def relations(pieces: dict[str, frozenset[str]]) -> str:
         left = ", ".join(f"`{piece}`" for piece in sorted(pieces[base] - mine)) or "-"
         rows.append(f"| [{name}]({name}.md) | {base} | {added} | {left} |")
     return "\n\n".join(lines) + "\n" + "\n".join(rows) + "\n"
+
+
+def parts_page() -> str:
+    """The public names of every stage, each with its arguments and the first sentence of its docstring."""
+    pages = [
+        "# Parts",
+        "The public names of the stages: `from burnish import credit, draw, learn, rollout, score, select`. "
+        "How to compose them: [your own method](../own-method.md).",
+    ]
+    for stage in (draw, rollout, score, select, credit, learn):
+        short = stage.__name__.rpartition(".")[2]
+        rows = ["| name | what |", "|---|---|"]
+        for name in stage.__all__:
+            thing = getattr(stage, name)
+            takes = arguments(thing) if inspect.isfunction(thing) else ""
+            cells = (f"`{short}.{name}{takes}`", about(thing))
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        pages += [f"## {short}", (stage.__doc__ or "").split("\n")[0], "\n".join(rows)]
+    return "\n\n".join(pages) + "\n"
+
+
+def arguments(function: Callable[..., object]) -> str:
+    """A function's arguments and their defaults, without types; norms and functions by their names."""
+    names = {id(value): name for stage in (learn, credit, rollout) for name, value in vars(stage).items()}
+    bare = []
+    for p in inspect.signature(function).parameters.values():
+        known = names.get(id(p.default)) if callable(p.default) or isinstance(p.default, learn.Norm) else None
+        if known is None and inspect.isfunction(p.default):
+            known = p.default.__name__
+        default = p.default if known is None else Name(known)
+        bare.append(p.replace(annotation=p.empty, default=default))
+    return str(inspect.Signature(bare))
+
+
+class Name:
+    """Prints as a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def about(thing: object) -> str:
+    """The first paragraph of a docstring, in one line; otherwise the type or the value itself."""
+    if inspect.isfunction(thing) or inspect.isclass(thing):
+        return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    if "Callable" in str(thing):
+        return f"The type `{re.sub(r'[a-z_.]+[.]', '', str(thing))}`."
+    return f"{type(thing).__name__}: {getattr(thing, 'name', thing)}."
 
 
 def plot(name: str, base: str, measured: dict[str, Any]) -> str:

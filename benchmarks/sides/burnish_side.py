@@ -9,34 +9,33 @@ from typing import Any
 import torch
 from worker import Turns
 
-from burnish.cast.local import LocalEngine, Request
-from burnish.cast.roles import stage
-from burnish.cast.stage import Cast, build
 from burnish.credit.group import group_relative
-from burnish.credit.members import member
 from burnish.credit.streams import behaviour
 from burnish.draw.tasks import prompts
+from burnish.engine.local import LocalEngine, Request
 from burnish.learn.learn import Learn, learn
 from burnish.learn.mismatch import NAME as MISMATCH
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import pg_clip
 from burnish.loop import loop
 from burnish.method import Method, method
-from burnish.nouns import Clock, Group, Task, Trace, Turn
+from burnish.models.build import Models, build
 from burnish.parts import chain
 from burnish.randomness import key_of, rng
+from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.step import Settings, Step
 from burnish.tasks.source import Source
+from burnish.types import Clock, Group, Task, Trace, Turn
 from sides.problems import source_of
 
 NEVER = -1  # no token has this id: no reply stops before its length
 
 
-def cast_of(work: dict[str, Any], settings: Settings) -> Cast:
+def cast_of(work: dict[str, Any], settings: Settings) -> Models:
     """The policy, with the optimiser that would train it."""
-    return build(stage(), Path(work["model"]), settings, device=work["device"])
+    return build(roles(), Path(work["model"]), settings, device=work["device"])
 
 
 def settings_of(work: dict[str, Any]) -> Settings:
@@ -50,7 +49,8 @@ def _engine(work: dict[str, Any]) -> LocalEngine:
     policy = cast_of(work, settings_of(work))["policy"]
     policy.chat.stops = (NEVER,)  # type: ignore[misc]
     policy.working.weights()
-    policy.engine.remembers = False  # nobody learns from what is sampled here
+    assert isinstance(policy.engine, LocalEngine)
+    policy.engine.remembers = False  # these samples are not trained on
     return policy.engine
 
 
@@ -86,9 +86,9 @@ def grpo(source: Source, group: int) -> Method:
         draw=prompts(source),
         rollout=sample(group),
         score=verify(source),
-        credit=chain(group_relative(), behaviour(), member("pg", "policy")),
+        credit=chain(group_relative(), behaviour()),
         learn=Learn(pg_clip(0.2, norm=seq_mean)),
-        cast=stage(),
+        models=roles(),
     )
 
 
@@ -107,14 +107,16 @@ def step(work: dict[str, Any], turns: Turns) -> None:
             samples=len(traces),
             prompt_tokens=sum(len(trace.turns[0]) for trace in traces),
             sampled_tokens=sum(len(trace.turns[-1]) for trace in traces),
-            trained_tokens=sum(int(trace.streams["member:pg"].sum()) for trace in traces),
+            trained_tokens=sum(int(trace.streams["claim:pg"].sum()) for trace in traces),
             rewarded=sum(trace.scores["reward"] for trace in traces) / len(traces),
             rooms=rooms,
         )
 
 
 def _given(work: dict[str, Any]) -> list[Group]:
-    """Groups whose replies are given: random tokens of the asked lengths, credited so that every one teaches something."""
+    """Groups whose replies are given: random tokens of the asked lengths, credited so that every one
+    teaches something.
+    """
     dice = rng("benchmark", "replies")
     usual = -math.log(work["vocabulary"])  # the log-prob of a token that a model with random weights samples
     groups = []
@@ -126,7 +128,7 @@ def _given(work: dict[str, Any]) -> list[Group]:
             tokens = torch.tensor([dice.randrange(2, work["vocabulary"]) for _ in range(length)])
             trace = Trace((start, Turn(tokens, "policy", torch.full((length,), usual), parent=start)), i)
             said = trace.by("policy")
-            trace.streams["member:pg"] = said
+            trace.streams["claim:pg"] = said
             trace.streams["adv"] = torch.where(said, 1.0 if (g + i) % 2 else -1.0, float("nan"))
             trace.streams["old"] = torch.where(said, usual, float("nan"))
             traces.append(trace)
@@ -137,10 +139,10 @@ def _given(work: dict[str, Any]) -> list[Group]:
 def training(work: dict[str, Any], turns: Turns) -> None:
     """The learner alone: one policy-gradient update on given replies."""
     settings = settings_of(work)
-    cast, groups, plan = cast_of(work, settings), _given(work), Learn(pg_clip(0.2, norm=seq_mean))
+    models, groups, plan = cast_of(work, settings), _given(work), Learn(pg_clip(0.2, norm=seq_mean))
     tokens = sum(len(trace) for group in groups for trace in group.traces)
     number = 0
     while turns.begin():
-        learn(groups, plan, Step(Clock(number, 1 << 20), cast, settings))
+        learn(groups, plan, Step(Clock(number, 1 << 20), models, settings))
         number += 1
         turns.end(samples=len(work["lengths"]), processed_tokens=tokens)

@@ -1,4 +1,6 @@
-"""transformers: generate as it comes, with a static cache and compilation, continuous batching, and a plain training pass."""
+"""transformers: generate as it comes, with a static cache and compilation, continuous batching, and a plain training
+pass.
+"""
 
 from __future__ import annotations
 

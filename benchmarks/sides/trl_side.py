@@ -101,7 +101,8 @@ def _length(tokenizer: Any, prompt: Any) -> int:
 
 
 def _settings(work: dict[str, Any]) -> dict[str, Any]:
-    """TRL at its fastest without a server: weights in bf16 on a GPU, nothing recomputed, nothing logged, no second model,
+    """TRL at its fastest without a server: weights in bf16 on a GPU, nothing recomputed, nothing logged, no second
+    model,
     one generation for the whole batch, and the log-probs of sampling not computed again (one update a batch)."""
     cuda = work["device"] == "cuda"
     rows = work["prompts_a_step"] * work["group"]

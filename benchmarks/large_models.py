@@ -1,0 +1,130 @@
+"""Steps of models of 1B to 8B weights on one GPU: seconds and memory of GRPO with LoRA, SFT and full fine-tuning.
+
+    PYTHONPATH=src python3 benchmarks/large_models.py                            every case, each in its own process
+    ... benchmarks/large_models.py --only grpo-lora-3b,grpo-lora-8b --steps 5    some of them
+
+Models have real shapes and random weights (benchmarks/workload.py). The first step includes loading nothing but all
+that is compiled or captured; `load` is the time until the weights are there. Memory is the peak of torch's allocator,
+and what it had reserved. Results go to benchmarks/results/large_models.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from workload import model_directory, prompts, text
+
+RESULTS = Path(__file__).with_name("results") / "large_models.json"
+SCRATCH = Path(".bench")
+GRPO = {"method": "grpo", "prompts": 16, "n": 8, "max_new_tokens": 256, "prompt": 128}
+CASES: dict[str, dict[str, Any]] = {
+    "grpo-lora-3b": {"shape": "qwen2.5-3b", "lora": 16, **GRPO},
+    "grpo-lora-8b": {"shape": "qwen3-8b", "lora": 16, **GRPO},
+    "grpo-full-135m": {
+        "shape": "smollm2-135m",
+        "method": "grpo",
+        "prompts": 32,
+        "n": 8,
+        "max_new_tokens": 256,
+        "prompt": 128,
+    },
+    "grpo-lora-1.5b-16k": {
+        "shape": "qwen2.5-1.5b",
+        "lora": 16,
+        "method": "grpo",
+        "prompts": 2,
+        "n": 8,
+        "max_new_tokens": 16384,
+        "prompt": 128,
+    },
+    "sft-full-8b": {"shape": "qwen3-8b", "method": "sft", "prompts": 64, "prompt": 128},
+}
+
+
+def measure(name: str, steps: int, device: str) -> dict[str, Any]:
+    """Run one case in this process."""
+    import torch
+
+    import burnish
+
+    case = dict(CASES[name])
+    model = model_directory(case.pop("shape"), SCRATCH / "models")
+    length, method = case.pop("prompt"), case.pop("method")
+    given = prompts(case["prompts"] * steps, length, 2000, "large")
+    rows = [{"prompt": text(ids), "answer": "1", "solution": text(ids[::-1])} for ids in given]
+    seen: list[dict[str, float]] = []
+    begin = time.perf_counter()
+    loaded: list[float] = []
+
+    class Timer:
+        def on_start(self, *_: Any) -> None:
+            loaded.append(time.perf_counter() - begin)
+
+        def on_step(self, report: Any) -> None:
+            seen.append({**report.seconds, "total": time.perf_counter() - begin})
+
+    burnish.train(
+        method,
+        model=model,
+        task=rows,
+        reward=lambda completions, **_: [float(len(c) % 7) for c in completions] if method == "grpo" else None,
+        callbacks=[Timer()],
+        steps=steps,
+        eval_tasks=0,
+        eval_every=0,
+        save_every=0,
+        record=0,
+        out=str(SCRATCH / "runs" / f"{name}-{time.time_ns()}"),
+        device=device,
+        **case,
+    )
+    ends = [loaded[0] if loaded else 0.0, *(one["total"] for one in seen)]
+    each = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    found = {
+        "load_s": ends[0],
+        "first_step_s": each[0],
+        "step_s": statistics.median(each[2:] or each),
+        "steps_s": each,
+        "stages_s": {key: round(value, 4) for key, value in seen[-1].items() if key != "total"},
+    }
+    if device == "cuda":
+        found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        found["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30
+        found["gpu"] = torch.cuda.get_device_name(0)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--here", help="run this one case in this process and print its result")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    if given.here:
+        print("RESULT " + json.dumps(measure(given.here, given.steps, given.device)))
+        return
+    known = json.loads(given.out.read_text()) if given.out.exists() else {}
+    for name in given.only.split(","):
+        words = [sys.executable, __file__, "--here", name, "--steps", str(given.steps), "--device", given.device]
+        done = subprocess.run(words, capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+        if not lines:
+            print(f"{name}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
+            continue
+        known[name] = json.loads(lines[-1].removeprefix("RESULT "))
+        print(name, json.dumps(known[name]), flush=True)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(known, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
