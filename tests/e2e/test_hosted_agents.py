@@ -214,3 +214,24 @@ def test_max_tokens_and_log_probs_of_a_request(tmp_path: Path) -> None:
     assert reply.usage.completion_tokens == 2 == len(reply.choices[0].logprobs.content)
     assert reply.choices[0].finish_reason == "length" and found[1] == "burnish"
     assert json.loads(reply.model_dump_json())["choices"][0]["token_ids"]
+
+
+def test_a_refused_request_leaves_the_connection_usable_or_says_that_it_closes(small_model: Path) -> None:
+    """A connection that closes without a word makes the next request of a pooled client fail."""
+    import http.client
+
+    server = ChatServer()
+    server.open(name="default")
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=10)
+        known = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+        for _ in range(3):  # the body was read: the same connection serves the next request
+            connection.request("POST", "/v1/chat/completions", b"[]", known)
+            answer_ = connection.getresponse()
+            assert answer_.status == 400 and answer_.read() and answer_.getheader("Connection") is None
+            assert connection.sock is not None
+        connection.request("POST", "/v1/chat/completions", b"x" * 100_000, {"Authorization": "Bearer wrong"})
+        answer_ = connection.getresponse()
+        assert answer_.status == 401 and b"API key" in answer_.read() and answer_.getheader("Connection") == "close"
+    finally:
+        server.end()

@@ -21,6 +21,7 @@ from burnish.checkpoint.diff import differences
 from burnish.loop import Report
 from burnish.run.lock import DRIVER, NAME, RUN, TRAINER, RunLock, holder
 from burnish.run.train import Observer
+from burnish.util.files import whole_directory
 
 HOLD = """
 import sys, time
@@ -229,6 +230,19 @@ def test_the_command_says_so_and_does_not_return_0(small_model: Path, tmp_path: 
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2 and said.count("\n") == 1 and "Traceback" not in said, said
     assert not run.exists()
+
+
+def test_a_library_that_creates_parents_does_not_bring_a_deleted_folder_back(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    with (
+        pytest.raises(ValueError, match="could not save .* the folder was deleted or moved meanwhile"),
+        whole_directory(run / "checkpoints" / "step-000003") as aside,
+    ):
+        shutil.rmtree(run)
+        (aside / "policy").mkdir(parents=True)  # as save_pretrained of transformers and peft does
+        (aside / "policy" / "config.json").write_text("{}")
+    assert not run.exists() and tmp_path.exists()
 
 
 def test_a_store_that_was_deleted_or_replaced_ends_the_run(small_model: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from burnish.serve.protocol import Answered, Asked, BadRequest, chunks, completi
 
 HOST = "127.0.0.1"
 LARGEST = 4 << 20  # bytes of a request's body
+DRAINED = 64 << 10  # bytes that are read of a refused request's body
 SECONDS = 600.0  # that a question may wait for its answer
 _PATH = re.compile(r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?(v1/chat/completions|v1/models|reward)")
 
@@ -99,6 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60.0  # seconds that a client may take to send its request
     server: _Http
+    body_read = False  # whether the body of the present request has been read
+
+    def parse_request(self) -> bool:
+        """Each request of a connection begins with its own body unread."""
+        self.body_read = False
+        return super().parse_request()
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self._guarded(self._models)
@@ -158,7 +165,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise BadRequest("the request has no Content-Length") from None
         if not 0 <= size <= LARGEST:
             raise BadRequest(f"the body has {size} bytes; at most {LARGEST} are read")
-        return self.rfile.read(size)
+        body = self.rfile.read(size)
+        self.body_read = True
+        return body
 
     def _stream(self, answered: Answered, asked: Asked) -> None:
         self.send_response(HTTPStatus.OK)
@@ -175,11 +184,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:  # or the client sends its next request into a connection that is being closed
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
     def _fail(self, status: HTTPStatus, why: str) -> None:
-        self.close_connection = True  # the body may not have been read
+        if self.command == "POST" and not self.body_read:
+            # A body that is left unread would be taken for the next request; and closing a connection with unread
+            # bytes resets it, so that the client may never see this answer.
+            size = self.headers.get("Content-Length") or ""
+            self.rfile.read(min(int(size), DRAINED) if size.isdecimal() else 0)
+            self.close_connection = True
         self._send({"error": {"message": why, "type": "invalid_request_error", "code": int(status)}}, status)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -48,7 +49,8 @@ def whole_directory(final: Path) -> Iterator[Path]:
     _remove(aside)
     try:
         aside.mkdir()  # without parents: a deleted run folder must not reappear with one checkpoint in it
-        yield aside
+        with _still_there(aside):
+            yield aside
         _sync_all(aside)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
@@ -62,6 +64,30 @@ def whole_directory(final: Path) -> Iterator[Path]:
     sync_directory(final.parent)
     if old is not None:
         _remove(old)
+
+
+@contextlib.contextmanager
+def _still_there(directory: Path) -> Iterator[None]:
+    """Raise FileNotFoundError if the directory was deleted or moved inside the block, and remove what replaced it.
+
+    Libraries create the folders that they write into, parents included: a run folder that its user deletes during a
+    save would reappear with one checkpoint in it. The open descriptor keeps the inode number from being used again.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield
+    finally:
+        try:
+            same = directory.exists() and os.path.samestat(os.fstat(descriptor), directory.stat())
+        finally:
+            os.close(descriptor)
+        if not same:
+            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # the end of the parents that the library made: the first in use stays
+                for parent in directory.parents[:2]:
+                    parent.rmdir()
+    if not same:
+        raise FileNotFoundError(errno.ENOENT, "the folder was deleted or moved meanwhile", str(directory))
 
 
 def could_not_save(final: Path, why: str) -> str:

@@ -313,7 +313,7 @@ class Llama(nn.Module):
 
     def save_pretrained(self, path: Path, state_dict: dict[str, Tensor] | None = None) -> None:
         """Weights and config as transformers writes them; state_dict: other weights than the present ones."""
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
         weights = dict(self.state_dict() if state_dict is None else state_dict)
         if self.config.spec.tied:
             weights.pop("lm_head.weight", None)
