@@ -19,7 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workload import model_directory, prompts, text
+from workload import model_directory, text
+
+from burnish.randomness import rng
 
 RESULTS = Path(__file__).with_name("results") / "large_models.json"
 SCRATCH = Path(".bench")
@@ -44,8 +46,28 @@ CASES: dict[str, dict[str, Any]] = {
         "max_new_tokens": 16384,
         "prompt": 128,
     },
-    "sft-full-8b": {"shape": "qwen3-8b", "method": "sft", "prompts": 64, "prompt": 128},
+    "sft-full-8b": {"shape": "qwen3-8b", "method": "sft", "prompts": 64, "prompt": 128, "reply": 128},
+    "sft-135m-64": {"shape": "smollm2-135m", "method": "sft", "prompts": 64, "prompt": 60, "reply": 140},
+    "sft-135m-512": {"shape": "smollm2-135m", "method": "sft", "prompts": 512, "prompt": 60, "reply": 140},
+    "dpo-135m-64": {"shape": "smollm2-135m", "method": "dpo", "prompts": 64, "prompt": 60, "reply": 140},
 }
+
+
+def rows_of(method: str, count: int, prompt: int, reply: int) -> list[dict[str, Any]]:
+    """Rows of random words: prompts of one length; replies from half to one and a half of theirs."""
+    dice = rng("benchmark", "large rows", count, prompt)
+
+    def words(length: int) -> str:
+        return text([dice.randrange(2, 500) for _ in range(length)])
+
+    def answer() -> str:
+        return words(dice.randrange(reply // 2, reply + reply // 2))
+
+    if method == "sft":
+        return [{"prompt": words(prompt), "completion": answer()} for _ in range(count)]
+    if method == "dpo":
+        return [{"prompt": words(prompt), "chosen": answer(), "rejected": answer()} for _ in range(count)]
+    return [{"prompt": words(prompt), "answer": "1"} for _ in range(count)]
 
 
 def measure(name: str, steps: int, device: str) -> dict[str, Any]:
@@ -57,8 +79,9 @@ def measure(name: str, steps: int, device: str) -> dict[str, Any]:
     case = dict(CASES[name])
     model = model_directory(case.pop("shape"), SCRATCH / "models")
     length, method = case.pop("prompt"), case.pop("method")
-    given = prompts(case["prompts"] * steps, length, 2000, "large")
-    rows = [{"prompt": text(ids), "answer": "1", "solution": text(ids[::-1])} for ids in given]
+    rows = rows_of(method, case["prompts"] * steps, length, case.pop("reply", 0))
+    if method == "grpo":
+        case["reward"] = lambda completions, **_: [float(len(c) % 7) for c in completions]
     seen: list[dict[str, float]] = []
     begin = time.perf_counter()
     loaded: list[float] = []
@@ -74,7 +97,6 @@ def measure(name: str, steps: int, device: str) -> dict[str, Any]:
         method,
         model=model,
         task=rows,
-        reward=lambda completions, **_: [float(len(c) % 7) for c in completions] if method == "grpo" else None,
         callbacks=[Timer()],
         steps=steps,
         eval_tasks=0,

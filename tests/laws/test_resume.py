@@ -5,12 +5,32 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from conftest import arguments_for, recorded
+import pytest
+from conftest import arguments_for, build_method, recorded
 
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences, log_rows
 from burnish.methods.table import METHODS
+
+
+def what_is_saved(name: str) -> tuple[object, ...]:
+    """What a checkpoint of a method holds: kinds of state, roles of models, phases."""
+    method = build_method(name, Path("teacher"))
+    kinds = sorted(type(part).__qualname__ for part in method.stateful().values())
+    roles = sorted((role.liveness, role.outputs > 0) for role in method.models.values())
+    return *kinds, *roles, len(method.phases)
+
+
+def law_cases() -> list[object]:
+    """Every method; those after the first whose checkpoints hold the same kinds of things are slow tests."""
+    seen: set[tuple[object, ...]] = set()
+    cases: list[object] = []
+    for name in METHODS:
+        saved = what_is_saved(name)
+        cases.append(pytest.param(name, marks=pytest.mark.slow) if saved in seen else name)
+        seen.add(saved)
+    return cases
 
 
 def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -> None:
@@ -33,6 +53,7 @@ def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -
     burnish.train(name, out=str(out), **options, **arguments_for(name, teacher), **more)
 
 
+@pytest.mark.parametrize("name", law_cases())
 def test_stop_and_resume_equals_straight_through(
     name: str, small_model: Path, other_model: Path, tmp_path: Path
 ) -> None:
