@@ -46,7 +46,36 @@ CASES: dict[str, dict[str, Any]] = {
         "max_new_tokens": 16384,
         "prompt": 128,
     },
-    "sft-full-8b": {"shape": "qwen3-8b", "method": "sft", "prompts": 64, "prompt": 128, "reply": 128},
+    "grpo-qlora-8b": {"shape": "qwen3-8b", "lora": 16, "quantization": "nf4", **GRPO},
+    "sft-qlora-8b-2k": {
+        "shape": "qwen3-8b",
+        "lora": 16,
+        "quantization": "nf4",
+        "checkpoint_activations": True,
+        "method": "sft",
+        "prompts": 8,
+        "prompt": 1024,
+        "reply": 680,
+    },
+    "grpo-qlora-8b-20k": {
+        "shape": "qwen3-8b",
+        "lora": 16,
+        "quantization": "nf4",
+        "checkpoint_activations": True,
+        "method": "grpo",
+        "prompts": 1,
+        "n": 8,
+        "max_new_tokens": 20000,
+        "prompt": 128,
+    },
+    "sft-full-8b": {
+        "shape": "qwen3-8b",
+        "optimiser": "adamw8bit",
+        "method": "sft",
+        "prompts": 64,
+        "prompt": 128,
+        "reply": 128,
+    },
     "sft-135m-64": {"shape": "smollm2-135m", "method": "sft", "prompts": 64, "prompt": 60, "reply": 140},
     "sft-135m-512": {"shape": "smollm2-135m", "method": "sft", "prompts": 512, "prompt": 60, "reply": 140},
     "dpo-135m-64": {"shape": "smollm2-135m", "method": "dpo", "prompts": 64, "prompt": 60, "reply": 140},
@@ -70,13 +99,13 @@ def rows_of(method: str, count: int, prompt: int, reply: int) -> list[dict[str, 
     return [{"prompt": words(prompt), "answer": "1"} for _ in range(count)]
 
 
-def measure(name: str, steps: int, device: str) -> dict[str, Any]:
-    """Run one case in this process."""
+def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Run one case in this process. more: options in place of the case's own."""
     import torch
 
     import burnish
 
-    case = dict(CASES[name])
+    case = {**CASES[name], **(more or {})}
     model = model_directory(case.pop("shape"), SCRATCH / "models")
     length, method = case.pop("prompt"), case.pop("method")
     rows = rows_of(method, case["prompts"] * steps, length, case.pop("reply", 0))
@@ -129,21 +158,24 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--here", help="run this one case in this process and print its result")
+    parser.add_argument("--set", type=json.loads, default={}, help='other options: {"token_budget": 4096}')
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if given.here:
-        print("RESULT " + json.dumps(measure(given.here, given.steps, given.device)))
+        print("RESULT " + json.dumps(measure(given.here, given.steps, given.device, given.set)))
         return
     known = json.loads(given.out.read_text()) if given.out.exists() else {}
     for name in given.only.split(","):
         words = [sys.executable, __file__, "--here", name, "--steps", str(given.steps), "--device", given.device]
+        words += ["--set", json.dumps(given.set)]
         done = subprocess.run(words, capture_output=True, text=True)
         lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
         if not lines:
             print(f"{name}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
             continue
-        known[name] = json.loads(lines[-1].removeprefix("RESULT "))
-        print(name, json.dumps(known[name]), flush=True)
+        label = name + "".join(f" {key}={value}" for key, value in given.set.items())
+        known[label] = json.loads(lines[-1].removeprefix("RESULT "))
+        print(label, json.dumps(known[label]), flush=True)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(json.dumps(known, indent=1) + "\n")
 

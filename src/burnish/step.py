@@ -40,6 +40,7 @@ class Settings:
     lr_warmup: float = 0  # steps of linear warm-up; below 1: a share of all steps
     lr_min: float = 0.0  # where linear and cosine end, as a share of lr
     weight_decay: float = 0.0
+    optimiser: str = "adamw"  # adamw, or adamw8bit: moments in 8 bits
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
     checkpoint_activations: bool = False
     engine: str = "local"  # the engine that samples for trained models: local, process or vllm

@@ -116,6 +116,10 @@ class Kernels(Protocol):
         """Log-probs of given tokens (engine/sampling.py)."""
         ...
 
+    def nf4_dense(self, packed: Tensor, scales: Tensor, out: Tensor) -> None:
+        """Write four-bit weights on a GPU as dense ones (forward/nf4.py)."""
+        ...
+
     def cpu_library(self) -> CpuLibrary | str:
         """The library of C kernels, built if it has to be; or why there can be none on this machine."""
         ...

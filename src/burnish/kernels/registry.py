@@ -88,6 +88,11 @@ class Registry:
             return logp
         return head.logp_of(logits, factor, token) if head.suits(logits) else None
 
+    def nf4_dense(self, packed: Tensor, scales: Tensor, out: Tensor) -> None:
+        from burnish.kernels.triton import nf4
+
+        nf4.dense(packed, scales, out)
+
     def cpu_library(self) -> CpuLibrary | str:
         found = build.made_by()
         if isinstance(found, str):

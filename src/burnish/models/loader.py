@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from burnish.forward.accelerate import kernels
+from burnish.forward.nf4 import quantise_linears
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.load import load_model, stored_outputs
 from burnish.models.lora import Lora, add_lora
@@ -64,13 +65,27 @@ class Loader:
         """The frozen weights of a directory as a module of its own, without adapters."""
         if path not in self._bases:
             dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-            self._bases[path] = load_model(path, 0, self.device, False, dtype)
+            if self.lora is not None and self.lora.quantization is not None:
+                self._bases[path] = _quantised(path, self.device, dtype)
+            else:
+                self._bases[path] = load_model(path, 0, self.device, False, dtype)
         return share_parameters(self._bases[path])
 
     def _dtype(self, role: Role) -> torch.dtype:
         """In which a model's weights are held: bf16 on a GPU where they are not trained, else fp32."""
         still = self.adapts(role) or role.liveness == "frozen"
         return torch.bfloat16 if still and self.device.type == "cuda" else torch.float32
+
+
+def _quantised(path: Path, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """A model with linear maps in four bits. It is read into the host's memory: the device never holds it whole."""
+    module = load_model(path, 0, torch.device("cpu"), False, dtype)
+    if not quantise_linears(module, device):
+        raise ValueError(
+            f"the model in {path} has no linear layers with rows of whole blocks of 64 weights, so nothing can be "
+            "quantised; leave out --quantization"
+        )
+    return module.requires_grad_(False).to(device)
 
 
 def share_parameters(module: nn.Module) -> nn.Module:

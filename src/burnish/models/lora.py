@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.forward.nf4 import Nf4Linear, make_dense
 from burnish.models.lora_dropout import UpdateDropout
 
 ALL_LINEAR = "all-linear"  # every linear layer of the decoder
 VARIANTS = ("lora", "rslora", "dora")
+QUANTIZATIONS = ("nf4",)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Lora:
     variant  lora; rslora: scale = alpha / sqrt(rank) (arXiv 2312.03732); dora: m (W + scale B A) / |W + scale B A| by
              column, and m is trained as well (arXiv 2402.09353)
     whole    names of modules that are trained and saved whole beside the adapters (embed_tokens, lm_head)
+    quantization  of the frozen weights: None, or nf4, which is QLoRA (forward/nf4.py)
     """
 
     rank: int = 16
@@ -35,6 +38,7 @@ class Lora:
     targets: tuple[str, ...] = (ALL_LINEAR,)
     variant: str = "lora"
     whole: tuple[str, ...] = ()
+    quantization: str | None = None
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -43,6 +47,10 @@ class Lora:
             raise ValueError(f"a LoRA dropout of {self.dropout} is not a share; give a number from 0 up to 1")
         if self.variant not in VARIANTS:
             raise ValueError(f"the LoRA variant {self.variant!r} is unknown; the variants are {', '.join(VARIANTS)}")
+        if self.quantization not in (None, *QUANTIZATIONS):
+            raise ValueError(f"--quantization is {self.quantization!r}; it takes {', '.join(QUANTIZATIONS)}")
+        if self.quantization is not None and self.variant == "dora":
+            raise ValueError("DoRA reads the norms of the weights, which are in four bits; use --lora-variant lora")
 
 
 def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
@@ -115,6 +123,8 @@ def _peft() -> Any:
 def merged(model: nn.Module) -> nn.Module:
     """A plain model with the adapters added into the weights; the original is left as it is."""
     adapted: Any = copy.deepcopy(model)
+    if any(isinstance(part, Nf4Linear) for part in adapted.modules()):
+        make_dense(adapted, next(p.dtype for n, p in adapted.named_parameters() if n.endswith("norm.weight")))
     plain: Any = adapted.merge_and_unload()
     head, table = plain.get_output_embeddings(), plain.get_input_embeddings()
     if head is not None and head.weight is not table.weight and not torch.equal(head.weight, table.weight):

@@ -42,7 +42,8 @@ class ComputeCopy:
         if not frozen:
             self.copy = _copied(model)
         for parameter in self.copy.parameters():
-            parameter.data = parameter.data.to(torch.bfloat16)
+            if parameter.is_floating_point():  # not the codes of weights in four bits
+                parameter.data = parameter.data.to(torch.bfloat16)
         if not frozen:
             both = zip(model.parameters(), self.copy.parameters(), strict=True)
             self.pairs = [(master, ours) for master, ours in both if master is not ours]

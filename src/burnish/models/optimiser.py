@@ -1,4 +1,5 @@
-"""torch's AdamW with a schedule of the clock, clipping, and a state that is saved without pickle."""
+"""AdamW (torch's, or with moments in 8 bits) with a schedule of the clock, clipping, and a state that is saved without
+pickle."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from burnish.step import Settings
 from burnish.types import Clock
 
 if TYPE_CHECKING:
-    from torch.optim import AdamW
+    from torch.optim import Optimizer
+
+OPTIMISERS = ("adamw", "adamw8bit")
 
 
 class Optimiser:
@@ -30,7 +33,7 @@ class Optimiser:
         self.on_step: Callable[[], None] = lambda: None
 
     @cached_property
-    def adamw(self) -> AdamW:
+    def adamw(self) -> Optimizer:
         """Matrices decay, vectors do not. Made when it is first needed: torch.optim imports the
         compiler, for a second.
         """
@@ -40,6 +43,10 @@ class Optimiser:
         vectors = [p for p in self.named.values() if p.ndim < 2]
         decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
         groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
+        if self.settings.optimiser == "adamw8bit":
+            from burnish.models.adamw8bit import AdamW8bit
+
+            return AdamW8bit(groups)
         return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
     def zero(self) -> None:

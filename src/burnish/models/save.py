@@ -34,17 +34,22 @@ def save_directory(
         weights = precision.cast(whole.state_dict() if weights is None else weights)
     whole.save_pretrained(path, state_dict=weights)
     if (path / "adapter_config.json").is_file():
-        _name_base(path / "adapter_config.json")
+        _settle_config(path / "adapter_config.json")
     elif precision is not None:
         write_dtype(path / "config.json", precision.main)
     for name, content in chat.files.items():
         (path / name).write_bytes(content)
 
 
-def _name_base(file: Path) -> None:
-    """Adapters of a model of the hub name it as the hub does, so that they can be used on another machine."""
+def _settle_config(file: Path) -> None:
+    """Adapters of a model of the hub name it as the hub does, so that they can be used on another machine.
+
+    The names of the adapted layers are sorted: peft keeps them in a set, whose order differs between processes.
+    """
     told = read_json(file) or {}
+    if isinstance(told.get("target_modules"), list):
+        told["target_modules"] = sorted(told["target_modules"])
     found = name_of(Path(told.get("base_model_name_or_path") or ""))
     if found is not None:
         told |= {"base_model_name_or_path": found.repository, "revision": found.revision}
-        file.write_text(json.dumps(told, indent=2) + "\n")
+    file.write_text(json.dumps(told, indent=2) + "\n")

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 from burnish.methods.table import Entry
 from burnish.models.conversation import TRAIN_ON
-from burnish.models.lora import ALL_LINEAR, VARIANTS, Lora
+from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS, Lora
+from burnish.models.optimiser import OPTIMISERS
 from burnish.models.precision import DTYPES
 from burnish.models.template import Style, read_template
 from burnish.option import Option
@@ -80,11 +81,16 @@ class Options:
     """Where a linear or cosine schedule ends, as a share of the learning rate: 0.1 ends at a tenth."""
     weight_decay: Amount = 0.0
     """AdamW's weight decay, on matrices only."""
+    optimiser: Annotated[str, Option(choices=OPTIMISERS)] = "adamw"
+    """adamw; or adamw8bit, whose moments take 2 bytes a weight in place of 8."""
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
     token_budget: CountOrNone = None
-    """Tokens in one micro-batch: lower it when memory runs out. By default 8192; on a GPU as many as fit in a quarter
-    of its free memory. It cannot change the gradient."""
+    """Tokens in one micro-batch: lower it when memory runs out. By default 8192; on a GPU as many as keep it busy, if
+    they fit. It cannot change the gradient."""
+    memory: str | None = None
+    """Memory of the GPU that the run may use, such as 24GiB; micro-batches, KV cache, recomputation and the optimiser
+    are chosen to fit (burnish plan shows how)."""
     packed: bool = True
     """Pack the rows of a micro-batch end to end, shared prefixes once, instead of padding them. It cannot change the
     gradient."""
@@ -143,6 +149,8 @@ class Options:
     """LoRA: lora; rslora, which scales by alpha / sqrt(rank); or dora, which also trains the norm of each column."""
     lora_save: str | None = None
     """LoRA: modules that are trained and saved whole beside the adapters, several with commas: embed_tokens,lm_head."""
+    quantization: Annotated[str | None, Option(choices=QUANTIZATIONS)] = None
+    """LoRA: nf4 holds the frozen weights in four bits (QLoRA): a quarter of the memory of bf16."""
     merge: bool = False
     """Save the final model with the LoRA adapters merged into the weights."""
     dtype: Annotated[str, Option(choices=DTYPES)] = "auto"
@@ -241,9 +249,14 @@ class Options:
     def adapters(self) -> Lora | None:
         """The LoRA adapters of the run; None if all weights are trained."""
         if self.lora is None:
+            if self.quantization is not None:
+                raise ValueError(
+                    f"--quantization {self.quantization} is for frozen weights under LoRA adapters; add --lora 16, or "
+                    "leave it out"
+                )
             return None
         targets, whole = _listed(self.lora_targets), _listed(self.lora_save or "")
-        return Lora(self.lora, self.lora_alpha, self.lora_dropout, targets, self.lora_variant, whole)
+        return Lora(self.lora, self.lora_alpha, self.lora_dropout, targets, self.lora_variant, whole, self.quantization)
 
     def style(self) -> Style:
         """The chat template of the run, with its system prompt and values."""

@@ -212,6 +212,12 @@ def _on(value: Any, key: str, context: Context) -> Any:
     return bool(value)
 
 
+def _four_bits(value: Any, key: str, context: Context) -> Any:
+    if not value or (key.endswith("quantization_bit") and str(value) != "4"):
+        raise Skip("weights are quantised to four bits, or not at all" if value else "")
+    return "nf4"
+
+
 def _best(value: Any, key: str, context: Context) -> Any:
     if not value:
         raise Skip("")
@@ -245,6 +251,7 @@ _CONVERT: dict[str, Callable[[Any, str, Context], Any]] = {
     "lora_targets": _of_lora(_names),
     "lora_variant": _of_lora(_variant),
     "lora_save": _of_lora(_names),
+    "quantization": _of_lora(_four_bits),
     "dtype": _dtype,
     "max_length": _max_length,
     "reward": _reward,

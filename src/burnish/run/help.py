@@ -17,7 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("out", "run_name"),
     ),
     "Data": ("max_length", "on_long", "train_on", "columns", "mix"),
-    "Learning rate and optimiser": ("lr_schedule", "lr_warmup", "lr_min", "weight_decay", "clip", "swap"),
+    "Learning rate and optimiser": ("lr_schedule", "lr_warmup", "lr_min", "weight_decay", "optimiser", "clip", "swap"),
     "Held-out evaluation and early stopping": (
         "eval_tasks",
         "eval_every",
@@ -27,11 +27,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "stop_at",
     ),
     "Checkpoints and the final model": ("save_every", "keep", "keep_every", "keep_best", "product", "merge", "dtype"),
-    "LoRA": ("lora_alpha", "lora_dropout", "lora_targets", "lora_variant", "lora_save"),
+    "LoRA": ("lora_alpha", "lora_dropout", "lora_targets", "lora_variant", "lora_save", "quantization"),
     "Chat template": ("chat_template", "system_prompt", "template_option"),
     "Rewards": ("reward_timeout", "reward_workers", "on_reward_failure", "max_reward_failures", "reward_weights"),
     "Records": ("tag", "record", "log", "diagnose_every", "on_nan"),
-    "Memory and precision": ("token_budget", "packed", "kv_gib", "checkpoint_activations", "exact"),
+    "Memory and precision": ("memory", "token_budget", "packed", "kv_gib", "checkpoint_activations", "exact"),
     "Other": (),  # options that no group names
     "Sampling ahead of learning": ("lag", "chunk"),
     "Engines": ("engine", "vllm_python", "on_mismatch"),

@@ -63,6 +63,7 @@ COUNTERPARTS: dict[str, str] = {
     "actor_rollout_ref.model.target_modules peft.target_modules",
     "lora_variant": "use_rslora use_dora peft_use_rslora peft_use_dora lora_use_rslora lora_use_dora",
     "lora_save": "lora_modules_to_save modules_to_save additional_target peft.modules_to_save",
+    "quantization nf4": "load_in_4bit quantization_bit",
     "merge": "merge_lora export_merged",
     "reward": "reward_funcs reward_func reward_function remote_rm_url custom_reward_function.path",
     "reward_model": "reward_model_name_or_path reward_model_path reward_pretrain reward_model.model.path",
@@ -117,8 +118,8 @@ WITHOUT: dict[str, str] = {
     "LoRA adapters are those of a causal language model, without biases": "lora_bias lora_task_type",
     "activations are recomputed without reentrance": "gradient_checkpointing_kwargs use_reentrant "
     "gradient_checkpointing_kwargs.use_reentrant",
-    "weights are not quantised": "load_in_4bit load_in_8bit quantization_bit quantization_method bnb_4bit_quant_type "
-    "bnb_4bit_compute_dtype use_bnb_nested_quant",
+    "weights are quantised to four bits only: --quantization nf4": "load_in_8bit quantization_method "
+    "bnb_4bit_quant_type bnb_4bit_compute_dtype use_bnb_nested_quant",
     "attention kernels are chosen by the device": "attn_implementation flash_attn flash_attention "
     "use_flash_attention_2 "
     "use_liger_kernel use_liger_loss enable_liger_kernel xformers_attention unsloth torch_compile use_unsloth",

@@ -19,7 +19,7 @@ from burnish.forward.attention import Keeps, Layout
 from burnish.kernels.architectures import spec_of
 from burnish.kernels.architectures.spec import DecoderSpec, LayerSpec, Rotary
 from burnish.kernels.triton.adapters import refresh
-from burnish.kernels.triton.weights import Layer, layers_of
+from burnish.kernels.triton.weights import DenseRoom, Layer, layers_of
 
 if TYPE_CHECKING:
     from burnish.kernels.triton.matmul import Stream
@@ -43,7 +43,8 @@ class FusedDecoder:
         self.exact = False
         self._tables: dict[str | None, Table] = {}
         self.adapters = [adapter for layer in layers for adapter in layer.adapters.all]
-        self.plain = all(_plain(layer) for layer in spec.layers) and not self.adapters
+        self.room = DenseRoom(self.embedding.dtype) if any(layer.quantised for layer in layers) else None
+        self.plain = all(_plain(layer) for layer in spec.layers) and not self.adapters and self.room is None
         self.weights_moved()
 
     @classmethod
@@ -92,7 +93,7 @@ class FusedDecoder:
             spec = layer.spec
             window = 0 if spec.window is None or spec.window >= packed.longest else spec.window
             turn = self.turn(spec.rotary)
-            how = How(spec, positions, turn, packed.table, window, packed.long, self.exact, self.late)
+            how = How(spec, positions, turn, packed.table, window, packed.long, self.exact, self.late, self.room)
             if recomputes and torch.is_grad_enabled():
                 x, y, found = checkpoint(over_pack, layer, x, y, post, how, use_reentrant=False)
             else:
@@ -112,7 +113,8 @@ class FusedDecoder:
         newest, n = Newest(count, length, slot), len(count)
         norms = [*(layer.norm for layer in self.layers), self.norm]
         stream = self._stream(rows.last[at])
-        for layer, following in zip(self.layers, norms[1:], strict=True):
+        for held, following in zip(self.layers, norms[1:], strict=True):
+            layer = held if self.room is None else self.room.dense(held)
             spec, kv = layer.spec, cache.layers[layer.attention]
             own = kv.own_k, kv.own_v
             turn = Turn(*self.turn(spec.rotary), layer.head_norms, spec.eps, spec.offset)

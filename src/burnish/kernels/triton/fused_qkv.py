@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from burnish.forward.nf4 import Nf4, Nf4Linear, nf4_linear
 from burnish.kernels.triton.adapters import base_of
 
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # in the order in which layers call them
@@ -26,13 +27,17 @@ class Joint:
         self.parts = parts
         self.sizes = [part.out_features for part in parts]
         self.outputs: tuple[Tensor, ...] = ()
-        self.weight = _side_by_side([cast(nn.Parameter, part.weight) for part in parts])
+        self.weight: nn.Parameter | Nf4 = _together(parts)
         biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
         self.bias = _side_by_side(biases) if biases else None
 
     def project(self, x: Tensor) -> Tensor:
         """The first part's output; the others wait until they are asked for."""
-        self.outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, dim=-1)
+        if isinstance(self.weight, Nf4):
+            made = nf4_linear(x, self.weight, self.bias)
+        else:
+            made = nn.functional.linear(x, self.weight, self.bias)
+        self.outputs = made.split(self.sizes, dim=-1)
         return self.outputs[0]
 
     def give(self, i: int) -> Tensor:
@@ -44,12 +49,21 @@ class Joint:
 
     def leaves(self) -> list[tuple[nn.Parameter, list[nn.Parameter]]]:
         """What gradients are taken of, each with the parameters that are its views."""
+        if isinstance(self.weight, Nf4):  # frozen
+            return []
         found: list[tuple[nn.Parameter, list[nn.Parameter]]] = [
             (self.weight, [cast(nn.Parameter, part.weight) for part in self.parts])
         ]
         if self.bias is not None:
             found.append((self.bias, [cast(nn.Parameter, part.bias) for part in self.parts]))
         return found
+
+
+def _together(parts: list[nn.Linear]) -> nn.Parameter | Nf4:
+    """The weights of all parts."""
+    whole = _side_by_side([cast(nn.Parameter, part.weight) for part in parts])
+    scales = [part.scales for part in parts if isinstance(part, Nf4Linear)]
+    return Nf4(whole, _side_by_side(scales)) if scales else whole
 
 
 def _side_by_side(parts: list[nn.Parameter]) -> nn.Parameter:
@@ -107,7 +121,7 @@ def join_projections(model: nn.Module) -> list[Joint]:
     for module in list(model.modules()):
         for names in TOGETHER:
             parts: list[Any] = [base_of(getattr(module, name, None)) for name in names]
-            plain = all(type(part) is nn.Linear for part in parts)
+            plain = len({type(part) for part in parts}) == 1 and type(parts[0]) in (nn.Linear, Nf4Linear)
             if not plain or len({(p.in_features, p.bias is None, p.weight.requires_grad) for p in parts}) != 1:
                 continue
             joint = Joint(parts)

@@ -24,7 +24,7 @@ from burnish.kernels.triton.cublas import product
 from burnish.kernels.triton.gate import gate, gate_backward
 from burnish.kernels.triton.norm import add_norm, add_weighted, norm_backward
 from burnish.kernels.triton.rotate import norm_and_rotate, norm_and_rotate_backward, rotate
-from burnish.kernels.triton.weights import Layer
+from burnish.kernels.triton.weights import DenseRoom, Layer
 
 Found = tuple[Tensor, Tensor]
 
@@ -35,6 +35,7 @@ class How:
 
     late   norms are divided after the product that reads them, as the sampler does it (kernels/triton/matmul.py)
     exact  the library's products add up in order, too, however few their rows
+    room   where weights in four bits are made dense; None: they are dense
     """
 
     spec: LayerSpec
@@ -45,6 +46,11 @@ class How:
     long: bool
     exact: bool
     late: bool
+    room: DenseRoom | None = None
+
+    def dense(self, layer: Layer) -> Layer:
+        """The layer with weights that products can read, until the next layer is asked for."""
+        return layer if self.room is None else self.room.dense(layer)
 
     def product(self, x: Tensor, weight: Tensor, adapter: Adapter | None, bias: Tensor | None = None) -> Tensor:
         made = product(x, weight, bias, self.exact)
@@ -94,6 +100,7 @@ class How:
 
 def over_pack(layer: Layer, x: Tensor, y: Tensor, post: Tensor | None, how: How) -> tuple[Tensor, Tensor, Found]:
     """x and y after a layer, and its keys and values [N, heads, D]."""
+    held, layer = layer if layer.quantised else None, how.dense(layer)
     x, y, made, apart = _Layer.apply(
         x,
         y,
@@ -110,6 +117,7 @@ def over_pack(layer: Layer, x: Tensor, y: Tensor, post: Tensor | None, how: How)
         layer.down,
         how,
         layer.adapters,
+        held,
         *layer.adapters.parameters,
     )
     _, k, v = how.heads(made, apart)
@@ -145,6 +153,7 @@ class _Layer(torch.autograd.Function):
         down: Tensor,
         how: How,
         lora: LayerAdapters,
+        held: Layer | None,
         *adapted: Tensor,
     ) -> tuple[Tensor | None, ...]:
         norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
@@ -162,9 +171,10 @@ class _Layer(torch.autograd.Function):
         else:
             y2, both, routed = experts.forward(h, router, gate_and_up, down, how.spec, how.exact)
         kept = y if post is not None else None, mixed if after is not None else None
-        weights = post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down
+        matrices = (heads, out, gate_and_up, down) if held is None else (None, None, None, None)
+        weights = post, norm, matrices[0], q_norm, k_norm, matrices[1], after, second, router, *matrices[2:]
         ctx.save_for_backward(x1, x2, *kept, made, apart, seen, lse, both, divisors, *weights, *routed)
-        ctx.how, ctx.bias, ctx.lora = how, bias is not None, lora
+        ctx.how, ctx.bias, ctx.lora, ctx.held = how, bias is not None, lora, held
         ctx.mark_non_differentiable(made, *([] if apart is None else [apart]))
         ctx.set_materialize_grads(False)  # nobody wants zeros for them
         return x2, y2, made, apart
@@ -177,6 +187,9 @@ class _Layer(torch.autograd.Function):
         trained = ctx.needs_input_grad
         x1, x2, y, mixed, made, apart, seen, lse, both, divisors, *more = ctx.saved_tensors
         post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down, *routed = more
+        if ctx.held is not None:  # the room of its dense weights has been used by other layers since
+            layer = how.dense(ctx.held)
+            heads, out, gate_and_up, down = layer.heads, layer.out, layer.gate_and_up, layer.down
         norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
         d_router: Tensor | None = None
         of_mlp: list[Tensor] = []
@@ -224,6 +237,7 @@ class _Layer(torch.autograd.Function):
             d_router,
             d_gate_and_up,
             d_down,
+            None,
             None,
             None,
             *of_heads,

@@ -6,18 +6,20 @@ biases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from burnish.forward.nf4 import Nf4, Nf4Linear
 from burnish.kernels.architectures.spec import DecoderSpec, LayerSpec
 from burnish.kernels.triton.adapters import Adapter, LayerAdapters, NotPlain, base_of
 from burnish.kernels.triton.fused_qkv import First
 
-Mlp = tuple[Tensor | None, Tensor, Tensor]  # the router, if there is one, gate and up, down
+Weight = Any  # a Tensor; or an Nf4, which is made dense before a product reads it
+Mlp = tuple[Tensor | None, Weight, Weight]  # the router, if there is one, gate and up, down
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,51 @@ class Layer:
     spec: LayerSpec
     attention: Any
     norm: Tensor
-    heads: Tensor
+    heads: Weight
     bias: Tensor | None
     head_norms: tuple[Tensor, Tensor] | None
-    out: Tensor
+    out: Weight
     after_attention: Tensor | None
     second_norm: Tensor
     router: Tensor | None
-    gate_and_up: Tensor
-    down: Tensor
+    gate_and_up: Weight
+    down: Weight
     after_mlp: Tensor | None
     adapters: LayerAdapters
+
+    @property
+    def quantised(self) -> bool:
+        """Whether a matrix of it is in four bits."""
+        return any(isinstance(weight, Nf4) for weight in (self.heads, self.out, self.gate_and_up, self.down))
+
+
+class DenseRoom:
+    """Memory for the dense weights of one layer whose own are in four bits: the next layer's take their place.
+
+    Kernels of one stream run one after the other, also in a CUDA graph, so a layer is done when the next one comes.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.places: dict[str, Tensor] = {}
+
+    def dense(self, layer: Layer) -> Layer:
+        """The layer with dense weights."""
+        return replace(
+            layer,
+            heads=self._dense("heads", layer.heads),
+            out=self._dense("out", layer.out),
+            gate_and_up=self._dense("gate_and_up", layer.gate_and_up),
+            down=self._dense("down", layer.down),
+        )
+
+    def _dense(self, name: str, held: Weight) -> Tensor:
+        if not isinstance(held, Nf4):
+            return held  # type: ignore[no-any-return]
+        rows, columns = held.shape
+        if name not in self.places or self.places[name].numel() < rows * columns:
+            self.places[name] = torch.empty(rows * columns, dtype=self.dtype, device=held.packed.device)
+        return held.dense(self.dtype, self.places[name][: rows * columns].view(rows, columns))
 
 
 def layers_of(inner: Any, spec: DecoderSpec) -> list[Layer] | None:
@@ -88,7 +124,7 @@ def _layer(layer: Any, spec: LayerSpec, layer_class: str) -> Layer | None:
         heads=joint.weight,
         bias=joint.bias,
         head_norms=None if q_norm is None or k_norm is None else (q_norm, k_norm),
-        out=out.weight,
+        out=_weight(out),
         after_attention=after,
         second_norm=second,
         router=router,
@@ -114,7 +150,11 @@ def _adapters(attention: Any, mlp: Any, spec: LayerSpec) -> LayerAdapters:
 
 
 def _plain(part: Any) -> bool:
-    return type(part) is nn.Linear and part.bias is None
+    return type(part) in (nn.Linear, Nf4Linear) and part.bias is None
+
+
+def _weight(part: Any) -> Weight:
+    return part.held if isinstance(part, Nf4Linear) else part.weight
 
 
 def _norm(module: Any, name: str | None, spec: LayerSpec) -> Tensor | None:
@@ -144,7 +184,7 @@ def _mlp(mlp: Any) -> Mlp | None:
     gate, down = base_of(getattr(mlp, "gate_proj", None)), base_of(getattr(mlp, "down_proj", None))
     if not isinstance(gate, First) or not _plain(down):
         return None
-    return None if gate.joint.bias is not None else (None, gate.joint.weight, down.weight)
+    return None if gate.joint.bias is not None else (None, gate.joint.weight, _weight(down))
 
 
 def _experts(mlp: Any, spec: LayerSpec) -> Mlp | None:
@@ -164,10 +204,10 @@ def _fits(layer: Layer) -> bool:
     """Whether shapes are those of the spec, and rows of whole 16 bytes, which our products copy."""
     spec = layer.spec
     heads, keys, d = spec.of_heads
-    shapes = {layer.heads: ((heads + 2 * keys) * d, spec.hidden), layer.out: (spec.hidden, heads * d)}
+    shapes = [(layer.heads, ((heads + 2 * keys) * d, spec.hidden)), (layer.out, (spec.hidden, heads * d))]
     if layer.router is None:
-        shapes |= {layer.gate_and_up: (2 * spec.inner, spec.hidden), layer.down: (spec.hidden, spec.inner)}
-    right = all(tuple(weight.shape) == shape for weight, shape in shapes.items())
+        shapes += [(layer.gate_and_up, (2 * spec.inner, spec.hidden)), (layer.down, (spec.hidden, spec.inner))]
+    right = all(tuple(weight.shape) == shape for weight, shape in shapes)
     return right and not any(size % 8 for size in layer.down.shape[-2:]) and layer.norm.dtype in KINDS
 
 

@@ -1,0 +1,93 @@
+"""The shape of a decoder that is not loaded, and the bytes that its weights, activations, keys and values take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.models.known_models import adapted_model
+from burnish.models.precision import stored_tensors
+from burnish.util.files import read_json
+
+HALF = 2  # bytes of a bf16 number
+NF4 = 4.25 / 8  # bytes of a weight in four bits, with its share of a scale
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """Sizes from config.json, and numbers of weights from the headers of the files.
+
+    weights  all of them;  linear: those of the projections, which LoRA adapts and NF4 quantises
+    """
+
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    head_norms: bool
+    weights: int
+    linear: int
+
+    @classmethod
+    def of(cls, path: Path) -> DecoderShape:
+        """The shape of the model in a directory."""
+        place = adapted_model(path)
+        told: Mapping[str, Any] = read_json(place / "config.json") or {}
+        told = {**told, **(told.get("text_config") or {})}
+        hidden = _number(told, "hidden_size", "n_embd")
+        heads = _number(told, "num_attention_heads", "n_head")
+        counts = [(name, count) for name, _, count in stored_tensors(place)]
+        return cls(
+            hidden=hidden,
+            inner=_number(told, "intermediate_size", "n_inner", default=4 * hidden),
+            layers=_number(told, "num_hidden_layers", "n_layer"),
+            heads=heads,
+            kv_heads=_number(told, "num_key_value_heads", default=heads),
+            head_dim=_number(told, "head_dim", default=max(1, hidden // heads)),
+            vocabulary=_number(told, "vocab_size"),
+            head_norms=any(name.endswith("q_norm.weight") for name, _ in counts),
+            weights=sum(count for _, count in counts),
+            linear=sum(count for name, count in counts if name.endswith("_proj.weight")),
+        )
+
+    @property
+    def _kept(self) -> int:
+        """Numbers that a layer's backward pass keeps of a token (kernels/triton/packed_layer.py): the residual stream
+        twice, queries, keys and values, attention's output, gate and up; with norms of heads q and k once more.
+        """
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return 2 * self.hidden + 2 * queries + 2 * keys + 2 * self.inner + (queries + keys if self.head_norms else 0)
+
+    def activation_bytes(self, recomputed: bool = False) -> float:
+        """Kept for the backward pass of one token; recomputed: the input of each layer alone."""
+        return HALF * self.layers * (2 * self.hidden if recomputed else self._kept)
+
+    def transient_bytes(self, recomputed: bool = False) -> float:
+        """Of one token while a layer is computed backwards; its activations too, where they are recomputed."""
+        return HALF * (6 * self.hidden + 5 * self.inner + (self._kept if recomputed else 0))
+
+    def kv_bytes(self) -> int:
+        """Keys and values of one token."""
+        return 2 * HALF * self.layers * self.kv_heads * self.head_dim
+
+    def lora_weights(self, rank: int) -> int:
+        """Weights of adapters on all projections."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sides = 2 * (self.hidden + queries) + 2 * (self.hidden + keys) + 3 * (self.hidden + self.inner)
+        return self.layers * rank * sides
+
+    def frozen_bytes(self, quantised: bool) -> float:
+        """Of the weights where they are not trained: bf16, or the projections in four bits."""
+        return HALF * (self.weights - self.linear) + (NF4 if quantised else HALF) * self.linear
+
+
+def _number(told: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+    found = next((told[name] for name in names if isinstance(told.get(name), int)), default)
+    if found is None:
+        raise ValueError(f"config.json does not say {names[0]}; burnish plan and --memory need a plain decoder's")
+    return int(found)

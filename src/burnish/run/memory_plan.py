@@ -1,0 +1,114 @@
+"""What a run will hold in a GPU's memory, predicted before anything is loaded; and choices that make it fit.
+
+The peak is in the backward pass: weights, gradients, moments, the KV cache, which stays for its CUDA graphs, the
+activations of one micro-batch, and a chunk of logits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from burnish.forward.logprob import CHUNK
+from burnish.models.decoder_shape import HALF, DecoderShape
+from burnish.models.lora import Lora
+from burnish.models.token_budget import LEAST, busy
+from burnish.roles import Role
+
+GIB = 2**30
+FIXED = 0.6 * GIB  # the libraries' workspaces, CUDA graphs, embeddings of a batch
+UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
+MOMENTS = {"adamw": 8.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What decides how much memory a run takes, apart from its models."""
+
+    token_budget: int
+    recomputed: bool = False
+    optimiser: str = "adamw"
+    quantised: bool = False
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a step samples: replies, their longest length, prompts and theirs; rows: tokens of the longest row."""
+
+    replies: int = 0
+    reply: int = 0
+    prompts: int = 0
+    prompt: int = 0
+
+
+def read_memory(text: str) -> int:
+    """Bytes from a size such as 24GiB."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    unit = UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None or float(found[1]) <= 0:
+        raise ValueError(f"--memory is {text!r}; it is a size such as 24GiB")
+    return int(float(found[1]) * unit)
+
+
+def parts_of(
+    shapes: Mapping[str, DecoderShape], roles: Mapping[str, Role], lora: Lora | None, batch: Batch, how: Choices
+) -> dict[str, float]:
+    """Bytes by what they are for, at the peak."""
+    found = {"weights": 0.0, "gradients": 0.0, "optimiser": 0.0}
+    shared: set[str] = set()
+    for name, role in roles.items():
+        shape = shapes[name]
+        adapted = lora is not None and not role.outputs
+        if adapted and (role.liveness != "frozen" or role.source in shared):
+            if role.source not in shared:
+                found["weights"] += shape.frozen_bytes(how.quantised)
+                shared.add(role.source)
+            trained = shape.lora_weights(lora.rank) if lora is not None and role.liveness != "frozen" else 0
+        else:
+            trained = shape.weights if role.liveness == "trained" else 0
+            found["weights"] += 0 if trained else HALF * shape.weights
+        if role.liveness == "trained":
+            found["weights"] += (4 + HALF) * trained
+            found["gradients"] += 4 * trained
+            found["optimiser"] += MOMENTS[how.optimiser] * trained
+    learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
+    widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
+    kv = batch.replies * batch.reply + batch.prompts * batch.prompt
+    found["KV cache"] = float(kv * widest.kv_bytes())
+    tokens = how.token_budget
+    found["activations"] = tokens * (widest.activation_bytes(how.recomputed) + widest.transient_bytes(how.recomputed))
+    found["logits"] = 2.5 * 4 * min(CHUNK["cuda"], tokens * widest.vocabulary)
+    found["other"] = FIXED
+    return found
+
+
+def fitted(
+    shapes: Mapping[str, DecoderShape],
+    roles: Mapping[str, Role],
+    lora: Lora | None,
+    batch: Batch,
+    start: Choices,
+    memory: int,
+) -> Choices:
+    """The choices with which a run fits, tried from the fastest on; ValueError if none does.
+
+    Smaller micro-batches first, then recomputed activations, then moments in 8 bits; never four-bit weights, which
+    change what is trained.
+    """
+    largest = min(start.token_budget, max(busy(shape) for shape in shapes.values()))
+    budgets = [largest >> k for k in range(12) if largest >> k >= min(LEAST, largest)] or [largest]
+    slower = [replace(start, recomputed=start.recomputed)]
+    if not start.recomputed:
+        slower.append(replace(start, recomputed=True))
+    if start.optimiser == "adamw":
+        slower += [replace(one, optimiser="adamw8bit") for one in slower]
+    tried = [replace(one, token_budget=budget) for one in slower for budget in budgets]
+    for one in tried:
+        if sum(parts_of(shapes, roles, lora, batch, one).values()) <= memory:
+            return one
+    least = min(sum(parts_of(shapes, roles, lora, batch, one).values()) for one in tried)
+    hint = "--quantization nf4" if lora is not None and not start.quantised else "--lora 16, a smaller batch or model"
+    raise ValueError(
+        f"the run needs at least {least / GIB:.1f} GiB, and --memory gives it {memory / GIB:.1f}; use {hint}"
+    )
