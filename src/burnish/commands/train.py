@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from burnish.methods.table import Entry, find
-from burnish.run.config import RESUMABLE, Options, configure, method_fields, method_types, one_length, unknown
+from burnish.run.config import RESUMABLE, Config, Options, configure, method_fields, method_types, one_length, unknown
 from burnish.run.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
 from burnish.run.help import grouped, print_flags
 from burnish.run.values import coerce
@@ -46,18 +46,29 @@ def main(words: list[str]) -> int:
     if helped or everything:
         print_help(entry, name or "grpo", everything=everything)
         return 0
-    known = _known(entry)
-    for flag in flags.keys() - known:
-        raise ValueError(unknown(name or "grpo", flag, known, flag=True))
-    given = valued(flags, known)
-    if one_length(given).keys() & {"steps", "epochs"}:  # a flag overrides either of the file's
-        stored = {key: value for key, value in stored.items() if key not in ("steps", "epochs")}
-    config = configure(entry, name or "grpo", {**one_length(stored), **given})
+    config = _configured(entry, name or "grpo", stored, flags)
     with _observer(quiet) as observer:
         from burnish.api.train import run_anywhere
 
         result = run_anywhere(entry, config, observer)
     return 130 if result.stopped else 0
+
+
+def read_run(words: list[str]) -> tuple[str, Config]:
+    """The method and the configuration of a run that is described as for `burnish train`."""
+    name, stored, flags = _read(words)
+    flags.pop("quiet", None)
+    return name or "grpo", _configured(find(name or "grpo"), name or "grpo", stored, flags)
+
+
+def _configured(entry: Entry, name: str, stored: dict[str, Any], flags: dict[str, Any]) -> Config:
+    known = _known(entry)
+    for flag in flags.keys() - known:
+        raise ValueError(unknown(name, flag, known, flag=True))
+    given = valued(flags, known)
+    if one_length(given).keys() & {"steps", "epochs"}:  # a flag overrides either of the file's
+        stored = {key: value for key, value in stored.items() if key not in ("steps", "epochs")}
+    return configure(entry, name, {**one_length(stored), **given})
 
 
 def _read(words: list[str]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:

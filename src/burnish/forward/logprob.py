@@ -19,7 +19,7 @@ from torch import Tensor
 
 from burnish.forward.accelerate import LogProbKernels, kernels
 
-CHUNK = {"cpu": 1 << 25, "cuda": 1 << 28}  # logits worked on at once
+CHUNK = {"cpu": 1 << 25, "cuda": 1 << 27}  # logits worked on at once
 HOLD = 1 << 27  # logits that are kept for the backward rather than made twice
 
 

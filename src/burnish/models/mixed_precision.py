@@ -9,6 +9,7 @@ Sampling and training run on the same copy, so there is nothing to synchronise b
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from burnish.forward.packing import on_gpu
 from burnish.forward.runner import ModelRunner, TransformersRunner, runner_of
 
 COMPILE_FROM = 30_000_000  # weights from which compiling the layers (seconds, once) pays off
+EAGER_FROM = 500_000_000  # trained weights from which each gradient is added up as soon as it is there
 
 
 class ComputeCopy:
@@ -68,6 +70,16 @@ class ComputeCopy:
         alone = [(ours, [theirs]) for theirs, ours in self.pairs if ours not in views]
         together = [(whole, [master[part] for part in parts]) for whole, parts in joint if whole.requires_grad]
         self.leaves = [(leaf, masters) for leaf, masters in (*alone, *together) if leaf.requires_grad]
+        if sum(leaf.numel() for leaf, _ in self.leaves) >= EAGER_FROM:
+            for leaf, masters in self.leaves:
+                leaf.register_post_accumulate_grad_hook(partial(self._collect_one, masters))
+
+    @torch.no_grad()
+    def _collect_one(self, masters: list[nn.Parameter], leaf: Tensor) -> None:
+        """Add one gradient to those of its master parameters and free it: all of them would be 2 bytes a weight."""
+        if leaf.grad is not None:
+            self.add([leaf.grad], [masters])
+            leaf.grad = None
 
     def weights_moved(self) -> None:
         """The master weights have changed: refresh the copy, and whatever is derived from it, before it

@@ -18,6 +18,7 @@ from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
 from burnish.forward.outputs import packable
+from burnish.forward.packing import on_gpu
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.temperatures import Temperature
 from burnish.models.chat import Chat
@@ -32,6 +33,10 @@ from burnish.types import Clock, Trace, keys_of_rows, logp_temperatures
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser
+
+
+FORWARD_ONLY = 8  # on a GPU, how many times the tokens of a micro-batch a pass without gradient takes at once
+SMALL_OUTPUTS = frozenset({"logp", "entropy", "value", "score"})  # a few numbers a token
 
 
 @dataclass
@@ -160,6 +165,8 @@ class Model:
         temperature  of the log-probs; None: that at which each token was sampled
         """
         found: list[dict[str, Tensor]] = [{} for _ in traces]
+        if want <= SMALL_OUTPUTS and on_gpu(self.device):  # nothing is kept of a layer: launches cost more than memory
+            budget *= FORWARD_ONLY
         order = [i for i in range(len(traces)) if bool(masks[i].any())]
         lengths = [len(trace) for trace in traces]
         if not self.packed:

@@ -11,20 +11,24 @@ from burnish.models.decoder_shape import DecoderShape
 ON_CPU = 8192
 SHARE = 0.25  # of a GPU's free memory, for the activations of one micro-batch
 LEAST = 2048
-WIDE = 2048  # hidden size from which fewer tokens keep a GPU busy
+NUMBERS = 1 << 23  # tokens x hidden size that keep a GPU busy
+MOST = 8192
 
 
-def token_budget(model: Path, device: str) -> int:
-    """Tokens of one micro-batch: 8192; 4096 of a wide model on a GPU; fewer if they do not fit a quarter of what is
-    free there.
+def token_budget(model: Path, device: str, samples: bool = True) -> int:
+    """Tokens of one micro-batch: 8192 on a CPU; on a GPU as many as keep it busy, or as fit a quarter of what is free.
+
+    samples: whether the run samples; where it does not, there is no KV cache, and micro-batches are twice as large
     """
     if device == "cpu" or not torch.cuda.is_available():
         return ON_CPU
     shape = DecoderShape.of(model)
     free = torch.cuda.mem_get_info(None if device == "auto" else torch.device(device))[0]
-    return int(max(LEAST, min(busy(shape), SHARE * free / shape.activation_bytes())))
+    return int(max(LEAST, min((1 if samples else 2) * busy(shape), SHARE * free / shape.activation_bytes())))
 
 
 def busy(shape: DecoderShape) -> int:
-    """Tokens from which larger micro-batches of a model are not faster (benchmarks/large_models.py)."""
-    return 4096 if shape.hidden >= WIDE else 8192
+    """Tokens from which larger micro-batches are hardly faster (benchmarks/results/large_models.json): 8192 of a
+    135M model, 4096 of one that is 2048 wide, 2048 from 4096 on.
+    """
+    return max(LEAST, min(MOST, NUMBERS // shape.hidden))

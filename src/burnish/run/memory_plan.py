@@ -9,16 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from burnish.forward.logprob import CHUNK
+from burnish.method import Method
 from burnish.models.decoder_shape import HALF, DecoderShape
+from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
 from burnish.models.token_budget import LEAST, busy
 from burnish.roles import Role
+from burnish.run.lengths import Needs
 
 GIB = 2**30
+LARGE_CACHE = 8 * GIB  # a KV cache beyond it is freed before the learner begins (kernels/cuda_graphs/strategy.py)
 FIXED = 0.6 * GIB  # the libraries' workspaces, CUDA graphs, embeddings of a batch
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
+PROMPT = 256  # tokens that a prompt is taken to have
 MOMENTS = {"adamw": 8.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
 
 
@@ -34,7 +40,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step samples: replies, their longest length, prompts and theirs; rows: tokens of the longest row."""
+    """What a step samples: replies, their longest length, prompts and theirs. Zeros where it samples nothing."""
 
     replies: int = 0
     reply: int = 0
@@ -75,12 +81,15 @@ def parts_of(
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     kv = batch.replies * batch.reply + batch.prompts * batch.prompt
-    found["KV cache"] = float(kv * widest.kv_bytes())
-    tokens = how.token_budget
+    cache = float(kv * widest.kv_bytes())
+    tokens = max(how.token_budget, batch.reply + batch.prompt if batch.replies else 0)  # a row is not cut
     found["activations"] = tokens * (widest.activation_bytes(how.recomputed) + widest.transient_bytes(how.recomputed))
     found["logits"] = 2.5 * 4 * min(CHUNK["cuda"], tokens * widest.vocabulary)
     found["other"] = FIXED
-    return found
+    if cache <= LARGE_CACHE:
+        return {**found, "KV cache": cache}
+    learning = found["activations"] + found["logits"]
+    return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - learning)}
 
 
 def fitted(
@@ -98,7 +107,7 @@ def fitted(
     """
     largest = min(start.token_budget, max(busy(shape) for shape in shapes.values()))
     budgets = [largest >> k for k in range(12) if largest >> k >= min(LEAST, largest)] or [largest]
-    slower = [replace(start, recomputed=start.recomputed)]
+    slower = [start]
     if not start.recomputed:
         slower.append(replace(start, recomputed=True))
     if start.optimiser == "adamw":
@@ -112,3 +121,19 @@ def fitted(
     raise ValueError(
         f"the run needs at least {least / GIB:.1f} GiB, and --memory gives it {memory / GIB:.1f}; use {hint}"
     )
+
+
+def shapes_of(roles: Mapping[str, Role], base: Path) -> dict[str, DecoderShape]:
+    """The shapes of a method's models by name, from their directories."""
+    return {
+        name: DecoderShape.of(base if role.source == "base" else resolve(role.source)) for name, role in roles.items()
+    }
+
+
+def batch_of(method: Method, prompts: int, reply: int, max_length: int | None) -> Batch:
+    """What a step of a method samples. Prompts that are not known yet are taken to be 256 tokens long."""
+    plain = [phase.rollout.plain[0] for phase in method.phases if phase.rollout.plain is not None]
+    samples = Needs.of(method).samples
+    prompt = max(1, max_length - reply) if max_length is not None and samples else PROMPT
+    replies = prompts * max(plain, default=1) if samples else 0
+    return Batch(replies, reply if samples else 0, prompts if samples else 0, prompt)

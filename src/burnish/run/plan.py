@@ -14,13 +14,14 @@ from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.lora import Lora, stored_rank
 from burnish.models.precision import stored_weights
-from burnish.models.token_budget import token_budget
+from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import Part, read_rewards
 from burnish.rollout.chunked import chunked
 from burnish.run.checks import check_engine, check_options
 from burnish.run.config import Config
 from burnish.run.lengths import Needs
+from burnish.run.memory_plan import Choices, batch_of, fitted, read_memory, shapes_of
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
@@ -116,10 +117,13 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
             "them; leave out --lora-dropout"
         )
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
+    if options.memory is not None:
+        config = _within(config, method, base, lora)
+        options = config.options
     budget = options.token_budget
     if budget is None:
         # The budget goes into config.yaml: a resumed run must not choose another one by the memory that is free then.
-        budget = token_budget(adapted_model(base), options.device)
+        budget = token_budget(adapted_model(base), options.device, Needs.of(method).samples)
         config = replace(config, options=replace(options, token_budget=budget))
     if options.on == "ray" and options.threads is None:  # also stored: another number may change the last bits
         config = replace(config, options=replace(config.options, threads=threads_for(options)))
@@ -127,6 +131,27 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
     return RunPlan(
         config, source, method, base, lora, options.settings(lr, budget), present(parts, config.options.shape)
     )
+
+
+def _within(config: Config, method: Method, base: Path, lora: Lora | None) -> Config:
+    """The configuration with what makes it fit --memory; options that were given stay as they are."""
+    options = config.options
+    if options.device == "cpu":
+        raise ValueError("--memory plans the memory of a GPU, but the run is on the CPU; leave it out")
+    shapes = shapes_of(method.models, base)
+    batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
+    most = options.token_budget or max(busy(shape) for shape in shapes.values())
+    start = Choices(most, options.checkpoint_activations, options.optimiser, options.quantization is not None)
+    found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
+    kv = batch.replies * batch.reply + batch.prompts * batch.prompt
+    chosen = replace(
+        options,
+        token_budget=found.token_budget,
+        checkpoint_activations=found.recomputed,
+        optimiser=found.optimiser,
+        kv_gib=options.kv_gib or (round(1.1 * kv * shapes[method.product].kv_bytes() / 2**30, 2) or None),
+    )
+    return replace(config, options=chosen)
 
 
 def _pinned_models(config: Config, method: Method) -> tuple[Config, Method]:

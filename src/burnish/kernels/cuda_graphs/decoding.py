@@ -32,6 +32,11 @@ class DecodeGraphs:
         """Whether a call with this plan can use them."""
         return self.plan.holds(plan) and self.runners == tuple(runners) and self.stops == stops
 
+    def cache_bytes(self) -> int:
+        """What keys and values take."""
+        layers = [layer for decoder in self.decoders for layer in decoder.cache.layers.values()]
+        return sum(x.nbytes for layer in layers for x in (layer.own_k, layer.own_v, layer.pool_k, layer.pool_v))
+
     def release(self) -> None:
         """Free the memory."""
         self.graphs = {}

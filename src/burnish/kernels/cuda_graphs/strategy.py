@@ -19,6 +19,8 @@ from burnish.kernels.cuda_graphs.prefill import GpuDecoder
 
 AHEAD = 2  # steps queued on the device before rows change
 
+LARGE = 8 << 30  # bytes of a KV cache that is not kept between calls: capturing its CUDA graphs takes a second
+
 
 class GraphStrategy(DecodeStrategy):
     """began: at which step each row entered. ahead: keys of the longest row beyond steps. ends: the last step of all
@@ -51,7 +53,10 @@ class GraphStrategy(DecodeStrategy):
         return graphs.decoders, graphs.batch
 
     def release(self) -> None:
-        """The next call uses the same memory."""
+        """The next call uses the same memory; a KV cache that is large gives it to the learner, and is made again."""
+        if self.graphs.cache_bytes() > LARGE:
+            self.graphs.release()
+            self.call.engine.workspace = None
 
     def shares_prompts(self) -> bool:
         return True

@@ -21,6 +21,7 @@ from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import MasterGradients, ModelRunner
 
 SIZES = 4  # graphs that are kept
+MOST_WEIGHTS = 500_000_000  # trained; a graph holds the gradients of all of them, and few launches matter there
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
 AFTER = 1  # how often a size is asked for in vain before it is captured
 PATIENCE = 8  # how often a much larger graph serves before one of the right size is captured
@@ -43,7 +44,7 @@ class TrainingGraphs:
         self.asked: dict[int, int] = {}
         self.kept: OrderedDict[int, TrainingGraph] = OrderedDict()
         self.memory: Any = None
-        self.off = False
+        self.off = sum(leaf.numel() for leaf, _ in gradients.leaves) > MOST_WEIGHTS
         self.dropout = [m for m in runner.module.modules() if isinstance(m, nn.Dropout)]
         device = next(runner.module.parameters()).device
         self.switch = torch.zeros((), device=device, requires_grad=True)  # makes autograd call the backward

@@ -1,0 +1,57 @@
+"""`burnish plan`: what a run will hold in a GPU's memory, before anything is loaded."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.commands.train import read_run
+from burnish.methods.table import find
+from burnish.util.terminal import stdout_console
+
+USAGE = """\
+[bold]burnish plan[/] [METHOD] --model MODEL [--memory 24GiB] [any flag of burnish train]
+
+  burnish plan grpo --model Qwen/Qwen2.5-3B --lora 16 --max-new-tokens 1024
+  burnish plan sft --model path/to/8b --memory 120GiB        what has to be chosen so that it fits
+  burnish plan grpo --model path/to/8b --lora 16 --quantization nf4
+
+Nothing is loaded: sizes come from config.json and the headers of the weight files. It needs no GPU.
+"""
+
+
+def main(words: list[str]) -> int:
+    out = stdout_console()
+    if not words or words[0] in ("--help", "-h", "help"):
+        out.print(USAGE)
+        return 0
+    from burnish.run.memory_plan import GIB, Choices, batch_of, parts_of, shapes_of
+    from burnish.run.plan import plan
+
+    name, config = read_run([*words, *([] if "--device" in words else ["--device", "auto"])])
+    found = plan(find(name), config)
+    options, settings = found.config.options, found.settings
+    batch = batch_of(found.method, settings.prompts, settings.max_new_tokens, settings.max_length)
+    how = Choices(
+        settings.token_budget, settings.checkpoint_activations, settings.optimiser, options.quantization is not None
+    )
+    shapes = shapes_of(found.method.models, found.base)
+    parts = parts_of(shapes, found.method.models, found.lora, batch, how)
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
+    for part, size in parts.items():
+        table.add_row(part, f"{size / GIB:8.2f} GiB")
+    table.add_row("[bold]peak, predicted[/]", f"[bold]{sum(parts.values()) / GIB:8.2f} GiB[/]")
+    out.print(f"[bold]{escape(name)}[/] on {escape(str(found.base))}: {shapes[found.method.product].weights:,} weights")
+    out.print(table)
+    out.print(_flags(how, settings.kv_gib))
+    return 0
+
+
+def _flags(how: object, kv_gib: float | None) -> str:
+    from burnish.run.memory_plan import Choices
+
+    assert isinstance(how, Choices)
+    words = [f"--token-budget {how.token_budget}", f"--optimiser {how.optimiser}"]
+    words += ["--checkpoint-activations"] if how.recomputed else []
+    words += [f"--kv-gib {kv_gib:g}"] if kv_gib is not None else []
+    return f"with {' '.join(words)}"
