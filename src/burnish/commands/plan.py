@@ -25,6 +25,9 @@ def main(words: list[str]) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
         out.print(USAGE)
         return 0
+    import torch
+
+    from burnish.models.token_budget import busy
     from burnish.run.memory_plan import GIB, Choices, batch_of, parts_of, shapes_of
     from burnish.run.plan import plan
 
@@ -32,10 +35,11 @@ def main(words: list[str]) -> int:
     found = plan(find(name), config)
     options, settings = found.config.options, found.settings
     batch = batch_of(found.method, settings.prompts, settings.max_new_tokens, settings.max_length)
-    how = Choices(
-        settings.token_budget, settings.checkpoint_activations, settings.optimiser, options.quantization is not None
-    )
     shapes = shapes_of(found.method.models, found.base)
+    tokens = settings.token_budget
+    if config.options.token_budget is None and config.options.memory is None and not torch.cuda.is_available():
+        tokens = (1 if batch.replies else 2) * max(busy(shape) for shape in shapes.values())  # what a GPU would get
+    how = Choices(tokens, settings.checkpoint_activations, settings.optimiser, options.quantization is not None)
     parts = parts_of(shapes, found.method.models, found.lora, batch, how)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
     for part, size in parts.items():

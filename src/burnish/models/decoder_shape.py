@@ -67,9 +67,9 @@ class DecoderShape:
         """Kept for the backward pass of one token; recomputed: the input of each layer alone."""
         return HALF * self.layers * (2 * self.hidden if recomputed else self._kept)
 
-    def transient_bytes(self, recomputed: bool = False) -> float:
-        """Of one token while a layer is computed backwards; its activations too, where they are recomputed."""
-        return HALF * (6 * self.hidden + 5 * self.inner + (self._kept if recomputed else 0))
+    def layer_bytes(self) -> float:
+        """Of one token while a layer is computed again and backwards."""
+        return HALF * (6 * self.hidden + 5 * self.inner + self._kept)
 
     def kv_bytes(self) -> int:
         """Keys and values of one token."""

@@ -86,11 +86,10 @@ class Options:
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
     token_budget: CountOrNone = None
-    """Tokens in one micro-batch: lower it when memory runs out. By default 8192; on a GPU as many as keep it busy, if
-    they fit. It cannot change the gradient."""
+    """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     memory: str | None = None
-    """Memory of the GPU that the run may use, such as 24GiB; micro-batches, KV cache, recomputation and the optimiser
-    are chosen to fit (burnish plan shows how)."""
+    """What the run may take of the GPU's memory: 24GiB. Micro-batches, KV cache, recomputation and optimiser are chosen
+    to fit (burnish plan)."""
     packed: bool = True
     """Pack the rows of a micro-batch end to end, shared prefixes once, instead of padding them. It cannot change the
     gradient."""
@@ -250,10 +249,7 @@ class Options:
         """The LoRA adapters of the run; None if all weights are trained."""
         if self.lora is None:
             if self.quantization is not None:
-                raise ValueError(
-                    f"--quantization {self.quantization} is for frozen weights under LoRA adapters; add --lora 16, or "
-                    "leave it out"
-                )
+                raise ValueError("--quantization nf4 is for frozen weights under LoRA adapters; add --lora 16")
             return None
         targets, whole = _listed(self.lora_targets), _listed(self.lora_save or "")
         return Lora(self.lora, self.lora_alpha, self.lora_dropout, targets, self.lora_variant, whole, self.quantization)

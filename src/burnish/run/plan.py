@@ -21,7 +21,7 @@ from burnish.rollout.chunked import chunked
 from burnish.run.checks import check_engine, check_options
 from burnish.run.config import Config
 from burnish.run.lengths import Needs
-from burnish.run.memory_plan import Choices, batch_of, fitted, read_memory, shapes_of
+from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
@@ -143,13 +143,13 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None) -> Co
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
     start = Choices(most, options.checkpoint_activations, options.optimiser, options.quantization is not None)
     found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
-    kv = batch.replies * batch.reply + batch.prompts * batch.prompt
+    cache = kv_tokens(batch) * shapes[method.product].kv_bytes()
     chosen = replace(
         options,
         token_budget=found.token_budget,
         checkpoint_activations=found.recomputed,
         optimiser=found.optimiser,
-        kv_gib=options.kv_gib or (round(1.1 * kv * shapes[method.product].kv_bytes() / 2**30, 2) or None),
+        kv_gib=options.kv_gib or (round(1.05 * cache / 2**30 + 0.01, 2) if cache else None),
     )
     return replace(config, options=chosen)
 

@@ -133,6 +133,14 @@ def _back(grad: Tensor, weight: Tensor, adapter: Adapter | None) -> tuple[Tensor
     return d_x, None if adapter is None else adapter.back(grad, d_x)
 
 
+def _dense_again(ctx: Any, *saved: Tensor) -> tuple[Tensor, ...]:
+    """A layer's matrices; those in four bits made dense again, since other layers have used their room meanwhile."""
+    if ctx.held is None:
+        return saved
+    layer = ctx.how.dense(ctx.held)
+    return layer.heads, layer.out, layer.gate_and_up, layer.down
+
+
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -187,9 +195,7 @@ class _Layer(torch.autograd.Function):
         trained = ctx.needs_input_grad
         x1, x2, y, mixed, made, apart, seen, lse, both, divisors, *more = ctx.saved_tensors
         post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down, *routed = more
-        if ctx.held is not None:  # the room of its dense weights has been used by other layers since
-            layer = how.dense(ctx.held)
-            heads, out, gate_and_up, down = layer.heads, layer.out, layer.gate_and_up, layer.down
+        heads, out, gate_and_up, down = _dense_again(ctx, heads, out, gate_and_up, down)
         norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
         d_router: Tensor | None = None
         of_mlp: list[Tensor] = []

@@ -1,0 +1,111 @@
+"""What a run will hold in a GPU's memory: sizes counted by hand, and choices that fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import make_model
+
+from burnish.cli import main
+from burnish.models.decoder_shape import DecoderShape
+from burnish.models.lora import Lora
+from burnish.models.token_budget import busy
+from burnish.roles import Role, frozen, trained
+from burnish.run.memory_plan import Batch, Choices, fitted, parts_of, read_memory
+
+EIGHT_B = DecoderShape(4096, 12288, 36, 32, 8, 128, 151936, True, 8_190_735_360, 6_945_767_424)
+ROLES = {"policy": trained(), "ref": frozen()}
+SHAPES = {"policy": EIGHT_B, "ref": EIGHT_B}
+
+
+def test_sizes_by_hand(tmp_path: Path) -> None:
+    """32 wide, 64 inside, 2 layers, 4 heads of 8, 2 of keys: a token keeps 2 x 32 + 2 x 32 + 2 x 16 + 2 x 64 = 288
+    numbers of two bytes a layer; keys and values are 2 x 2 layers x 2 heads x 8 x 2 bytes = 128."""
+    shape = DecoderShape.of(make_model(tmp_path))
+    assert (shape.hidden, shape.inner, shape.layers, shape.head_dim, shape.head_norms) == (32, 64, 2, 8, False)
+    assert shape.activation_bytes() == 2 * 2 * 288 and shape.kv_bytes() == 128
+    assert shape.activation_bytes(recomputed=True) == 2 * 2 * 64
+    projections = 2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64)
+    assert shape.linear == projections and shape.weights > projections
+    assert shape.lora_weights(4) == 2 * 4 * (2 * 64 + 2 * 48 + 3 * 96)
+
+
+def test_full_fine_tuning_takes_18_bytes_a_weight_or_12() -> None:
+    wide = parts_of(SHAPES, {"policy": trained()}, None, Batch(), Choices(1024))
+    assert sum(wide[name] for name in ("weights", "gradients", "optimiser")) == 18 * EIGHT_B.weights
+    small = parts_of(SHAPES, {"policy": trained()}, None, Batch(), Choices(1024, optimiser="adamw8bit"))
+    a_weight = sum(small[name] for name in ("weights", "gradients", "optimiser")) / EIGHT_B.weights
+    assert a_weight == pytest.approx(12.03, abs=0.01)
+
+
+def test_under_lora_policy_and_reference_share_their_weights() -> None:
+    found = parts_of(SHAPES, ROLES, Lora(16), Batch(128, 256, 16, 128), Choices(2048))
+    adapters = EIGHT_B.lora_weights(16)
+    assert found["weights"] == 2 * EIGHT_B.weights + 6 * adapters
+    four = parts_of(SHAPES, ROLES, Lora(16), Batch(), Choices(2048, quantised=True))
+    assert four["weights"] < 0.5 * found["weights"]
+    assert found["KV cache"] == (128 * (256 + 64) + 16 * 128) * EIGHT_B.kv_bytes()
+
+
+THREE_B = DecoderShape(2048, 11008, 36, 16, 2, 128, 151936, False, 3_085_860_864, 2_774_532_096)
+SMALL = DecoderShape(576, 1536, 30, 9, 3, 64, 49152, False, 134_479_872, 106_168_320)
+LORA, NO_BATCH, ONE = Lora(16), Batch(), {"policy": trained()}
+MANY, FEW = Batch(256, 256, 32, 128), Batch(128, 256, 16, 128)
+MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an H200
+    (SMALL, ROLES, None, MANY, Choices(8192), 6.39),
+    (SMALL, ROLES, None, MANY, Choices(16384), 9.99),
+    (SMALL, ROLES, None, MANY, Choices(65536), 26.68),
+    (SMALL, ONE, None, NO_BATCH, Choices(8192), 5.30),
+    (SMALL, ROLES, None, NO_BATCH, Choices(16384), 8.38),
+    (THREE_B, ROLES, LORA, FEW, Choices(4096), 17.34),
+    (THREE_B, ROLES, LORA, FEW, Choices(8192), 26.07),
+    (EIGHT_B, ROLES, LORA, FEW, Choices(2048), 27.91),
+    (EIGHT_B, ROLES, LORA, FEW, Choices(4096), 35.35),
+    (EIGHT_B, ROLES, LORA, FEW, Choices(4096, quantised=True), 26.59),
+    (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, True, quantised=True), 10.40),
+]
+
+
+@pytest.mark.parametrize(("shape", "roles", "lora", "batch", "how", "gib"), MEASURED)
+def test_predictions_are_within_a_tenth_of_what_was_measured(
+    shape: DecoderShape, roles: dict[str, Role], lora: Lora | None, batch: Batch, how: Choices, gib: float
+) -> None:
+    found = sum(parts_of(dict.fromkeys(roles, shape), roles, lora, batch, how).values()) / 2**30
+    assert found == pytest.approx(gib, rel=0.1)
+
+
+def test_choices_are_tried_from_the_fastest_on() -> None:
+    start = Choices(busy(EIGHT_B))
+
+    def chosen(gib: float) -> Choices:
+        return fitted(SHAPES, {"policy": trained()}, None, Batch(), start, int(gib * 2**30))
+
+    assert chosen(300) == start
+    assert chosen(110) == replace(start, optimiser="adamw8bit")
+    assert chosen(96) == replace(start, optimiser="adamw8bit", recomputed=True)
+    with pytest.raises(ValueError, match=r"needs at least 9\d\.\d GiB, and --memory gives it 40\.0; use --lora 16"):
+        chosen(40)
+    with pytest.raises(ValueError, match="use --quantization nf4"):
+        fitted(SHAPES, ROLES, Lora(16), Batch(), start, 10 * 2**30)
+
+
+@pytest.mark.parametrize(("text", "size"), [("24GiB", 24 * 2**30), ("1.5 gb", 1_500_000_000), ("80G", 80 * 2**30)])
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert read_memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-3GiB", "0", "3 TiBs"])
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="it is a size such as 24GiB"):
+        read_memory(text)
+
+
+def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "grpo", "--model", "tiny", "--memory", "1GiB"]) == 0
+    said = capsys.readouterr().out
+    assert "peak, predicted" in said and "KV cache" in said and "--token-budget" in said
+    assert main(["plan", "sft", "--model", "tiny", "--memory", "1MiB"]) == 2
+    assert "needs at least" in capsys.readouterr().err
+    assert main(["plan", "--help"]) == 0 and "burnish plan" in capsys.readouterr().out
