@@ -58,6 +58,7 @@ from burnish.credit.steps import add_dense, dense_bonus, step_advantage
 from burnish.credit.streams import behaviour, old, ref, streams, token_ids
 from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
+from burnish.credit.thoughts import entropy_of_thoughts
 from burnish.credit.tokens import covariance, drop_from_band, top_share
 from burnish.credit.turns import own_turns, state_groups
 from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
@@ -166,6 +167,7 @@ __all__ = [
     "td_targets",
     "token_ids",
     "token_rewards",
+    "entropy_of_thoughts",
     "top_share",
     "tree_advantages",
     "truncated",

@@ -1,6 +1,7 @@
 """Draw: which tasks a step works on. `draw=draw.prompts(task)`."""
 
 from burnish.draw.bandit import by_bandit
+from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.few import few
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
@@ -10,10 +11,12 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
+    "ORDERS",
     "WEIGHTS",
     "Source",
     "by_bandit",
     "demos",
+    "distracted",
     "few",
     "labelled_steps",
     "pairs",

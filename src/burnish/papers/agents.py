@@ -35,6 +35,4 @@ SELF_DEBUG = Paper("self-debug", "2405.18649", "Training LLMs to Better Self-Deb
 SELF_REGULATION = Paper("self-regulating-helper", "2502.04576", "Self-Regulation and Requesting Interventions")
 SEM = Paper("sem", "2505.07903", "SEM: Reinforcement Learning for Search-Efficient Large Language Models")
 TOOLRL = Paper("toolrl", "2504.13958", "ToolRL: Reward is All Tool Learning Needs")
-USER_SIMULATOR = Paper(
-    "embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI"
-)
+USER_SIMULATOR = Paper("embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI")

@@ -47,6 +47,8 @@ DEFINITIONS: list[Definition] = [
         ("traces", "traces that reached learn, all phases together"),
         ("temperature", "the temperature that replies were sampled at, where a controller sets it"),
         ("sampled_entropy", "minus the mean log-prob of the sampled tokens that are trained on"),
+        ("thought_share", "share of the sampled tokens that are inside of <think>...</think>"),
+        ("distractors", "mean number of passages that do not help, over the questions asked"),
         ("hinted", "share of the groups that were given a hint"),
         ("answered", "share of the replies that state an answer", "up"),
         ("answer_entropy", "entropy of the answers within a group, in bits: 0 where all replies agree"),

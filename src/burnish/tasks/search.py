@@ -73,6 +73,8 @@ class Searching:
         shown = [self.passages[i] for i in self.order]
         found = retrieve(query, shown, self.top)
         self.seen |= {self.order[i] for i in found}
+        if self.question.plain:
+            return f"{self.question.text}: {' '.join(shown[i] for i in found) or 'none'}"
         lines = [f"[{i + 1}] {shown[i]}" for i in found]
         return "\n".join(["<documents>", *(lines or ["nothing found"]), "</documents>"])
 
@@ -86,7 +88,7 @@ class Searching:
         known = 0
         while known < len(facts) and known in self.seen:
             known += 1
-        noted = f"<refine>{self.question.passage(facts[known - 1])}</refine>\n" if known else ""
+        noted = f"<refine>{self.question.passage(facts[known - 1])}</refine>\n" if known and len(facts) > 1 else ""
         if known == len(facts):
             return f"{noted}<answer>{self.question.answer}</answer>"
         person, relation, _ = facts[known]

@@ -98,7 +98,9 @@ def autorefine(
             return Verdict(score, True) if score >= 1 else wrong(f"F1 is {score:.3f}", score)
         notes = f" {squad_normalised(' '.join(blocks(reply, 'refine')))} "
         held = any(f" {squad_normalised(one)} " in notes for one in right)
-        return wrong("the notes hold the answer" if held else "neither the answer nor the notes are right", noted * held)
+        return wrong(
+            "the notes hold the answer" if held else "neither the answer nor the notes are right", noted * held
+        )
 
     return check
 

@@ -45,7 +45,7 @@ def tool_calls(
     G are the right calls. N = multiset Jaccard of the names; for the call p assigned to g_j, of the same name,
     K_j = |keys(g_j) & keys(p)| / |keys(g_j) | keys(p)| and V_j = sum over the keys of g_j of tree(g_j[k], p[k]).
     tree is 1 or 0 for leaves; for objects the sum over common keys / |union of keys|, for lists the sum by position /
-    the longer length. The reward `toolrl` is ToolRL's own version, which compares values as wholes, matches greedily and
+    the longer length. The reward `toolrl` is ToolRL's own version: it compares values as wholes, matches greedily and
     adds the format.
     Calls are the JSON values in <tool_call> tags, else the reply after its thinking is JSON. No call is right where
     none is expected. Unparsable calls score `low`.
