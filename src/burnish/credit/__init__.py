@@ -13,6 +13,7 @@ from burnish.credit.baselines import (
     over_length_weighted_mean,
     over_memory,
 )
+from burnish.credit.by_part import gae_of_parts
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.claims import claim
@@ -65,6 +66,7 @@ from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, 
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "gae_of_parts",
     "strengths",
     "normal_noise",
     "at_prompt",

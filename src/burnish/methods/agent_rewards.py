@@ -84,7 +84,7 @@ def rag_rl(
     levels 1 .. K follow `curriculum` over the run, K = k - 2 for k passages in all, so that level K has all distractors
     r: the reward `rag_rl` (answer, citations, format) unless --reward names another;  A, L as in GRPO
 
-    curriculum = "max" is GRPO with all distractors. The paper trains 7 replies to 42 problems a step, one epoch, KL 0.01;
+    curriculum = "max" is GRPO with all distractors. The paper has 7 replies to 42 problems a step, one epoch, KL 0.01;
     "min_max" was its best. Rows give `question`, `passages` (the right ones first), `gold` (how many are right)
     and `answer`. The passages that count as the easiest distractors are the first ones: put near ones last.
     """

@@ -47,6 +47,7 @@ from burnish.methods import (  # noqa: F401
     reward_principles,
     right_and_wrong,
     segments,
+    self_debug,
     self_imitation,
     surrogates,
     token_weights,
