@@ -28,6 +28,7 @@ from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.goals import goals
 from burnish.credit.group import group_relative
+from burnish.credit.helper import asks_for_help
 from burnish.credit.kl_baseline import kl_baseline
 from burnish.credit.leads import by_leads
 from burnish.credit.macro import macro_gae
@@ -54,6 +55,7 @@ from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carl
 from burnish.credit.reward import at_prompt, axiom_kinds, bags, clustered, graded_margin, normal_noise, ratings
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
 from burnish.credit.sequence import class_weights, shared
+from burnish.credit.speaking import speaking
 from burnish.credit.step_labels import step_labels
 from burnish.credit.steps import add_dense, dense_bonus, step_advantage
 from burnish.credit.streams import behaviour, old, ref, streams, token_ids
@@ -66,6 +68,8 @@ from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, 
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "asks_for_help",
+    "speaking",
     "gae_of_parts",
     "strengths",
     "normal_noise",

@@ -3,6 +3,7 @@
 from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.few import few
+from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
 from burnish.draw.stored import stored, stored_prompts
@@ -11,6 +12,7 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
+    "helper_states",
     "ORDERS",
     "WEIGHTS",
     "Source",

@@ -49,6 +49,8 @@ from burnish.methods import (  # noqa: F401
     segments,
     self_debug,
     self_imitation,
+    self_regulation,
+    structured_agents,
     surrogates,
     token_weights,
     values,

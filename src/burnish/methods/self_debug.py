@@ -37,15 +37,15 @@ def self_debug(
 ) -> Method:
     """LeDex: a wrong program and the outcome of its tests are given; the reply explains, then corrects.
 
-    SFT: sampled replies whose program passes all tests are imitated
+    SFT: sampled replies and demonstrations whose program passes all tests are imitated
     PPO: R_code = 5 (S_cb + S_ut) - 5 for the tokens of the program, R_ex = (50 S_ex - 35) / 3 for the explanation's
       S_ut: share of tests passed;  S_cb: mean CodeBLEU to refinements that passed;  S_ex: mean cosine to their
       explanations;  GAE within each of the two parts, from its own reward at its last token and -kl log(pi_old/ref)
 
     A reply without an explanation has PPO's credit with R_code. Programs run in the sandbox. Departures: wrong programs
-    are those of the data (`mistake`), not samples of the policy; refinements come from the policy and begin with the
-    demonstration, where the paper also asks a larger model; the embedding is a hash of words and character triples, not
-    RoBERTa's, and cosines below 0.4 count as 0.4. The paper trains SFT for two epochs (2e-5) and PPO at 2e-6.
+    are those of the data (`mistake`), not samples of the policy; refinements come from the policy and from the data
+    (`demo`), where the paper asks a larger model or the policy; the embedding is a hash of words and character triples,
+    not RoBERTa's, and cosines below 0.4 count as 0.4. The paper trains SFT for two epochs (2e-5) and PPO at 2e-6.
     """
     source, memory = Debugging(task), score.Refinements()
     draws, sampled = draw.questions(source), rollout.sample(n, temperature=temperature)
@@ -53,9 +53,9 @@ def self_debug(
         name="sft",
         times=before(sft_steps),
         draw=draws,
-        rollout=sampled,
+        rollout=rollout.join(sampled, rollout.given("demo", author="policy")),
         score=score.verify(source),
-        select=chain(select.keep_verified(n), score.keep_refinements(memory)),
+        select=chain(select.keep_verified(n + 1), score.keep_refinements(memory)),
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),
     )
     main = Phase(

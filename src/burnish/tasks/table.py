@@ -19,13 +19,14 @@ from burnish.tasks.reverse import Reverse
 from burnish.tasks.search import Search
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
+from burnish.tasks.user import User
 
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
 }  # the tasks that the model `tiny` was pre-trained on
 GENERATED: dict[str, type] = {
     **BUILTIN,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search)},
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User)},
 }  # all tasks that can be named
 
 
