@@ -17,6 +17,7 @@ from burnish.loop import loop
 from burnish.methods.agent_rewards import entropy_grpo, rag_rl
 from burnish.methods.policy import grpo
 from burnish.rewards.named import read_call
+from burnish.rewards.resolve import read_rewards
 from burnish.rewards.scorers import BadRow
 from burnish.rewards.verifiers.table import build_check
 from burnish.step import Step
@@ -342,3 +343,17 @@ def test_a_reward_judges_whole_episodes_in_place_of_the_environment(tmp_path: Pa
 def test_every_method_here_builds(small_model: Path) -> None:
     for name in ("entropy_grpo", "rag_rl"):
         assert build_method(name, small_model).name == name
+
+
+def test_the_schedule_of_toolrl_is_two_rewards_and_a_shape(tmp_path: Path, small_model: Path) -> None:
+    """Format from 2 to 1 and correctness from 2 to 3: at the first of three steps 2 r_format + .667 r_correct."""
+    two = "toolrl(scale=0)*0,toolrl(form=0)*0"
+    assert [part.name for part in read_rewards(two)] == ["toolrl", "toolrl_2"]
+    run = burnish.train(
+        "grpo", model=str(small_model), task="calls:1", reward=two, out=str(tmp_path / "run"), steps=1, prompts=2,
+        shape="scheduled(toolrl, 2, 1, 3),scheduled(toolrl_2, 0.667, 1, 3)", n=2, max_new_tokens=4, eval_tasks=0,
+        device="cpu",
+    )  # fmt: skip
+    metrics = run.metrics[-1]
+    assert metrics["reward/toolrl"] == 0 and metrics["reward/toolrl_2"] == -3
+    assert metrics["reward"] == pytest.approx(-3 * 0.667)
