@@ -247,7 +247,7 @@ def test_an_episode_of_search_by_hand() -> None:
 
 def test_what_a_reply_does() -> None:
     assert read_step("<answer>x</answer> no: <search>y</search>") == ("search", "y")
-    assert read_step("so\nanswer: Eva") == ("answer", "Eva")
+    assert read_step("so\nanswer: it is Eva.") == ("answer", "Eva")
     assert read_step("<search>never closed") == ("", "")
 
 

@@ -26,7 +26,8 @@ Step = tuple[str, str]  # ("search" or "answer" or "", what is searched or said)
 
 
 def read_step(reply: str) -> Step:
-    """What a reply does: its last <search> or <answer>; else a tool call of search; else its line `answer: ...`."""
+    """What a reply does: its last <search> or <answer>; else a tool call of search; else its line `answer: ...`, of
+    which the last word counts, as in `passages`."""
     text = reply[-LONGEST_REPLY:]
     if tagged := _TAG.findall(text):
         return str(tagged[-1][0]), str(tagged[-1][1]).strip()
@@ -34,7 +35,7 @@ def read_step(reply: str) -> Step:
         if call.name == "search" and isinstance(call.arguments.get("query"), str):
             return "search", call.arguments["query"]
     said = answer_of(text)
-    return ("answer", said) if said is not None else ("", "")
+    return ("answer", " ".join(said.split()[-1:])) if said is not None else ("", "")
 
 
 class Searching:
