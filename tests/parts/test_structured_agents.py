@@ -36,11 +36,11 @@ def test_intrinsic_functions_come_before_each_action() -> None:
     task = Intrinsic(source("guess:1"), ["think", "plan"]).task("train", 0)
     plain = source("guess:1").task("train", 0)
     number = plain.given["answer"]
-    assert task.prompt[0]["content"] == f"{plain.prompt[0]['content']}\nThink about what to do next."  # type: ignore[index]
+    assert task.prompt[0]["content"] == f"{plain.prompt[0]['content']}\nThink."  # type: ignore[index]
     env = task.given["env"]()
     assert env.reset() == task.prompt[0]["content"]  # type: ignore[index]
     first, second = env.step(f"my guess is {number}"), env.step("a plan")
-    assert (first.observation, first.reward) == ("Write a short plan.", 0.0) and second.observation == "Act."
+    assert (first.observation, first.reward) == ("Plan.", 0.0) and second.observation == "Act."
     assert env.inner.made == 0  # the environment has seen nothing
     last = env.step(number)
     assert last.terminated and last.reward == 1.0
@@ -53,7 +53,7 @@ def test_a_wrong_action_is_followed_by_the_first_function() -> None:
     env.step("hm")
     assert env.key() != before
     found = env.step("0")
-    assert found.observation == "higher\nThink about what to do next."
+    assert found.observation == "higher\nThink."
 
 
 def test_without_functions_the_tasks_are_the_same() -> None:

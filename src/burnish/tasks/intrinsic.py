@@ -11,9 +11,9 @@ from burnish.task import Message, Task, Verdict
 from burnish.tasks.source import SameTasks, Source
 
 FUNCTIONS: Mapping[str, str] = {
-    "think": "Think about what to do next.",
-    "plan": "Write a short plan.",
-    "reflect": "What went well, and what went wrong?",
+    "think": "Think.",
+    "plan": "Plan.",
+    "reflect": "Reflect.",
     "act": "Act.",
 }  # what each function is asked; "act" is the extrinsic one
 
