@@ -82,8 +82,8 @@ def autorefine(
 
     The answer is the last <answer>...</answer>; without one R = 0 whatever the notes hold. F1 of words in SQuAD's
     normal form, 0 where one of the two is yes or no and the other differs. A right answer occurs in the notes as a
-    phrase of whole words, after the same normalisation. noted = 0 is F1 alone. (arXiv 2505.11277, checked against the
-    authors' code: the catalogue's bag of words is a phrase there.)
+    phrase of whole words, after the same normalisation, as in the authors' code. noted = 0 is F1 alone. (arXiv
+    2505.11277.)
     """
 
     def check(row: Row, reply: str) -> Verdict:

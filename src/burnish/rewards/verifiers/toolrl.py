@@ -36,7 +36,7 @@ def toolrl(
     Equal lists give scale; calls that cannot be read, or none where some are right, give -scale; where no call is right
     the correctness is 0 whatever was called. Values are compared as wholes.
     Format: <think>, then <tool_call> where calls are right, else <response>; each once, nothing else. With calls a
-    <response> may follow. (arXiv 2504.13958, checked against the authors' code.)
+    <response> may follow. (arXiv 2504.13958, as in the authors' code.)
 
     The paper's schedule of the two parts: --reward "toolrl(scale=0)*0,toolrl(form=0)*0" --shape
     "scheduled(toolrl, 2, 1, 150),scheduled(toolrl_2, 0.667, 1, 150)". A reply is correct where the calls and the format
