@@ -18,7 +18,7 @@ from burnish.tasks.intrinsic import Intrinsic
     family="agents",
     summary="Intrinsic functions (think, plan, reflect) before each action; SFT on won episodes, then PPO.",
     when="An agent should reason in steps of its own before it acts, and you can tell which episodes were won.",
-    example="burnish train pangu_agent --task guess:1 --functions think --max-new-tokens 8",
+    example="burnish train pangu_agent --task guess:1 --n 8 --lr 5e-4 --max-new-tokens 6",
     trial={"task": "guess", "n": 2, "sft_steps": 0, "updates": 1, "functions": "think"},
 )
 def pangu_agent(
