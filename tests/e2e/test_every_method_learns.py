@@ -117,6 +117,11 @@ NOT_HERE = {
     "leti": "a round of a hundred samples a task is what it needs: +7 points after twenty steps",
     "nlpo": "it answers well under its mask (rewards reach 100%), and is judged here without it: +3 points",
     "global_value_model": "it trains a value model, whose error on held-out data is no accuracy",
+    "pangu_agent": "it plays games: docs/agent-rewards.md has its numbers",
+    "rag_rl": "it answers from passages: docs/agent-rewards.md has its numbers",
+    "self_debug": "it corrects programs: docs/agent-rewards.md has its numbers",
+    "self_regulating": "it trains a classifier of states, which answers nothing",
+    "user_simulator": "it is a user of a robot: docs/agent-rewards.md has its numbers",
 }
 
 

@@ -30,7 +30,9 @@ SAMPLING = sorted(name for name, entry in METHODS.items() if "temperature" in me
 IMITATES = {
     "best_of_n_distill",
     "raft",
+    "pangu_agent",
     "rejection_sampling",
+    "self_debug",
     "spct_rft",
     "superhf",
 }  # samples are demonstrations: learnt from at 1

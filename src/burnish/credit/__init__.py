@@ -13,6 +13,7 @@ from burnish.credit.baselines import (
     over_length_weighted_mean,
     over_memory,
 )
+from burnish.credit.by_part import gae_of_parts
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.claims import claim
@@ -27,6 +28,7 @@ from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.goals import goals
 from burnish.credit.group import group_relative
+from burnish.credit.helper import asks_for_help
 from burnish.credit.kl_baseline import kl_baseline
 from burnish.credit.leads import by_leads
 from burnish.credit.macro import macro_gae
@@ -53,17 +55,22 @@ from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carl
 from burnish.credit.reward import at_prompt, axiom_kinds, bags, clustered, graded_margin, normal_noise, ratings
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
 from burnish.credit.sequence import class_weights, shared
+from burnish.credit.speaking import speaking
 from burnish.credit.step_labels import step_labels
 from burnish.credit.steps import add_dense, dense_bonus, step_advantage
 from burnish.credit.streams import behaviour, old, ref, streams, token_ids
 from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
+from burnish.credit.thoughts import entropy_of_thoughts
 from burnish.credit.tokens import covariance, drop_from_band, top_share
 from burnish.credit.turns import own_turns, state_groups
 from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "asks_for_help",
+    "speaking",
+    "gae_of_parts",
     "strengths",
     "normal_noise",
     "at_prompt",
@@ -166,6 +173,7 @@ __all__ = [
     "td_targets",
     "token_ids",
     "token_rewards",
+    "entropy_of_thoughts",
     "top_share",
     "tree_advantages",
     "truncated",

@@ -1,7 +1,9 @@
 """Draw: which tasks a step works on. `draw=draw.prompts(task)`."""
 
 from burnish.draw.bandit import by_bandit
+from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.few import few
+from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
 from burnish.draw.stored import stored, stored_prompts
@@ -10,10 +12,13 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
+    "helper_states",
+    "ORDERS",
     "WEIGHTS",
     "Source",
     "by_bandit",
     "demos",
+    "distracted",
     "few",
     "labelled_steps",
     "pairs",

@@ -2,6 +2,7 @@
 
 from burnish.methods import (  # noqa: F401
     advantages,
+    agent_rewards,
     agent_turns,
     agents,
     asynchronous,
@@ -46,7 +47,10 @@ from burnish.methods import (  # noqa: F401
     reward_principles,
     right_and_wrong,
     segments,
+    self_debug,
     self_imitation,
+    self_regulation,
+    structured_agents,
     surrogates,
     token_weights,
     values,

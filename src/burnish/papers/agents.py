@@ -16,3 +16,23 @@ STARPO = Paper(
     "RAGEN: Understanding Self-Evolution in LLM Agents via Multi-Turn Reinforcement Learning",
 )
 UFO = Paper("ufo", "2507.14295", 'A Simple "Try Again" Can Elicit Multi-Turn LLM Reasoning')
+
+AUTOREFINE = Paper(
+    "autorefine", "2505.11277", "Search and Refine During Think: Autonomous Retrieval-Augmented Reasoning of LLMs"
+)
+ENTROPY_GRPO = Paper(
+    "entropy-grpo-function-calling",
+    "2508.05118",
+    "Exploring Superior Function Calls via Reinforcement Learning",
+)
+PANGU_AGENT = Paper(
+    "pangu-agent", "2312.14878", "Pangu-Agent: A Fine-Tunable Generalist Agent with Structured Reasoning"
+)
+RAG_RL = Paper(
+    "rag-rl", "2503.12759", "RAG-RL: Advancing Retrieval-Augmented Generation via RL and Curriculum Learning"
+)
+SELF_DEBUG = Paper("self-debug", "2405.18649", "Training LLMs to Better Self-Debug and Explain Code")
+SELF_REGULATION = Paper("self-regulating-helper", "2502.04576", "Self-Regulation and Requesting Interventions")
+SEM = Paper("sem", "2505.07903", "SEM: Reinforcement Learning for Search-Efficient Large Language Models")
+TOOLRL = Paper("toolrl", "2504.13958", "ToolRL: Reward is All Tool Learning Needs")
+USER_SIMULATOR = Paper("embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI")

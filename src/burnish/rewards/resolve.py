@@ -56,7 +56,7 @@ def read_rewards(given: Any) -> list[Part]:
     names = Counter(part.name for part in parts)
     seen: Counter[str] = Counter()
     for i, part in enumerate(parts):
-        if names[part.name] > 1 and isinstance(part.what, str):
+        if names[part.name] > 1 and isinstance(part.what, str) and part.call is None:
             part = replace(part, name=f"{Path(part.what.rpartition(':')[0]).stem}.{part.name}")
         seen[part.name] += 1
         parts[i] = part if seen[part.name] == 1 else replace(part, name=f"{part.name}_{seen[part.name]}")

@@ -2,6 +2,7 @@
 
 from burnish.engine.mixture import Blend, arithmetic, geometric, masked_by
 from burnish.rollout.again import again
+from burnish.rollout.assisted import assisted, states
 from burnish.rollout.axioms import by_axioms
 from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
 from burnish.rollout.checked import checked
@@ -30,6 +31,8 @@ from burnish.rollout.steered import steered
 from burnish.rollout.tempered import EntropyMeter, tempered
 
 __all__ = [
+    "assisted",
+    "states",
     "hosted",
     "directed",
     "corrected",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from burnish.envs.tools import TAG
 from burnish.parts import Rollout
 from burnish.rollout.hosted import hosted
 from burnish.rollout.play import play
 from burnish.tasks.hosted import hosted_by
+from burnish.tasks.rewarded import is_rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import has_tools
+
+WHOLE = "episode"  # the tag of episodes that a reward judges as a whole
 
 
 def episodes(
@@ -21,11 +25,17 @@ def episodes(
     if agent is not None:
         return hosted(agent.agent, n, temperature=temperature, who=who, paid=agent.pays, one_trace=one_trace)
     if "env" in source.gives:
-        return play(n, temperature=temperature, who=who, paid=not has_tools(source))
+        judged = TAG if has_tools(source) else WHOLE
+        return play(n, temperature=temperature, who=who, paid=rewarded_while_played(source), judged=judged)
     return None
 
 
 def rewarded_while_played(source: Source) -> bool:
-    """Whether episodes get their reward in the rollout, from an environment or an agent, and not from a verifier."""
+    """Whether episodes get their reward in the rollout, from an environment or an agent, and not from a verifier.
+
+    Of a task with an environment, a reward by --reward takes the place of the environment's and judges whole episodes.
+    """
     agent = hosted_by(source)
-    return agent.pays if agent is not None else "env" in source.gives and not has_tools(source)
+    if agent is not None:
+        return agent.pays
+    return "env" in source.gives and not has_tools(source) and not is_rewarded(source)

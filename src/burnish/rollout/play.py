@@ -29,6 +29,7 @@ def play(
     temperature: float = 1.0,
     who: str = "policy",
     paid: bool = True,
+    judged: str = TAG,
 ) -> Rollout:
     """n episodes per task, of at most `turns` replies each (by default those of the run's settings).
 
@@ -36,7 +37,8 @@ def play(
     Episodes of one task have the same seed. note["keys"] names the state before each reply, where the environment
     has names for them. An environment that raises, hangs or answers nonsense ends its episode, which counts as failed
     with the reason.
-    paid: whether environments reward; if not (tools), the last reply is judged by what follows in score.
+    paid: whether environments reward; if not, episodes are judged by what follows in score
+    judged: the tag of episodes that environments do not reward: of TAG the last reply is judged, else the whole
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -55,11 +57,11 @@ def play(
                 episode.answer()
         _note(episodes, step)
         return [
-            Group(task, [episode.trace(paid) for episode in episodes[k * n : (k + 1) * n]])
+            Group(task, [episode.trace(paid, tag) for episode in episodes[k * n : (k + 1) * n]])
             for k, task in enumerate(tasks)
         ]
 
-    tag = PLAY if paid else TAG
+    tag = PLAY if paid else judged
     rewards = frozenset({"turn_score:reward", "score:reward"} if paid else ())
     return Rollout(
         name=f"play({n})",
@@ -130,7 +132,7 @@ class _Episode:
         self.failure = why
         self._end("failed")
 
-    def trace(self, paid: bool) -> Trace:
+    def trace(self, paid: bool, tag: str) -> Trace:
         """The episode as a trace, which ends with the policy's last reply."""
         if not self.over:
             self._end("turns")
@@ -146,7 +148,7 @@ class _Episode:
             self.index,
             {"reward": earned} if paid else {},
             {"reward": rewards} if paid else {},
-            tags=frozenset({PLAY if paid else TAG}),
+            tags=frozenset({tag}),
             note=note,
         )
         if self.failure:

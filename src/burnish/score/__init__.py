@@ -4,6 +4,8 @@ from burnish.score.agreement import answer_entropy
 from burnish.score.baseline import above_value
 from burnish.score.constraints import calibrated, ratio_to_reference, satisfied
 from burnish.score.data import fused, like_reference, personal, pessimistic
+from burnish.score.debugged import START as REFINED_AT
+from burnish.score.debugged import Refinements, debugged, keep_refinements
 from burnish.score.given import given_label, given_order, given_scores
 from burnish.score.heads import aggregated, discriminated, gated, preferred_to_baseline, scoring_part
 from burnish.score.judges.pairs import leads, leads_by_score
@@ -24,6 +26,10 @@ from burnish.score.wins import as_gap, less_length, mean_logp_of, win_rates
 from burnish.score.written import after_tools, corrected_tokens, toward_goal
 
 __all__ = [
+    "debugged",
+    "keep_refinements",
+    "Refinements",
+    "REFINED_AT",
     "toward_goal",
     "after_tools",
     "corrected_tokens",

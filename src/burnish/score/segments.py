@@ -8,7 +8,7 @@ stop token included, so that a reply of one step is scored where an outcome rewa
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 import numpy as np
@@ -136,3 +136,16 @@ def at_positions(length: int, positions: list[int]) -> Tensor:
     mask = torch.zeros(length, dtype=torch.bool)
     mask[positions] = True
     return mask
+
+
+def tokens_of(tokens: Tensor, chat: Chat, place: tuple[int, int]) -> tuple[int, int]:
+    """The tokens [first, last) that write the characters [start, end) of a reply."""
+    start, end = place
+
+    def written(count: int) -> int:
+        return len(chat.text(tokens[:count]))
+
+    counts = range(len(tokens) + 1)
+    first = bisect_right(counts, start, key=written) - 1
+    last = bisect_left(counts, end, key=written)
+    return max(0, first), max(first + 1, last)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from burnish.papers import rewards as papers
 from burnish.rewards.code.grader import code_grader
 from burnish.rewards.code.outcome import Class, Outcome
 from burnish.score.judge import reply_text
+from burnish.score.segments import tokens_of
 from burnish.scorers import DENSE, Scorer, mark_failed, register_reward
 from burnish.tasks.limited import sandboxed
 from burnish.tasks.source import Source, unwrapped
@@ -80,16 +80,3 @@ def token_penalties(trace: Trace, outcome: Outcome, chat: Chat, penalty: float) 
     if len(places):
         stream[places] = penalty / len(places)
     return stream
-
-
-def tokens_of(tokens: Tensor, chat: Chat, place: tuple[int, int]) -> tuple[int, int]:
-    """The tokens [first, last) that write the characters [start, end) of a reply."""
-    start, end = place
-
-    def written(count: int) -> int:
-        return len(chat.text(tokens[:count]))
-
-    counts = range(len(tokens) + 1)
-    first = bisect.bisect_right(counts, start, key=written) - 1
-    last = bisect.bisect_left(counts, end, key=written)
-    return max(0, first), max(first + 1, last)

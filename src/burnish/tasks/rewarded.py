@@ -66,6 +66,15 @@ class Rewarded(SameTasks):
         return self.reward.heard(results)
 
 
+def is_rewarded(source: Source) -> bool:
+    """Whether a reward of the user's scores the replies, in place of what the task has."""
+    while isinstance(source, SameTasks):
+        if isinstance(source, Rewarded):
+            return True
+        source = source.source
+    return False
+
+
 def _arguments(
     tasks: list[Task], replies: list[str]
 ) -> tuple[Sequence[Any], Sequence[str], Mapping[str, Sequence[Any]]]:

@@ -6,21 +6,28 @@ import difflib
 from typing import Any
 
 from burnish.tasks.add import Add
+from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
 from burnish.tasks.guess import Guess
 from burnish.tasks.logic import Logic
 from burnish.tasks.multiply import Multiply
+from burnish.tasks.passages import Passages
 from burnish.tasks.path import Path
 from burnish.tasks.reverse import Reverse
+from burnish.tasks.search import Search
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import Source
+from burnish.tasks.user import User
 
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
 }  # the tasks that the model `tiny` was pre-trained on
-GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code}  # all tasks that can be named
+GENERATED: dict[str, type] = {
+    **BUILTIN,
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User)},
+}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:

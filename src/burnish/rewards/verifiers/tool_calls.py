@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -45,14 +45,14 @@ def tool_calls(
     G are the right calls. N = multiset Jaccard of the names; for the call p assigned to g_j, of the same name,
     K_j = |keys(g_j) & keys(p)| / |keys(g_j) | keys(p)| and V_j = sum over the keys of g_j of tree(g_j[k], p[k]).
     tree is 1 or 0 for leaves; for objects the sum over common keys / |union of keys|, for lists the sum by position /
-    the longer length. low=-3, high=3 is the correctness reward of ToolRL (arXiv 2504.13958), which compares values as
-    wholes and names as sets, so that a call repeated a hundred times loses nothing there; here it does.
+    the longer length. The reward `toolrl` is ToolRL's own version: it compares values as wholes, matches greedily and
+    adds the format.
     Calls are the JSON values in <tool_call> tags, else the reply after its thinking is JSON. No call is right where
     none is expected. Unparsable calls score `low`.
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        right = _row_calls(row)
+        right = row_calls(row)
         if reason := too_long(reply):
             return wrong(reason, low)
         try:
@@ -68,23 +68,48 @@ def tool_calls(
     return check
 
 
-def calls_score(said: Sequence[ToolCall], right: Sequence[ToolCall], *, ordered: bool = False) -> float:
-    """The share of the credit of right calls that the calls of a reply earn (formula above)."""
+Credits = list[list[float]]  # [right calls][calls of the reply]
+
+
+def calls_score(
+    said: Sequence[ToolCall],
+    right: Sequence[ToolCall],
+    *,
+    ordered: bool = False,
+    same: Callable[[Any, Any], float] | None = None,
+    matching: Callable[[Credits], float] = best_assignment,
+) -> float:
+    """The share of the credit of right calls that the calls of a reply earn (formula above).
+
+    same: the agreement of two values, by default `tree`; matching: the credit that calls earn together
+    """
     if not right:
         return float(not said)
     names, wanted = Counter(call.name for call in said), Counter(call.name for call in right)
     matched = sum((names & wanted).values()) / sum((names | wanted).values())
-    credit = [[_credit(p, g) for p in said] for g in right]
-    earned = sum(row[i] for i, row in enumerate(credit[: len(said)])) if ordered else best_assignment(credit)
+    credit = [[_credit(p, g, same or tree) for p in said] for g in right]
+    earned = sum(row[i] for i, row in enumerate(credit[: len(said)])) if ordered else matching(credit)
     return (matched + earned) / (1 + len(right) + sum(len(call.arguments) for call in right))
 
 
-def _credit(said: ToolCall, right: ToolCall) -> float:
+def greedy_matching(credit: Credits) -> float:
+    """Each right call in turn takes the best call that no earlier one took."""
+    earned, left = 0.0, set(range(len(credit[0])) if credit else ())
+    for row in credit:
+        if left:
+            taken = max(sorted(left), key=lambda i: row[i])
+            if row[taken] > 0:  # a call of another name earns nothing and stays free
+                left.remove(taken)
+                earned += row[taken]
+    return earned
+
+
+def _credit(said: ToolCall, right: ToolCall, same: Callable[[Any, Any], float]) -> float:
     """K_j + V_j of two calls; 0 where their names differ."""
     if said.name != right.name:
         return 0.0
     both, either = said.arguments.keys() & right.arguments.keys(), said.arguments.keys() | right.arguments.keys()
-    values = sum(tree(said.arguments[key], right.arguments[key]) for key in both)
+    values = sum(same(said.arguments[key], right.arguments[key]) for key in both)
     return (len(both) / len(either) if either else 1.0) + values
 
 
@@ -154,7 +179,8 @@ def calls_of(value: Any) -> list[ToolCall]:
     return found
 
 
-def _row_calls(row: Row) -> list[ToolCall]:
+def row_calls(row: Row) -> list[ToolCall]:
+    """The right calls of a row; raises BadRow."""
     try:
         return calls_of(column_json(row, "answer"))
     except ValueError as error:
