@@ -101,6 +101,8 @@ class ToolEnv:
     Several calls of one reply are made in order. A tool that raises answers with the error: the model may try again.
     """
 
+    foreign = True  # tools are the user's code: they run under the time limit of an environment
+
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self.made = self.failed = 0
