@@ -115,7 +115,7 @@ class DecodeStrategy:
     def worth_sharing(self) -> bool:
         """Whether several rows have one long prompt, no longer than the model's window.
 
-        Rows that arrive one by one have prompts of their own, and shared prompts are gathered anew whenever rows change.
+        Rows that arrive one by one have prompts of their own; shared ones would be gathered at every change of rows.
         """
         if self.call.ahead is not None:
             return False
