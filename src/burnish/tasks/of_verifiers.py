@@ -2,8 +2,8 @@
 
 Tasksets of v1 give prompts, and their `@reward` methods judge a reply: an ordinary source. One with tools or a program
 of its own needs a harness, which burnish does not start. Environments before that (`load_environment`) run themselves,
-turns and tools included: they ask the policy through an endpoint, as an agent does (rollout/hosted.py), and their rubric
-pays.
+turns and tools included: they ask the policy through an endpoint, as an agent does (rollout/hosted.py), and their
+rubric pays.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _trace(found: Any, task: Task, reply: str) -> Any:
     v1, graph, traces = library("verifiers.v1"), library("verifiers.v1.graph"), library("verifiers.v1.trace")
     types = library("verifiers.v1.types")
     kinds = {"system": types.SystemMessage, "user": types.UserMessage, "assistant": types.AssistantMessage}
-    nodes = []
+    nodes: list[Any] = []
     for message in (*task.prompt, {"role": "assistant", "content": reply}):
         made = kinds[message["role"]].model_validate(dict(message))
         nodes.append(graph.MessageNode(parent=len(nodes) - 1 if nodes else None, message=made))

@@ -39,7 +39,8 @@ def resolve_task(
     drop_failed: bool = False,
     workers: int = 0,
 ) -> Source:
-    """The source of a task: a built-in ("sort:3"), "gym:NAME" and the like (tasks/adapters.py), a file, folder or hub dataset, or the user's own object.
+    """The source of a task: a built-in ("sort:3"), "gym:NAME" and the like (tasks/adapters.py), a file, folder or hub
+    dataset, or the user's own object.
 
     Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column,
     "pairs.jsonl,flip=0.2" to reverse a share of the labels.
