@@ -4,6 +4,7 @@ pays.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -72,10 +73,10 @@ def test_a_program_pulls_episodes_streams_calls_tools_and_pays(desk: Pulled, sma
         messages = episode["task"]["prompt"]
         pieces = client.chat.completions.create(model="m", messages=messages, stream=True)
         text = "".join(chunk.choices[0].delta.content or "" for chunk in pieces)
-        several = [threading.Thread(target=client.chat.completions.create, kwargs=dict(model="m", messages=m, tools=t))
-                   for m, t in (([{"role": "user", "content": "a"}], [tool]),
-                                ([*messages, {"role": "assistant", "content": text},
-                                  {"role": "user", "content": "more"}], openai.NOT_GIVEN))]  # fmt: skip
+        going_on = [*messages, {"role": "assistant", "content": text}, {"role": "user", "content": "more"}]
+        asked = ({"messages": [{"role": "user", "content": "a"}], "tools": [tool]}, {"messages": going_on})
+        ask = client.chat.completions.create
+        several = [threading.Thread(target=ask, kwargs={"model": "m", **one}) for one in asked]
         for thread in several:
             thread.start()
         for thread in several:
@@ -152,8 +153,9 @@ def test_a_spec_is_read_and_a_short_key_is_refused(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_the_command_trains_on_pulled_episodes(tmp_path: Path, small_model: Path) -> None:
     """The whole flow in a process of its own: two steps, held-out evaluation, a saved model."""
-    words = [sys.executable, "-m", "burnish", "serve", str(small_model), "--train", "grpo", "--task", "sort:1", "--port",
-             "0", "--steps", "2", "--prompts", "2", "--n", "2", "--max-new-tokens", "4", "--eval-tasks", "2", "--eval-every", "0",
+    words = [sys.executable, "-m", "burnish", "serve", str(small_model), "--train", "grpo", "--task", "sort:1",
+             "--port", "0", "--steps", "2", "--prompts", "2", "--n", "2", "--max-new-tokens", "4",
+             "--eval-tasks", "2", "--eval-every", "0",
              "--out", str(tmp_path / "run"), "--quiet"]  # fmt: skip
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, KEY: TOKEN})
     assert process.stdout is not None
@@ -167,10 +169,8 @@ def test_the_command_trains_on_pulled_episodes(tmp_path: Path, small_model: Path
     seen: list[dict[str, Any]] = []
 
     def all_of_them() -> None:
-        try:
+        with contextlib.suppress(OSError):  # the process has ended
             seen.extend(work(url, play))
-        except (OSError, urllib.error.URLError):
-            pass  # the process has ended
 
     worker = threading.Thread(target=all_of_them, daemon=True)
     worker.start()

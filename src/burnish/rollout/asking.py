@@ -133,7 +133,7 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
     chat = step.models[reply.start.who].chat
     whole = reply.tokens().tolist()
     answered = Answered(
-        text=chat.text(said.tokens),
+        text=chat.action(said.tokens),
         stopped=reply.stopped or "length",
         tokens=said.tokens.tolist(),
         logps=said.logp.tolist(),

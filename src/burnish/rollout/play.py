@@ -108,7 +108,7 @@ class Episode:
         """The policy has replied: the environment begins to step."""
         self.turns.append(said)
         self.rewards.append(0.0)
-        self.call = self.env.begin_step(self.model.chat.text(said.tokens))
+        self.call = self.env.begin_step(self.model.chat.action(said.tokens))
 
     def replies(self) -> int:
         return sum(turn.author not in ("task", "env") for turn in self.turns)
