@@ -145,10 +145,10 @@ class ToolEnv:
             return f"error: {problem}"
         try:
             found = tool.function(**call.arguments)
-        except Exception as error:  # noqa: BLE001 - the model's arguments may be anything
+            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model's arguments may be anything
             self.failed += 1
             return f"error: {type(error).__name__}: {str(error)[:300]}"
-        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
         return text if len(text) <= LONGEST else text[:LONGEST] + f"\n[{len(text) - LONGEST} more characters]"
 
 

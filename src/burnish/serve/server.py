@@ -17,6 +17,7 @@ import json
 import queue
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -107,6 +108,11 @@ class _Http(ThreadingHTTPServer):
     def __init__(self, where: tuple[str, int], owner: ChatServer) -> None:
         self.owner = owner
         super().__init__(where, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone away is no news; anything else is printed as usual."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
