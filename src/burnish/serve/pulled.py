@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import threading
 import time
 from functools import cache
 from typing import Any
@@ -31,6 +32,7 @@ class Pulled:
         self.port, self._server = port, None  # type: tuple[int, ChatServer | None]
         self._waiting: queue.Queue[tuple[Session, dict[str, Any]]] = queue.Queue()
         self.done = False
+        self._asking: set[int] = set()  # threads that wait for an episode
 
     @property
     def server(self) -> ChatServer:
@@ -51,15 +53,26 @@ class Pulled:
         session.ended.wait()
 
     def close(self) -> None:
-        """No more episodes: whoever asks is told so."""
+        """No more episodes: whoever asks is told so. Those who are asking now get their answer before this returns."""
         self.done = True
+        deadline = time.monotonic() + 2.0
+        while self._asking and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.1)  # for the last answer to be sent
 
     def _offer(self) -> dict[str, Any]:
         """The next episode, as JSON."""
+        self._asking.add(threading.get_ident())
+        try:
+            return self._next()
+        finally:
+            self._asking.discard(threading.get_ident())
+
+    def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE
         while not self.done and (left := deadline - time.monotonic()) > 0:
             try:
-                session, what = self._waiting.get(timeout=min(left, 0.5))
+                session, what = self._waiting.get(timeout=min(left, 0.2))
             except queue.Empty:
                 continue
             if not session.ended.is_set():
