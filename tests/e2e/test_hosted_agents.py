@@ -208,7 +208,7 @@ def test_max_tokens_and_log_probs_of_a_request(tmp_path: Path) -> None:
     thread = threading.Thread(target=ask)
     thread.start()
     while thread.is_alive():
-        answer(waiting(server), step)
+        answer(server, waiting(server), step)
     server.end()
     reply = found[0]
     assert reply.usage.completion_tokens == 2 == len(reply.choices[0].logprobs.content)

@@ -14,6 +14,7 @@ SRC = Path(burnish.__file__).parent
 FETCHES = {
     "models/smollm2.py",  # the only file that fetches, through pip
     "rewards/judges/endpoint.py",  # asks the judge that the user names
+    "envs/of_openenv.py",  # asks the environment server that the user names
     "serve/server.py",  # answers agents on the loopback address
     "report/server.py",  # the only file that serves, by default to this machine
     "report/endpoint.py",  # resolves the server's host

@@ -223,7 +223,9 @@ def test_calls_are_parsed_in_the_formats_of_the_families() -> None:
 def test_tools_answer_and_mistakes_are_told() -> None:
     env = ToolEnv([Tool.of(add)])
     said = env.step('<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>')
-    assert said.observation == ({"role": "tool", "name": "add", "content": "3"},) and not said.over
+    [answer] = said.observation  # type: ignore[misc]
+    assert {**answer, "tool_call_id": ""} == {"role": "tool", "name": "add", "tool_call_id": "", "content": "3"}
+    assert len(answer["tool_call_id"]) == 9 and not said.over
     for arguments, why in (
         ('{"c": 1}', "has no argument 'c'"),
         ("{}", "needs the argument 'a'"),

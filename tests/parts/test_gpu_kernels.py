@@ -486,3 +486,26 @@ def test_kernels_are_compiled_for_gpus_that_are_not_here() -> None:
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", COMPILE], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+ARRIVING = """
+kv_cache.on_gpu = lambda device: False
+asked = [Request(prompts[k % 3], k, 3) for k in range(5)]
+alone = [policy.generate([request])[0] for request in asked]
+kv_cache.on_gpu = lambda device: True
+class Arriving:  # one at a time, at every second step; the second prompt is longer than what was planned for
+    rows, left, calls = 4, asked[:], 0
+    def take(self, wait):
+        self.calls += 1
+        new, self.left = self.left[: max(wait, self.calls % 2)], self.left[max(wait, self.calls % 2) :]
+        return new
+for mine, other in zip(policy.generate([], feed=Arriving()), alone, strict=True):
+    assert torch.equal(mine.tokens, other.tokens) and mine.stopped == other.stopped
+    assert torch.allclose(mine.logp, other.logp, atol=1e-4)
+assert type(policy.engine.workspace).__name__ == "DecodeGraphs"
+"""
+
+
+@pytest.mark.slow
+def test_requests_that_arrive_are_decoded_as_on_a_gpu() -> None:
+    interpreted(ENGINE.partition("for rows in")[0] + ARRIVING, FULL="False")

@@ -15,7 +15,8 @@ class ServeOptions:
     """burnish serve MODEL: answer chat completions as an OpenAI-compatible server, on 127.0.0.1.
 
     MODEL is a name (burnish models), a directory such as runs/DIR/model, or a model of the hub. It prints the base URL
-    and the API key that clients need; Ctrl-C ends it. To train an agent: burnish train METHOD --agent file.py:run."""
+    and the API key that clients need; Ctrl-C ends it. To train an agent: burnish train METHOD --agent file.py:run, or
+    burnish serve MODEL --train METHOD --task ... [flags of train], where a program pulls episodes (docs/agents.md)."""
 
     port: Annotated[int, Option(at_least=0, at_most=65535)] = 8765
     """The port; 0 takes a free one."""
@@ -30,6 +31,8 @@ class ServeOptions:
 
 
 def main(words: list[str]) -> int:
+    if "--train" in words:
+        return train_served(words)
     asked = read(ServeOptions, "serve", words, plain=1)
     if asked is None:
         return 0
@@ -37,6 +40,30 @@ def main(words: list[str]) -> int:
         raise ValueError("say which model to serve: burnish serve tiny, or burnish serve runs/DIR/model")
     serve(asked[0][0], asked[1])
     return 0
+
+
+def train_served(words: list[str]) -> int:
+    """burnish serve MODEL --train METHOD ...: train on the episodes that a program pulls and pays for."""
+    from burnish.commands import train
+    from burnish.serve.pulled import PREFIX, pulled
+
+    at = words.index("--train")
+    model, method, rest = words[:at], words[at + 1 : at + 2], words[at + 2 :]
+    if len(model) != 1 or model[0].startswith("-") or not method or method[0].startswith("-"):
+        raise ValueError("write burnish serve MODEL --train METHOD --task TASK [flags of burnish train]")
+    port = ServeOptions.port
+    if "--port" in rest:
+        k = rest.index("--port")
+        if not "".join(rest[k + 1 : k + 2]).isdecimal():
+            raise ValueError("--port needs a number from 0 to 65535; 0 takes a free one")
+        port, rest = int(rest[k + 1]), rest[:k] + rest[k + 2 :]
+    desk = pulled(port)
+    _ = desk.server  # it prints its address before the model is loaded
+    pays = [] if "--agent-pays" in rest else ["--agent-pays", "on"]  # off: the task's verifier judges
+    try:
+        return train.main([method[0], "--model", model[0], "--agent", f"{PREFIX}{port}", *pays, *rest])
+    finally:
+        desk.close()
 
 
 def serve(model: str, options: ServeOptions, requests: int | None = None) -> None:
@@ -65,7 +92,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
                 continue
             step = replace(step, clock=Clock(done, done + 1))  # other noise for every batch
             session.state = Asker(step, Task("question", "", {}, "served"), 0, temperature=options.temperature)
-            answer(questions, step)
+            answer(server, questions, step)
             done += len(questions)
     except KeyboardInterrupt:
         console.print("stopped.")

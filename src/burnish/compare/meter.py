@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from burnish.compare.budget import Spent
+from burnish.engine.feed import Feed
+from burnish.engine.mixture import Mix
 from burnish.engine.protocol import Engine
-from burnish.engine.request import Request, Sample
+from burnish.engine.request import OnSample, Request, Sample, StopRule
 from burnish.forward.module import decoder
 from burnish.forward.runner import ModelRunner
 from burnish.learn.batch import claims
@@ -91,12 +93,20 @@ class _CountedEngine:
         self.start, self.publish, self.end = engine.start, engine.publish, engine.end
 
     def generate(
-        self, requests: list[Request], others: Sequence[ModelRunner] = (), *more: Any, **named: Any
+        self,
+        requests: list[Request],
+        others: Sequence[ModelRunner] = (),
+        mix: Mix | None = None,
+        stop_rule: StopRule | None = None,
+        on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """Generate and count: a shared prompt is counted once, and every model of a mixture counts all tokens."""
         self.meter.sampling = True
         try:
-            samples = self.engine.generate(requests, others, *more, **named)
+            fed = None if feed is None else _CountedFeed(feed)
+            samples = self.engine.generate(requests, others, mix, stop_rule, on_sample, fed)
+            requests = [*requests, *(fed.taken if fed else ())]
         finally:
             self.meter.sampling = False
         sampled = sum(len(sample.tokens) for sample in samples)
@@ -105,6 +115,19 @@ class _CountedEngine:
         new = sum(not request.said for request in requests)  # replies that continue were counted before
         self.meter.add(sampled=sampled, samples=new, flops=2.0 * weights * (sampled + sum(map(len, prompts))))
         return samples
+
+
+class _CountedFeed:
+    """A feed that keeps the requests that the engine takes."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed, self.rows = feed, feed.rows
+        self.taken: list[Request] = []
+
+    def take(self, wait: bool) -> list[Request]:
+        new = self.feed.take(wait)
+        self.taken += new
+        return new
 
 
 def _weights(model: nn.Module) -> int:

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from burnish.engine.feed import Feed
 from burnish.engine.kv_cache import Plan, bytes_per_token, default_budget, plan
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
@@ -81,32 +82,34 @@ class LocalEngine:
         mix: Mix | None = None,
         stop_rule: StopRule | None = None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """A sample for each request, in order (engine/protocol.py).
 
         Models that the engine does not know, or got wrong when they were loaded, are sampled by transformers' modules.
         """
-        if not requests:
-            return []
         runners = (self.runner, *others)
         if not all(paths_of(runner.module).engine and packable(runner.module) for runner in runners):
             slower = TransformersEngine(self.runner, self.chat, self.context)
-            return slower.generate(requests, others, mix, stop_rule, on_sample)
+            return slower.generate(requests, others, mix, stop_rule, on_sample, feed)
         with evaluating([runner.module for runner in runners]):
-            return Scheduler(self, requests, runners, mix, stop_rule, on_sample).run()
+            found: list[Sample] = []
+            while requests or (feed is not None and (requests := feed.take(wait=True))):
+                scheduler = Scheduler(self, list(requests), runners, mix, stop_rule, on_sample, feed, len(found))
+                found += scheduler.run()
+                requests = scheduler.late
+            return found
 
     def room_after(self, prompt: int) -> int:
         """How many tokens the context holds after a prompt of so many; one that leaves none is refused."""
         return room_in(self.context, prompt)
 
-    def plan(
-        self, requests: list[Request], longest: int, prompts: list[int], runners: Sequence[ModelRunner], step: int
-    ) -> Plan:
+    def plan(self, rows: int, longest: int, prompts: list[int], runners: Sequence[ModelRunner], step: int) -> Plan:
         """How many rows fit, at this many tokens of their own each; a slot's capacity is a multiple of `step`."""
         device, per_token = next(self.model.parameters()).device, self._bytes_per_token(runners)
         if self.budget is None:
             self.budget = default_budget(device)
-        return plan(min(len(requests), MAX_ROWS[device.type]), longest, prompts, per_token, self.budget, step)
+        return plan(min(rows, MAX_ROWS[device.type]), longest, prompts, per_token, self.budget, step)
 
     def wider(self, new: Plan, old: Plan, runners: Sequence[ModelRunner]) -> Plan:
         """The new plan, or one that also serves calls like the old one's, where the budget has room for it.

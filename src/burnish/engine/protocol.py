@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor
 
+from burnish.engine.feed import Feed
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule
 from burnish.engine.subprocess.probe import Difference
@@ -30,11 +31,13 @@ class Engine(Protocol):
         mix: Mix | None = None,
         stop_rule: StopRule | None = None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """A sample for each request, in order; from `mix` of this model's logits and those of `others`, if given.
 
         stop_rule: asked whenever a sample finishes, with the finished ones of its prompt; True ends the others of it.
         on_sample: called with each sample and the number of its request, while others are still being decoded.
+        feed: where more requests come from, while others are still being decoded; their samples follow in order.
         """
         ...
 

@@ -34,6 +34,11 @@ class Request:
     said: int = 0
     input_keys: Tensor | None = None
 
+    @property
+    def filtered(self) -> bool:
+        """Whether it samples from a part of the vocabulary."""
+        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
+
 
 class Sample(NamedTuple):
     """A sampled reply: its tokens (the stop token included), their log-probs, and why it ended.
@@ -64,12 +69,15 @@ class Prompt:
         self.finished: list[Sample] = []
 
 
-def prompts_of(requests: Sequence[Request]) -> tuple[list[Prompt], list[Prompt]]:
-    """The different prompts, told apart by their input keys, in order of appearance; and that of each request."""
+def prompts_of(requests: Sequence[Request], first: int = 0) -> tuple[list[Prompt], list[Prompt]]:
+    """The different prompts, told apart by their input keys, in order of appearance; and that of each request.
+
+    first: the number of the first request
+    """
     by_tensor: dict[int, Prompt] = {}  # most requests share the tensor itself: no need to compare its numbers
     found: dict[bytes, Prompt] = {}
     of = []
-    for i, request in enumerate(requests):
+    for i, request in enumerate(requests, first):
         read = request.prompt if request.input_keys is None else request.input_keys
         prompt = by_tensor.get(id(read))
         if prompt is None:
@@ -81,14 +89,16 @@ def prompts_of(requests: Sequence[Request]) -> tuple[list[Prompt], list[Prompt]]
     return list(found.values()), of
 
 
-def limits_of(requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int]) -> list[int]:
-    """How many tokens each reply may have; the prompts learn the longest of theirs."""
+def limits_of(
+    requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int], first: int = 0
+) -> list[int]:
+    """How many tokens each reply may have; the prompts learn the longest of theirs. first: as in `prompts_of`."""
     limits = [request.max_new for request in requests]
     for prompt in prompts:
         left = room_after(prompt.length)
         for i in prompt.requests:
-            limits[i] = min(limits[i], left)
-        prompt.longest, prompt.needed = max([limits[i] for i in prompt.requests]), len(prompt.requests)
+            limits[i - first] = min(limits[i - first], left)
+        prompt.longest, prompt.needed = max([limits[i - first] for i in prompt.requests]), len(prompt.requests)
     return limits
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.engine.feed import Ahead, Feed
 from burnish.engine.host_copy import FinishedRows
 from burnish.engine.kv_cache import Pool
 from burnish.engine.mixture import Mix
@@ -28,6 +29,8 @@ WATCH = 8  # steps between searches for stop strings
 class Scheduler:
     """One call of the engine.
 
+    feed          where more requests come from while rows are decoded; first: the number of the first request
+    late          requests that arrived and for which nothing has room: a next Scheduler takes them
     owner, slots  of each running row: the number of its request, and the slot of its keys and values
     finished      rows that were collected and not yet turned into samples
     gone          rows that were collected and whose places are not yet taken
@@ -41,15 +44,21 @@ class Scheduler:
         mix: Mix | None,
         stop_rule: StopRule | None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
+        first: int = 0,
     ) -> None:
         self.requests, self.stop_rule, self.on_sample, self.chat = requests, stop_rule, on_sample, engine.chat
-        self.prompts, self.of = prompts_of(requests)
-        self.limits = limits_of(requests, self.prompts, engine.room_after)
-        self.strategy = strategy_of(Call(engine, requests, self.prompts, self.limits, runners, mix))
+        self.feed, self.first, self.room_after = feed, first, engine.room_after
+        self.late: list[Request] = []
+        prompts, self.of = prompts_of(requests)
+        self.limits = limits_of(requests, prompts, engine.room_after)
+        self.ahead = None if feed is None else Ahead.of(requests, feed.rows, engine.context)
+        self.call = Call(engine, requests, prompts, self.limits, runners, mix, self.ahead)
+        self.strategy = strategy_of(self.call)
         self.batch, self.device = self.strategy.batch, self.strategy.device
         self.room = self.strategy.plan.slots
         self.pool = Pool(self.strategy.plan.pool)
-        self.queue = deque(self._order())
+        self.queue = deque(_order(prompts))
         self.owner: list[int] = []
         self.slots: list[int] = []
         self.free = list(range(self.room))[::-1]
@@ -59,10 +68,6 @@ class Scheduler:
         self.watched = any(r.stop for r in requests)
         self.gone: set[int] = set()
 
-    def _order(self) -> list[int]:
-        """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
-        return [i for prompt in sorted(self.prompts, key=lambda p: -p.length) for i in prompt.requests]
-
     def run(self) -> list[Sample]:
         """A sample for each request, in order."""
         try:
@@ -70,16 +75,40 @@ class Scheduler:
             while self.owner:
                 self.strategy.step(len(self.owner))
                 self._collect()
+                self._receive()
                 self._admit()
         finally:
             self.strategy.release()
         self._take_samples()
         return [self.found[i] for i in range(len(self.requests))]
 
+    def _receive(self) -> None:
+        """Queue the requests that have arrived; wait for one where nothing else is left to do."""
+        if self.feed is None or self.late:
+            return
+        new = self.feed.take(wait=not self.owner and not self.queue)
+        if not all(self._has_room(request) for request in new):
+            self.late = new
+            return
+        prompts, of = prompts_of(new, len(self.requests))
+        self.requests += new
+        self.of += of
+        self.limits += limits_of(new, prompts, self.room_after, len(self.limits))
+        self.watched |= any(request.stop for request in new)
+        self.queue += _order(prompts)
+
+    def _has_room(self, request: Request) -> bool:
+        """Whether the slots that were planned hold a request, and the steps sample as it asks."""
+        assert self.ahead is not None
+        size = request.prompt.shape[0] <= self.ahead.prompt and request.max_new <= self.ahead.reply
+        return size and (self.call.filtered or not request.filtered)
+
     def _admit(self) -> None:
-        """Requests enter free rows, once enough are free to be worth an interruption."""
+        """Requests enter free rows, once enough are free, or have arrived, to be worth an interruption."""
         free = self.room - len(self.owner)
         if not self.queue or (self.owner and free < max(1, self.room // 8)):
+            return
+        if self.feed is not None and len(self.queue) < len(self.owner) // 8:
             return
         entering: list[int] = []
         unread: list[Prompt] = []
@@ -206,7 +235,7 @@ class Scheduler:
                 sample = Sample(tokens, logp, why) if end is None else Sample(tokens[:end], logp[:end], why)
                 self.found[i] = sample
                 if self.on_sample is not None:
-                    self.on_sample(i, sample)
+                    self.on_sample(self.first + i, sample)
                 if self.stop_rule is not None and not some.stopped:
                     self.of[i].finished.append(sample)
                     touched[self.of[i]] = None
@@ -240,6 +269,11 @@ class Scheduler:
     def _regroup(self) -> None:
         """Tell the strategy which rows are running now."""
         self.strategy.regroup([self.of[i] for i in self.owner], [self.limits[i] for i in self.owner])
+
+
+def _order(prompts: Sequence[Prompt]) -> list[int]:
+    """Requests by prompt, so that those of one prompt are admitted together; longest prompts first."""
+    return [i for prompt in sorted(prompts, key=lambda p: -p.length) for i in prompt.requests]
 
 
 def _input_keys(prompts: Sequence[Prompt]) -> list[Tensor] | None:

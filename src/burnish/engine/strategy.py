@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from burnish.engine.batch import RunningBatch
+from burnish.engine.feed import Ahead
 from burnish.engine.kv_cache import STEP, KVCache, Plan, in_steps
 from burnish.engine.layouts import Roots
 from burnish.engine.mixture import Mix
@@ -35,7 +36,10 @@ SHARE_FROM = 64  # on a CPU a shorter prompt is copied into each row's slot: one
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the engine: the requests, their prompts and limits, and the models that are sampled from."""
+    """One call of the engine: the requests, their prompts and limits, and the models that are sampled from.
+
+    ahead: the room that is kept for requests that arrive later; None where none do
+    """
 
     engine: LocalEngine
     requests: list[Request]
@@ -43,6 +47,7 @@ class Call:
     limits: list[int]
     runners: Sequence[ModelRunner]
     mix: Mix | None
+    ahead: Ahead | None = None
 
     @property
     def device(self) -> torch.device:
@@ -51,12 +56,20 @@ class Call:
     @cached_property
     def longest(self) -> int:
         """The most tokens that a prompt and its reply may have."""
-        return max(prompt.length + prompt.longest for prompt in self.prompts)
+        own = max(prompt.length + prompt.longest for prompt in self.prompts)
+        ahead = self.ahead.prompt + self.ahead.reply if self.ahead else 0
+        return max(own, min(ahead, self.engine.context))
+
+    @cached_property
+    def tokens(self) -> int:
+        """The most tokens that all prompts and replies may have."""
+        own = sum(p.length for p in self.prompts) + sum(self.limits)
+        return own if self.ahead is None else max(own, self.ahead.rows * self.longest)
 
     @cached_property
     def filtered(self) -> bool:
         """Whether some requests sample from a part of the vocabulary."""
-        return any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in self.requests)
+        return any(request.filtered for request in self.requests)
 
 
 class DecodeStrategy:
@@ -72,8 +85,12 @@ class DecodeStrategy:
         self.call, self.device = call, call.device
         self.shared = self.shares_prompts()
         longest = max(prompt.longest + self.held(prompt.length) for prompt in call.prompts)
-        sizes = [prompt.length for prompt in call.prompts]
-        self.plan = call.engine.plan(call.requests, longest, sizes, call.runners, self.cache_step)
+        rows, sizes = len(call.requests), [prompt.length for prompt in call.prompts]
+        if call.ahead is not None:
+            rows, sizes = call.ahead.rows, [call.ahead.prompt] * call.ahead.rows
+            held = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
+            longest = max(longest, call.ahead.reply + held)
+        self.plan = call.engine.plan(rows, longest, sizes, call.runners, self.cache_step)
         self.decoders, self.batch = self.allocate(call.engine.chat.stops)
         self.roots: Roots | None = None
         self._rooted: list[Prompt] = []
@@ -96,7 +113,12 @@ class DecodeStrategy:
         return not self.call.engine.exact and self.worth_sharing()
 
     def worth_sharing(self) -> bool:
-        """Whether several rows have one long prompt, no longer than the model's window."""
+        """Whether several rows have one long prompt, no longer than the model's window.
+
+        Rows that arrive one by one have prompts of their own; shared ones would be gathered at every change of rows.
+        """
+        if self.call.ahead is not None:
+            return False
         prompts, longest = self.call.prompts, self.call.longest
         window = getattr(text_config(self.call.runners[0].module), "sliding_window", None)
         several = any(prompt.needed > 1 for prompt in prompts)

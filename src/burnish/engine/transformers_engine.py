@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from burnish.engine.batch import RunningBatch
+from burnish.engine.feed import Feed, in_rounds
 from burnish.engine.mixture import Mix
 from burnish.engine.request import (
     OnSample,
@@ -53,8 +54,13 @@ class TransformersEngine:
         mix: Mix | None = None,
         stop_rule: StopRule | None = None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """A sample for each request, in order: see LocalEngine.generate."""
+        if feed is not None:
+            return in_rounds(
+                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
+            )
         if not requests:
             return []
         runners = (self.runner, *others)
@@ -102,7 +108,7 @@ class _Call:
         self.device = next(engine.runner.module.parameters()).device
         self.prompts, self.of = prompts_of(requests)
         self.limits = limits_of(requests, self.prompts, lambda length: room_in(engine.context, length))
-        self.filtered = any(r.top_k or r.top_p < 1 or r.min_p > 0 for r in requests)
+        self.filtered = any(request.filtered for request in requests)
         self.found: dict[int, Sample] = {}
         self.vocabulary = vocabulary_size(engine.runner.module)
 

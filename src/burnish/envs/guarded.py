@@ -1,14 +1,16 @@
 """Calls of an environment with a time limit each. What raises, hangs or answers nonsense is a Failure with its reason.
 
 Environments of the user run in threads of their own: a thread that hangs is left behind, and its episode has failed.
-Those of burnish are called directly.
+Those of burnish are called directly, unless they say `foreign = True`: they call other people's code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
@@ -31,19 +33,26 @@ class GuardedEnv:
     def __init__(self, make: Callable[[], Any], seconds: float = SECONDS) -> None:
         self._make, self.seconds = make, seconds
         self.env: Any = None
+        self.due = math.inf  # when the call that runs runs out of time
         self.cut = 0  # characters that were cut off observations
+        self.closed = False
 
     def begin_reset(self, task: Any, seed: int) -> Future[Any]:
         """Start making and resetting the environment."""
 
         def call() -> Any:
             self.env = self._make()
+            if self.closed:  # the episode has ended while the instance was being made
+                self.closed = False
+                self.close()
             return self.env.reset(**reset_arguments(self.env.reset, task, seed))
 
+        self.due = time.monotonic() + self.seconds
         return _begun(call, trusted=False)
 
     def begin_step(self, action: str) -> Future[Any]:
         """Start a step."""
+        self.due = time.monotonic() + self.seconds
         return _begun(lambda: self.env.step(action), trusted=_is_ours(self.env))
 
     def observed(self, call: Future[Any]) -> Observed:
@@ -69,16 +78,17 @@ class GuardedEnv:
         return list(self.env.tools()) if hasattr(self.env, "tools") else []
 
     def close(self) -> None:
-        """End the episode; what goes wrong then does not matter to it."""
-        if self.env is not None and hasattr(self.env, "close"):
+        """End the episode, once; what goes wrong then does not matter to it."""
+        closed, self.closed = self.closed, True
+        if not closed and self.env is not None and hasattr(self.env, "close"):
             _begun(self.env.close, trusted=False)
 
     def _wait(self, call: Future[Any], what: str) -> Any:
         try:
-            return call.result(self.seconds)
-        except OutOfTime:
-            raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s") from None
+            return call.result(max(0.0, self.due - time.monotonic()))
         except Exception as error:
+            if isinstance(error, OutOfTime) and not call.done():
+                raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s") from None
             raise Failure(f"{what}() of the environment raised {_said(error)}") from error
 
     def _cut(self, seen: Observed) -> Observed:
@@ -126,7 +136,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _is_ours(env: Any) -> bool:
-    return type(env).__module__.startswith("burnish.")
+    return type(env).__module__.startswith("burnish.") and not getattr(env, "foreign", False)
 
 
 def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:

@@ -15,6 +15,7 @@ import inspect
 import json
 import re
 import typing
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,16 +28,21 @@ LONGEST = 4_000  # characters of a tool's output that the model reads
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)  # Hermes, Qwen
 _LISTED = re.compile(r"\[TOOL_CALLS\]\s*(\[.*\])", re.DOTALL)  # Mistral
+_NAMED = re.compile(  # Mistral since 2025
+    r"\[TOOL_CALLS\]\s*([\w.-]+)\s*(?:\[CALL_ID\]\s*(\w+)\s*)?\[ARGS\](.*?)(?=\[TOOL_CALLS\]|\Z)", re.DOTALL
+)
+_ID = re.compile(r"[A-Za-z0-9]{9}")  # what Mistral's templates take for the id of a call
 _PYTHON_TAG = "<|python_tag|>"  # Llama 3
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model wrote. problem: why it cannot be made; empty where it can."""
+    """A call that a model wrote. problem: why it cannot be made; empty where it can. id: as the model gave it."""
 
     name: str
     arguments: Mapping[str, Any]
     problem: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,8 @@ def parse_calls(text: str) -> list[ToolCall]:
         return [_call(piece) for piece in tagged]
     if "<tool_call>" in text:
         return [ToolCall("", {}, "the call is not closed by </tool_call>")]
+    if named := _NAMED.findall(text):
+        return [_with_arguments(name, arguments, number) for name, number, arguments in named]
     if listed := _LISTED.search(text):
         return _calls(listed[1])
     bare = text.strip()
@@ -100,6 +108,8 @@ class ToolEnv:
 
     Several calls of one reply are made in order. A tool that raises answers with the error: the model may try again.
     """
+
+    foreign = True  # tools are the user's code: they run under the time limit of an environment
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -123,7 +133,8 @@ class ToolEnv:
     def _answer(self, call: ToolCall) -> Message:
         self.made += 1
         found = self._made(call)
-        return {"role": "tool", "name": call.name or "tool", "content": found}
+        return {"role": "tool", "name": call.name or "tool", "tool_call_id": call.id or call_id(self.made, ""),
+                "content": found}  # fmt: skip
 
     def _made(self, call: ToolCall) -> str:
         tool = self._tools.get(call.name)
@@ -134,10 +145,10 @@ class ToolEnv:
             return f"error: {problem}"
         try:
             found = tool.function(**call.arguments)
-        except Exception as error:  # noqa: BLE001 - the model's arguments may be anything
+            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model's arguments may be anything
             self.failed += 1
             return f"error: {type(error).__name__}: {str(error)[:300]}"
-        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
         return text if len(text) <= LONGEST else text[:LONGEST] + f"\n[{len(text) - LONGEST} more characters]"
 
 
@@ -160,11 +171,21 @@ def _read(given: Any) -> ToolCall:
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         return ToolCall("", {}, 'a call is {"name": ..., "arguments": {...}}')
     arguments = given.get("arguments", given.get("parameters", {}))
+    return _with_arguments(given["name"], arguments, str(given.get("id", "")))
+
+
+def _with_arguments(name: str, arguments: Any, number: str) -> ToolCall:
+    number = number if _ID.fullmatch(number) else ""
     if isinstance(arguments, str):  # some models write them as JSON in a string
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             arguments = None
     if not isinstance(arguments, Mapping):
-        return ToolCall(given["name"], {}, f"the arguments of {given['name'][:40]} are not an object")
-    return ToolCall(given["name"], arguments)
+        return ToolCall(name, {}, f"the arguments of {name[:40]} are not an object", number)
+    return ToolCall(name, arguments, id=number)
+
+
+def call_id(number: int, text: str) -> str:
+    """An id for a call that has none: nine letters and digits, as Mistral's templates want them."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"{number} {text}").hex[:9]

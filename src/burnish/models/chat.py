@@ -32,6 +32,9 @@ _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
 
 
+CALL_MARKS = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|python_tag|>", "<tool_call>", "</tool_call>")
+
+
 @dataclass(frozen=True)
 class Around:
     """What a template writes before and after a reply in the middle of a conversation, and after the last one."""
@@ -177,6 +180,22 @@ class Chat:
             tokens = tokens[:-1]
         return self.spelling.text(tokens.numpy())
 
+    def action(self, tokens: Tensor) -> str:
+        """What a reply says to an environment: its text, with the special tokens that mark tool calls spelled out."""
+        marks = self._call_marks
+        found, since = "", 0
+        for at, token in enumerate(tokens.tolist() if marks else ()):
+            if token in marks:
+                found += self.text(tokens[since:at]) + marks[token]
+                since = at + 1
+        return found + self.text(tokens[since:])
+
+    @cached_property
+    def _call_marks(self) -> dict[int, str]:
+        """The special tokens that mark tool calls: decoding leaves them out."""
+        special = {self.tokenizer.decode([token]): token for token in self.tokenizer.all_special_ids}
+        return {token: mark for mark, token in special.items() if mark in CALL_MARKS}
+
     def fit(self, vocabulary: int) -> None:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
         self.vocabulary = vocabulary
@@ -198,6 +217,14 @@ class Chat:
         if isinstance(text, Mapping):  # several, by name
             text = text.get("default") or next(iter(text.values()))
         return Template(text, {name: str(token) for name, token in named.items() if isinstance(token, str)})
+
+    @cached_property
+    def _tool_template(self) -> Template | None:
+        """The template for tools and their answers, where a tokenizer has one by the name `tool_use` (Hermes)."""
+        named = self.tokenizer.chat_template
+        if not isinstance(named, Mapping) or "tool_use" not in named:
+            return None
+        return Template(named["tool_use"], self.template.values)
 
     @cached_property
     def _around(self) -> Around:
@@ -256,14 +283,18 @@ class Chat:
     def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: Any = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
         messages, tools, marked = self.prepared(messages, tools)
-        text = self.template.render(messages, generation=True, tools=tools)
+        tooled = tools or any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
+        if tooled and self._tool_template is not None:
+            text = self._tool_template.render(messages, generation=True, tools=tools or [])
+        else:
+            text = self.template.render(messages, generation=True, tools=tools)
         if not after_reply:
             return self._ids(self.control.encode_marked(text)) if marked else self._encode(text)
         return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
 
     def _as_the_template_takes(self, messages: Sequence[Message]) -> list[Message]:
         """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
-        if "tool_calls" not in self.template.text:
+        if "tool_calls" not in self.template.text and self._tool_template is None:
             _refuse_tool_calls(messages)
         return [
             message

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from burnish.engine.feed import Feed
 from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
 from burnish.engine.mixture import Mix
 from burnish.engine.protocol import Engine
@@ -110,11 +111,12 @@ class Model:
         mix: Mix | None = None,
         stop_rule: StopRule | None = None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """A sample for each request, from this model or from a mixture with others (engine/protocol.py)."""
         self.working.current()
         runners = [model.working.current() for model in others]
-        return self.engine.generate(requests, runners, mix, stop_rule, on_sample)
+        return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
 
     def send(self, *, start: bool = False) -> Difference | None:
         """After a publish: send the weights to an engine that holds a copy of them. How far it then is from the

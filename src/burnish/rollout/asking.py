@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from burnish.rollout.starts import Reply, Start, sample_key, write_on
+from burnish.rollout.starts import Reply, Start, sample_key, write_arriving
 from burnish.serve import ChatServer, Question
 from burnish.serve.conversation import Conversation, Conversations
 from burnish.serve.protocol import Answered, assistant_message, read_message
@@ -63,26 +64,67 @@ def waiting(server: ChatServer, patience: float = WINDOW) -> list[Question]:
     return found
 
 
-def answer(questions: list[Question], step: Step) -> None:
-    """Answer questions whose sessions have an Asker; those that ask for at most as many tokens, in one call."""
-    by_limit: dict[int, list[tuple[Question, Conversation, Reply]]] = {}
-    longest = step.settings.max_new_tokens
-    for question in questions:
-        try:
-            ready = (question, *question.session.state.start(question))
-        except ValueError as error:
-            question.answer.put(str(error))
-            continue
-        by_limit.setdefault(min(longest, question.asked.max_tokens or longest), []).append(ready)
-    for limit, some in by_limit.items():
-        try:
-            write_on([reply for _, _, reply in some], step, most=limit)
-        except ValueError as error:  # a prompt beyond the context
-            for question, _, _ in some:
+class Questions:
+    """The questions of a server as replies that are asked for while others are being written (rollout/starts.py).
+
+    over: whether no more questions will come; rows: how many are answered together; first: questions already taken
+    """
+
+    def __init__(
+        self, server: ChatServer, step: Step, over: Callable[[], bool], rows: int, first: Sequence[Question] = ()
+    ) -> None:
+        self.server, self.step, self.over, self.rows, self._first = server, step, over, rows, list(first)
+        self._of: dict[Reply, tuple[Question, Conversation]] = {}
+
+    def take(self, wait: bool) -> list[Reply]:
+        """Replies to the questions that wait; those that cannot be answered get the reason at once."""
+        while True:
+            first, self._first = self._first, []
+            found = self._begin(first or (waiting(self.server) if wait else _at_once(self.server)))
+            if found or not wait or self.over():
+                return found
+
+    def _begin(self, questions: list[Question]) -> list[Reply]:
+        """The replies that questions ask for."""
+        found = []
+        for question in questions:
+            try:
+                conversation, reply = question.session.state.start(question)
+                _check_room(reply, self.step)
+            except ValueError as error:
                 question.answer.put(str(error))
-            continue
-        for question, conversation, reply in some:
-            _tell(question, conversation, reply, step)
+                continue
+            longest = self.step.settings.max_new_tokens
+            reply.most = min(longest, question.asked.max_tokens or longest)
+            self._of[reply] = question, conversation
+            found.append(reply)
+        return found
+
+    def wrote(self, reply: Reply) -> None:
+        _tell(*self._of.pop(reply), reply, self.step)
+
+
+def answer(server: ChatServer, questions: list[Question], step: Step) -> None:
+    """Answer questions whose sessions have an Asker, and those that arrive meanwhile."""
+    if questions:
+        arriving = Questions(server, step, lambda: True, len(questions), questions)
+        write_arriving(arriving, questions[0].session.state.who, step)
+
+
+def _at_once(server: ChatServer) -> list[Question]:
+    """The questions that wait, without waiting for any."""
+    found = []
+    while True:
+        try:
+            found.append(server.questions.get_nowait())
+        except queue.Empty:
+            return found
+
+
+def _check_room(reply: Reply, step: Step) -> None:
+    size, context = len(reply.tokens()), step.models[reply.start.who].context
+    if size >= context:
+        raise ValueError(f"the conversation has {size} tokens, but the model's context holds {context}: shorten it")
 
 
 def _tell(question: Question, conversation: Conversation, reply: Reply, step: Step) -> None:
@@ -91,7 +133,7 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
     chat = step.models[reply.start.who].chat
     whole = reply.tokens().tolist()
     answered = Answered(
-        text=chat.text(said.tokens),
+        text=chat.action(said.tokens),
         stopped=reply.stopped or "length",
         tokens=said.tokens.tolist(),
         logps=said.logp.tolist(),

@@ -2,8 +2,9 @@
 
     def agent(task, base_url, api_key): ...         returns a reward, or None: the task's verifier judges the last reply
 
-Each episode is a call of the agent in a thread, with a base URL of its own. The requests that wait are answered
-together by one call of the engine. Token ids, log-probs and the weights version are recorded when they are sampled.
+Each episode is a call of the agent in a thread, with a base URL of its own; or a program from outside pulls it
+(serve/pulled.py). Requests are answered by one call of the engine, which takes those that arrive while others are being
+answered. Token ids, log-probs and the weights version are recorded when they are sampled.
 Every conversation of an episode is a trace; all of them get its reward.
 """
 
@@ -22,18 +23,21 @@ import torch
 from burnish.envs.tools import TAG
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.asking import TAG as HOSTED
-from burnish.rollout.asking import Asker, answer, waiting
+from burnish.rollout.asking import Asker, Questions
+from burnish.rollout.starts import write_arriving
 from burnish.scorer import mark_failed
-from burnish.serve import ChatServer
+from burnish.serve import ChatServer, Session
+from burnish.serve.pulled import Pulled
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
 Agent = Callable[..., Any]
+Runs = Callable[[Session, dict[str, Any], str, str], Any]  # session, row, base URL, API key -> what the agent returns
 
 
 @supplies("tokens:env", "score:reward")
 def hosted(
-    agent: Agent,
+    agent: Agent | Pulled,
     n: int = 1,
     *,
     temperature: float = 1.0,
@@ -48,12 +52,16 @@ def hosted(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        server = ChatServer(seconds=step.settings.env_timeout)
+        server = agent.server if isinstance(agent, Pulled) else ChatServer(seconds=step.settings.env_timeout)
+        if isinstance(agent, Pulled):  # requests that belong to no episode
+            server.sessions["default"].state = Asker(step, Task("question", "", {}, "served"), 0, who)
+        how = how_to_run(agent, one_trace)
         try:
-            episodes = [_Episode(task, i, step, who, temperature, agent, server) for task in tasks for i in range(n)]
-            _answer_all(episodes, server, step)
+            episodes = [_Episode(task, i, step, who, temperature, how, server) for task in tasks for i in range(n)]
+            _answer_all(episodes, server, step, who)
         finally:
-            server.end()
+            if not isinstance(agent, Pulled):
+                server.end()
         for episode in episodes:
             episode.settle(paid)
         _note(episodes, step)
@@ -73,11 +81,23 @@ def hosted(
     )
 
 
+def how_to_run(agent: Agent | Pulled, evaluation: bool) -> Runs:
+    """What the thread of an episode does: call the agent's function, or wait for a program that pulls the episode."""
+    if isinstance(agent, Pulled):
+        return lambda session, row, base_url, api_key: agent.wait_for(session, row, evaluation)
+
+    def run(session: Session, row: dict[str, Any], base_url: str, api_key: str) -> Any:
+        session.begun = time.monotonic()
+        return agent(row, base_url, api_key)
+
+    return run
+
+
 class _Episode:
     """One call of the agent, in a thread, and the conversations that it had."""
 
     def __init__(
-        self, task: Task, index: int, step: Step, who: str, temperature: float, agent: Agent, server: ChatServer
+        self, task: Task, index: int, step: Step, who: str, temperature: float, how: Runs, server: ChatServer
     ) -> None:
         self.task, self.index = task, index
         self.asker = Asker(step, task, index, who, temperature, step.settings.turns)
@@ -85,15 +105,14 @@ class _Episode:
         self.result: Any = None
         self.failure = ""
         self.seconds = step.settings.env_timeout
-        self.deadline = time.monotonic() + self.seconds
         address = server.base_url(self.session), server.token
-        self.thread = threading.Thread(target=self._run, args=(agent, *address), daemon=True, name="agent")
+        self.thread = threading.Thread(target=self._run, args=(how, *address), daemon=True, name="agent")
         self.thread.start()
 
-    def _run(self, agent: Agent, base_url: str, api_key: str) -> None:
+    def _run(self, how: Runs, base_url: str, api_key: str) -> None:
         try:
             row = {"prompt": self.task.prompt, **self.task.given}
-            found = agent(row, base_url, api_key)
+            found = how(self.session, row, base_url, api_key)
             self.result = asyncio.run(found) if inspect.iscoroutine(found) else found
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an agent must not end the run
             self.failure = f"the agent raised {type(error).__name__}: {str(error)[:300]}"
@@ -101,7 +120,8 @@ class _Episode:
     @property
     def over(self) -> bool:
         """Whether the agent has returned, or run out of time."""
-        if self.thread.is_alive() and time.monotonic() > self.deadline:
+        begun = self.session.begun  # one that nobody has pulled yet has all its time
+        if self.thread.is_alive() and begun is not None and time.monotonic() > begun + self.seconds:
             self.failure = self.failure or f"the agent had not returned after {self.seconds:g} s"
         return not self.thread.is_alive() or bool(self.failure)
 
@@ -136,14 +156,14 @@ class _Episode:
         return trace
 
 
-def _answer_all(episodes: list[_Episode], server: ChatServer, step: Step) -> None:
-    """Answer the questions of all episodes until every agent is done."""
-    while any(not episode.over for episode in episodes):
-        questions = waiting(server)
-        if questions:
-            answer(questions, step)
-    for episode in episodes:
-        server.close(episode.session)
+def _answer_all(episodes: list[_Episode], server: ChatServer, step: Step, who: str) -> None:
+    """Answer the questions of all episodes until every agent is done; later ones join those being answered."""
+    try:
+        write_arriving(Questions(server, step, lambda: all(e.over for e in episodes), len(episodes)), who, step)
+    finally:
+        for episode in episodes:
+            episode.session.ended.set()  # the thread of a pulled episode may end
+            server.close(episode.session)
 
 
 def _numbered(traces: list[Trace]) -> list[Trace]:

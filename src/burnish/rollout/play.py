@@ -1,24 +1,29 @@
 """Episodes of several turns: the policy and an environment take turns, token in, token out.
 
 What the policy sampled is never tokenised again: a turn of the environment is encoded as what the chat template writes
-after a reply. Replies of all running episodes are sampled together; their environments then step at the same time.
+after a reply. An episode whose environment has answered is sampled on while the environments of others still think. A
+reply depends on its own key alone, so the traces do not depend on who answers when.
 """
 
 from __future__ import annotations
 
 import math
+import queue
+import time
+from concurrent.futures import Future
 from typing import Any
 
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import TAG
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.sample import continue_from
+from burnish.rollout.starts import Reply, Start, sample_key, write_arriving
 from burnish.scorer import mark_failed
 from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
+from burnish.types import Group, Sampling, Task, Trace, Turn
 
-PLAY = "play"  # the tag of traces that an environment rewards
+PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
+GATHER = 0.002  # seconds in which episodes gather before the first of them are sampled
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")
@@ -42,19 +47,13 @@ def play(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        episodes = [_Episode(task, i, step, who) for task in tasks for i in range(n)]
-        for episode in episodes:
-            episode.begin()
-        for _ in range(turns or step.settings.turns):
-            running = [episode for episode in episodes if not episode.over]
-            if not running:
-                break
-            starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in running]
-            traces = continue_from(starts, who, step, tag="play", temperature=temperature)
-            for episode, trace in zip(running, traces, strict=True):
-                episode.reply(trace)
-            for episode in running:
-                episode.answer()
+        most = turns or step.settings.turns
+        episodes = [Episode(task, i, step, who, most, temperature) for task in tasks for i in range(n)]
+        try:
+            write_arriving(Episodes(episodes), who, step)
+        finally:
+            for episode in episodes:
+                episode.env.close()
         _note(episodes, step)
         return [
             Group(task, [episode.trace(paid, tag) for episode in episodes[k * n : (k + 1) * n]])
@@ -71,44 +70,55 @@ def play(
     )
 
 
-class _Episode:
-    """One episode: an environment, the turns so far, and the reward of each."""
+class Episode:
+    """One episode: an environment, the turns so far, and the reward of each.
 
-    def __init__(self, task: Task, index: int, step: Step, who: str) -> None:
-        self.task, self.index = task, index
-        self.model, self.room = step.models[who], step.settings.max_new_tokens
+    call  the reset or step of its environment that runs, or has run
+    """
+
+    def __init__(self, task: Task, index: int, step: Step, who: str, most: int, temperature: float) -> None:
+        self.task, self.index, self.who, self.most = task, index, who, most
+        self.model, self.room, self.clock = step.models[who], step.settings.max_new_tokens, step.clock
+        self.settings = Sampling(temperature)
         self.env = GuardedEnv(task.given["env"], step.settings.env_timeout)
-        self._call: Any = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0))
         self.turns: list[Turn] = []
         self.rewards: list[float] = []
         self.keys: list[str | None] = []
         self.over, self.why, self.failure = False, "turns", ""
+        self.call: Future[Any] = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0))
 
-    def begin(self) -> None:
+    def go_on(self) -> Reply | None:
+        """The environment has answered, or run out of time: the next reply that is asked for; None at the end."""
+        self._answer() if self.turns else self._begin()
+        if self.over or self.replies() >= self.most:
+            return None
+        number = self.index * 1000 + len(self.turns)  # differs for every reply of every episode of the task
+        key = sample_key(self.clock, self.task, number, PLAY)
+        return Reply(Start(self.task, tuple(self.turns), number, key, self.who, self.who, PLAY, self.settings))
+
+    def _begin(self) -> None:
         """The prompt, once the environment is ready: it is the task's, which is what `reset` says."""
         self.turns.append(Turn(self.model.chat.prompt(self.task), "task"))
         self.rewards.append(math.nan)
         try:
-            self.env.observed(self._call)
+            self.env.observed(self.call)
             self.keys.append(self.env.key())
         except Failure as failure:
             self._fail(str(failure))
 
-    def number(self) -> int:
-        """A sample index that differs for every reply of every episode of the task."""
-        return self.index * 1000 + len(self.turns)
-
-    def reply(self, trace: Trace) -> None:
+    def reply(self, said: Turn) -> None:
         """The policy has replied: the environment begins to step."""
-        said = trace.turns[-1]
         self.turns.append(said)
         self.rewards.append(0.0)
-        self._call = self.env.begin_step(self.model.chat.text(said.tokens))
+        self.call = self.env.begin_step(self.model.chat.action(said.tokens))
 
-    def answer(self) -> None:
+    def replies(self) -> int:
+        return sum(turn.author not in ("task", "env") for turn in self.turns)
+
+    def _answer(self) -> None:
         """What the environment made of the reply."""
         try:
-            found: Outcome = self.env.outcome(self._call)
+            found: Outcome = self.env.outcome(self.call)
             self.rewards[-1] = found.reward or 0.0
             if found.over:
                 self._end("done" if found.terminated else "truncated")
@@ -126,7 +136,7 @@ class _Episode:
 
     def _end(self, why: str) -> None:
         self.over, self.why = True, why
-        self.env.close()
+        self.env.close()  # now, not when all have ended: it may hold a process or a connection
 
     def _fail(self, why: str) -> None:
         self.failure = why
@@ -134,12 +144,10 @@ class _Episode:
 
     def trace(self, paid: bool, tag: str) -> Trace:
         """The episode as a trace, which ends with the policy's last reply."""
-        if not self.over:
-            self._end("turns")
         spoken = self.turns[-1].author != "env"
         turns, rewards = (self.turns, self.rewards) if spoken else (self.turns[:-1], self.rewards[:-1])
         earned = sum(reward for reward in rewards if not math.isnan(reward))
-        replies = sum(turn.author not in ("task", "env") for turn in turns)
+        replies = self.replies()
         note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": replies}
         if any(key is not None for key in self.keys):
             note["keys"] = self.keys[:replies]
@@ -156,13 +164,67 @@ class _Episode:
         return trace
 
 
-def _note(episodes: list[_Episode], step: Step) -> None:
+class Episodes:
+    """Episodes whose next replies are asked for as their environments answer (rollout/starts.py: Arrivals)."""
+
+    def __init__(self, episodes: list[Episode]) -> None:
+        self.rows = len(episodes)
+        self._answered: queue.SimpleQueue[Episode] = queue.SimpleQueue()
+        self._thinking: dict[Episode, None] = {}
+        self._of: dict[Reply, Episode] = {}
+        for episode in episodes:
+            self._wait_for(episode)
+
+    def take(self, wait: bool) -> list[Reply]:
+        """The next replies of the episodes whose environments have answered."""
+        found: list[Reply] = []
+        while True:
+            for episode in self._answers(wait and not found):
+                reply = episode.go_on()
+                if reply is not None:
+                    self._of[reply] = episode
+                    found.append(reply)
+            if found or not wait or not self._thinking:
+                return found
+
+    def wrote(self, reply: Reply) -> None:
+        """The environment of the reply's episode begins to step."""
+        assert reply.said is not None
+        episode = self._of.pop(reply)
+        episode.reply(reply.said)
+        self._wait_for(episode)
+
+    def _wait_for(self, episode: Episode) -> None:
+        self._thinking[episode] = None
+        call = episode.call
+        call.add_done_callback(lambda _: self._answered.put(episode))
+
+    def _answers(self, wait: bool) -> list[Episode]:
+        """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""
+        found: dict[Episode, None] = {}
+        until = min((episode.env.due for episode in self._thinking), default=0.0) if wait else 0.0
+        while True:
+            left = until - time.monotonic()
+            try:
+                found[self._answered.get(timeout=left) if left > 0 else self._answered.get_nowait()] = None
+            except queue.Empty:
+                break
+            until = min(until, time.monotonic() + GATHER)
+        now = time.monotonic()
+        found |= {episode: None for episode in self._thinking if episode.env.due <= now}
+        answered = [episode for episode in found if episode in self._thinking]  # not those that ran out of time before
+        for episode in answered:
+            del self._thinking[episode]
+        return answered
+
+
+def _note(episodes: list[Episode], step: Step) -> None:
     """Metrics of the episodes: turns, how they ended. Raises ValueError where every environment failed."""
     failed = [episode.failure for episode in episodes if episode.failure]
     if episodes and len(failed) == len(episodes):
         raise ValueError(f"every environment failed; the first: {failed[0]}")
     for episode in episodes:
-        step.notes.add("turns", sum(turn.author not in ("task", "env") for turn in episode.turns))
+        step.notes.add("turns", episode.replies())
         step.notes.add("episode_ended", float(episode.why == "done"))
     if failed:
         step.notes.count("env_failures", len(failed))

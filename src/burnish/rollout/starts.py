@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -41,12 +42,13 @@ class Start:
 @dataclass(eq=False)
 class Reply:
     """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
-    all its traces.
+    all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows.
     """
 
     start: Start
     said: Turn | None = None
     stopped: str = ""
+    most: int | None = None
     id: TraceId = field(default_factory=TraceId)
 
     def __len__(self) -> int:
@@ -82,6 +84,21 @@ class Open:
         return Group(self.task, [reply.trace() for reply in self.replies])
 
 
+class Arrivals(Protocol):
+    """Replies that are asked for while others are being written. rows: how many are under way together, at most."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def take(self, wait: bool) -> list[Reply]:
+        """The replies that are asked for by now. wait: until there is one; none then means that no more will be."""
+        ...
+
+    def wrote(self, reply: Reply) -> None:
+        """A reply has been written."""
+        ...
+
+
 def asked_for(asks: Asks, tasks: list[Task], step: Step) -> list[Open]:
     """What a rollout asks for, nothing of it written yet."""
     asked = zip(tasks, asks(tasks, step), strict=True)
@@ -110,19 +127,53 @@ def write_on(
     others = [step.models[name] for name in blend.others] if blend else []
 
     def take(i: int, sample: Sample) -> None:
-        reply = replies[i]
-        start = reply.start
-        new = born(sample, start.author, model.version, start.turns[-1], start.settings)
-        reply.said = new if reply.said is None else reply.said.followed_by(new)
-        full = len(reply) >= longest or requests[i].prompt.shape[0] + len(new) >= model.context
-        reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
-        if ended is not None and reply.stopped:
-            ended(reply)
+        _grow(replies[i], sample, model, longest)
+        if ended is not None and replies[i].stopped:
+            ended(replies[i])
 
     found = model.generate(requests, others, blend.mix if blend else None, on_sample=None if ended is None else take)
     if ended is None:
         for i, sample in enumerate(found):
             take(i, sample)
+
+
+def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
+    """Write the replies that arrive, all by `who`, each to its end, until no more arrive. One that arrives while others
+    are being written joins them. What is written depends on neither the order nor the time of arrival (`Start.key`).
+    """
+    model, longest = step.models[who], step.settings.max_new_tokens
+    feed = _Feed(arrivals, model, longest)
+
+    def take(i: int, sample: Sample) -> None:
+        reply = feed.replies.pop(i)
+        _grow(reply, sample, model, longest)
+        arrivals.wrote(reply)
+
+    model.generate([], on_sample=take, feed=feed)
+
+
+class _Feed:
+    """Replies that arrive, as requests to an engine. replies: those that are being written, by their number."""
+
+    def __init__(self, arrivals: Arrivals, model: Model, longest: int) -> None:
+        self.arrivals, self.model, self.longest = arrivals, model, longest
+        self.rows, self.number = arrivals.rows, 0
+        self.replies: dict[int, Reply] = {}
+
+    def take(self, wait: bool) -> list[Request]:
+        new = self.arrivals.take(wait)
+        self.replies.update(enumerate(new, self.number))
+        self.number += len(new)
+        return [_request(reply, self.model, self.longest, reply.most) for reply in new]
+
+
+def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
+    """Append what was sampled to a reply."""
+    start, before = reply.start, sum(len(turn) for turn in reply.turns())
+    new = born(sample, start.author, model.version, start.turns[-1], start.settings)
+    reply.said = new if reply.said is None else reply.said.followed_by(new)
+    full = len(reply) >= longest or before + len(new) >= model.context
+    reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
 
 
 def _request(reply: Reply, model: Model, longest: int, most: int | None) -> Request:

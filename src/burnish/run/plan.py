@@ -28,6 +28,7 @@ from burnish.run.placement import check_placing, threads_for
 from burnish.run.reward_versions import Versions, present
 from burnish.scorers.insert import with_scorers
 from burnish.scorers.read import named_rewards, named_shapes, split_rewards
+from burnish.serve.pulled import read_pulled
 from burnish.step import Settings
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.resolve import pin, resolve_task
@@ -71,7 +72,8 @@ def compose(
     if options.tools:
         source = Tooled(source, read_tools(options.tools))
     if options.agent:
-        source = Hosted(source, load_function(options.agent, "agent"), options.agent_pays)
+        agent = read_pulled(options.agent) or load_function(options.agent, "agent")
+        source = Hosted(source, agent, options.agent_pays)
     method = played(entry.build(source, **config.arguments), source)
     method = drawn(method, options.draw, source)
     if options.swap:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.envs.tools import parse_calls
+from burnish.envs.tools import call_id, parse_calls
 from burnish.messages import Message, check_message
 
 MOST_MESSAGES = 10_000
@@ -113,15 +113,16 @@ def assistant_message(answered: Answered, asked: Asked) -> tuple[dict[str, Any],
         return {"role": "assistant", "content": answered.text}, reason
     made = [
         {
-            "id": f"call_{uuid.uuid5(uuid.NAMESPACE_OID, f'{i} {answered.text}').hex[:24]}",
+            "id": call.id or call_id(i, answered.text),
             "type": "function",
             "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
         }
         for i, call in enumerate(calls)
     ]
-    return {"role": "assistant", "content": answered.text.partition("<tool_call>")[0].strip() or None} | {
-        "tool_calls": made
-    }, "tool_calls"
+    before = answered.text.partition("<tool_call>")[0].partition("[TOOL_CALLS]")[0].strip()
+    if before.startswith(("{", "<|python_tag|>")):  # Llama 3: the call is all of the reply
+        before = ""
+    return {"role": "assistant", "content": before or None} | {"tool_calls": made}, "tool_calls"
 
 
 def _head(asked: Asked, kind: str) -> dict[str, Any]:

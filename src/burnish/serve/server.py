@@ -5,6 +5,8 @@ It listens on the loopback address only, and every request needs the token, as t
     POST /v1/chat/completions                       a completion, for the default session
     POST /sessions/ID/v1/chat/completions           one for a session (an episode): clients get this as their base URL
     POST /sessions/ID/reward                        {"value": 1.0}: the reward of the session
+    POST /sessions/ID/end                           the session is over, without a reward
+    POST /episodes                                  the next episode for a program that pulls them (serve/pulled.py)
     GET  /v1/models   /sessions/ID/v1/models        the name of the model
 """
 
@@ -15,6 +17,7 @@ import json
 import queue
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +31,7 @@ HOST = "127.0.0.1"
 LARGEST = 4 << 20  # bytes of a request's body
 DRAINED = 64 << 10  # bytes that are read of a refused request's body
 SECONDS = 600.0  # that a question may wait for its answer
-_PATH = re.compile(r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?(v1/chat/completions|v1/models|reward)")
+_PATH = re.compile(r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?(v1/chat/completions|v1/models|reward|end)")
 
 
 @dataclass(eq=False)
@@ -42,18 +45,29 @@ class Question:
 
 @dataclass(eq=False)
 class Session:
-    """One client of the server: an episode. reward: what was posted for it, if anything."""
+    """One client of the server: an episode. reward: what was posted for it, if anything. ended: once it is over.
+
+    begun: when its client began to work on it, in seconds of time.monotonic; None where nobody has
+    """
 
     id: str
     state: Any = None
     reward: float | None = None
+    begun: float | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 class ChatServer:
-    """An endpoint on the loopback address. questions: those that wait. Requests for unknown sessions are refused."""
+    """An endpoint on the loopback address. questions: those that wait. Requests for unknown sessions are refused.
 
-    def __init__(self, model: str = "burnish", port: int = 0, seconds: float = SECONDS) -> None:
-        self.model, self.seconds, self.token = model, seconds, secrets.token_urlsafe(24)
+    token: the API key that clients need; by default a new one. offer: gives the next episode to whoever asks for one
+    """
+
+    def __init__(
+        self, model: str = "burnish", port: int = 0, seconds: float = SECONDS, token: str | None = None
+    ) -> None:
+        self.model, self.seconds, self.token = model, seconds, token or secrets.token_urlsafe(24)
+        self.offer: Callable[[], dict[str, Any]] | None = None
         self.questions: queue.Queue[Question] = queue.Queue()
         self.sessions: dict[str, Session] = {}
         try:
@@ -95,6 +109,11 @@ class _Http(ThreadingHTTPServer):
         self.owner = owner
         super().__init__(where, _Handler)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone away is no news; anything else is printed as usual."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -125,6 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(given.encode(), owner.token.encode()):
             return self._fail(HTTPStatus.UNAUTHORIZED, "the API key is wrong; use the one that the server printed")
+        if self.path == "/episodes" and self.command == "POST" and owner.offer is not None:
+            self._body()
+            return self._send(owner.offer())
         found = _PATH.fullmatch(self.path.partition("?")[0])
         session = owner.sessions.get(found[1] or "default") if found else None
         if found is None or session is None:
@@ -141,8 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, what: str, session: Session) -> None:
         body = self._body()
-        if what == "reward":
-            session.reward = _reward(body)
+        if what in ("reward", "end"):
+            session.reward = _reward(body) if what == "reward" else session.reward
+            session.ended.set()
             return self._send({"ok": True})
         if what != "v1/chat/completions":
             return self._fail(HTTPStatus.METHOD_NOT_ALLOWED, "this path takes no POST")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from burnish.serve.pulled import Pulled
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
@@ -16,7 +17,7 @@ class Hosted(SameTasks):
     pays: the agent's return value, or the reward that it posted, is the reward; else the source's verifier judges.
     """
 
-    def __init__(self, source: Source, agent: Callable[..., Any], pays: bool) -> None:
+    def __init__(self, source: Source, agent: Callable[..., Any] | Pulled, pays: bool) -> None:
         inner = batched(source)
         super().__init__(inner, inner.drop_failed)
         self._inner, self.agent, self.pays = inner, agent, pays

@@ -12,13 +12,13 @@ from typing import Any
 
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import IN_PYTHON, Part, make_reward, read_rewards
+from burnish.tasks.adapters import adapted
 from burnish.tasks.data.columns import read_mapping
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.data.files import HUB_NAME
 from burnish.tasks.data.spec import Spec, read_spec
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.flipped import Flipped
-from burnish.tasks.gym import ReasoningGym
 from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.mixture import Ingredient, Mixture
 from burnish.tasks.rewarded import Rewarded
@@ -39,7 +39,8 @@ def resolve_task(
     drop_failed: bool = False,
     workers: int = 0,
 ) -> Source:
-    """The source of a task: a built-in ("sort:3"), "gym:NAME", a file, folder or hub dataset, or the user's own object.
+    """The source of a task: a built-in ("sort:3"), "gym:NAME" and the like (tasks/adapters.py), a file, folder or hub
+    dataset, or the user's own object.
 
     Options follow after commas: "gym:chain_sum,max_terms=2" for a generator, "data.jsonl,prompt=text" to name a column,
     "pairs.jsonl,flip=0.2" to reverse a share of the labels.
@@ -113,7 +114,7 @@ def _named(name: str, columns: Mapping[str, str]) -> Source:
 
 
 def _is_generated(name: str) -> bool:
-    return name.startswith("gym:") or name.partition(":")[0] in GENERATED
+    return adapted(name) is not None or name.partition(":")[0] in GENERATED
 
 
 def _environment(name: str) -> Callable[..., Any] | None:
@@ -132,8 +133,8 @@ def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
         rest = {name: value for name, value in spec.options.items() if name != "flip"}
         return Flipped(_one(replace(spec, options=rest), columns), spec.options["flip"])
     name, options = spec.name, dict(spec.options)
-    if name.startswith("gym:"):
-        return ReasoningGym(name.removeprefix("gym:"), **options)
+    if (adapter := adapted(name)) is not None:
+        return adapter[0](adapter[1], **options)
     if name.partition(":")[0] in GENERATED:
         return source(name, **options)
     if (factory := _environment(name)) is not None:
@@ -144,5 +145,6 @@ def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
     near = difflib.get_close_matches(name, GENERATED, 3, 0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(GENERATED)}"
     raise UnknownTask(
-        f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME"
+        f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME, "
+        "and there are gymnasium:, textarena:, openenv: and verifiers:"
     )

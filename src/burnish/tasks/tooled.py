@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from burnish.envs.of_mcp import mcp_tools
 from burnish.envs.tools import Tool, ToolEnv
 from burnish.rewards.load import load_function
 from burnish.task import Task, Verdict
@@ -46,9 +46,17 @@ class Tooled(SameTasks):
 
 
 def read_tools(text: str) -> list[Tool]:
-    """The tools that a text names: my_tools.py:search,my_tools.py:calculate."""
-    functions: list[Any] = [load_function(piece.strip(), "tool") for piece in text.split(",") if piece.strip()]
-    return [Tool.of(function) for function in functions]
+    """The tools that a text names: my_tools.py:search,my_tools.py:calculate, or mcp:COMMAND for those of a server."""
+    found: list[Tool] = []
+    for piece in (piece.strip() for piece in text.split(",") if piece.strip()):
+        if piece.startswith("mcp:"):
+            found += mcp_tools(piece.removeprefix("mcp:"))
+        else:
+            found.append(Tool.of(load_function(piece, "tool")))
+    names = [tool.name for tool in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two tools are called {twice[0]!r}; rename one")
+    return found
 
 
 def has_tools(source: Source) -> bool:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish import randomness
+from burnish.engine.feed import Feed, in_rounds
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule
 from burnish.engine.subprocess.probe import TOLERANCE, Difference, WrongWeights, difference, probe_rows
@@ -82,8 +83,13 @@ class SubprocessEngine:
         mix: Mix | None = None,
         stop_rule: StopRule | None = None,
         on_sample: OnSample | None = None,
+        feed: Feed | None = None,
     ) -> list[Sample]:
         """A sample for each request, in order. on_sample: called with each as it arrives."""
+        if feed is not None:
+            return in_rounds(
+                lambda some, told: self.generate(some, others, mix, stop_rule, told), requests, on_sample, feed
+            )
         if others or mix is not None or stop_rule is not None:
             raise ValueError(
                 f"the engine {self.how.kind!r} samples from one model and to the end: it can neither mix models nor "

@@ -122,7 +122,7 @@ class SharedDecodeStrategy(DecodeStrategy):
         super().__init__(call)
         self.alike = SharedDecode(self.decoders, self.batch, call.mix, call.filtered)
         if len(call.runners) == 1 and call.engine.remembers:
-            self.decoders[0].remember(sum(p.length for p in call.prompts) + sum(call.limits))
+            self.decoders[0].remember(call.tokens)
 
     def allocate(self, stops: tuple[int, ...]) -> tuple[list[CDecoder], RunningBatch]:
         decoders = [CDecoder(runner, self.plan) for runner in self.call.runners if isinstance(runner, LlamaRunner)]

@@ -1,0 +1,131 @@
+"""Episodes whose environments take time: rounds against continuous batching, on the embedded model.
+
+    python benchmarks/episodes.py               writes results/episodes.json
+
+In rounds, the replies of all running episodes are sampled together, and all environments have to answer before the next
+round. Continuously, an episode whose environment has answered is sampled on while others wait. Both give the same
+traces, which is checked. The latency of a step is drawn from an exponential distribution, by the seed of the episode
+and the number of the step, and does not depend on the mode. The modes alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import platform
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from burnish.models.build import build
+from burnish.models.known_models import TINY
+from burnish.roles import roles
+from burnish.rollout.starts import Reply
+from burnish.step import Settings, Step
+from burnish.tasks.environment import EnvSource
+from burnish.types import Clock, Group
+
+plays = importlib.import_module("burnish.rollout.play")  # the package has a function of that name
+RESULTS = Path(__file__).parent / "results" / "episodes.json"
+STEPS = 5  # of an episode
+
+
+class Rounds(plays.Episodes):  # type: ignore[name-defined, misc]
+    """All environments answer before any episode goes on."""
+
+    def take(self, wait: bool) -> list[Reply]:
+        found: list[Reply] = []
+        while wait and self._thinking:
+            found += super().take(wait=True)
+        return found
+
+
+class Slow:
+    """Answers after a random time. mean: of its latency, in seconds."""
+
+    def __init__(self, mean: float) -> None:
+        self.mean = mean
+
+    def reset(self, task: Any, seed: int) -> str:
+        self.seed, self.steps = seed, 0
+        return f"Guess my number, {seed % 50} to {seed % 50 + 9}. {STEPS} guesses."
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        self.steps += 1
+        dice = random.Random(f"{self.seed} {self.steps} {action}")
+        if self.mean:
+            time.sleep(dice.expovariate(1 / self.mean))
+        return dice.choice(("higher", "lower")), 0.0, self.steps == STEPS
+
+
+def digest(groups: list[Group]) -> str:
+    """A hash of all tokens and log-probs."""
+    found = hashlib.sha256()
+    for turn in (turn for group in groups for trace in group.traces for turn in trace.turns):
+        found.update(turn.tokens.numpy().tobytes())
+        found.update(b"" if turn.logp is None else turn.logp.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def measure(models: Any, tasks: int, n: int, mean: float, repeats: int) -> dict[str, Any]:
+    """Seconds of each mode, in turn, after a warm-up; and whether all traces are the same."""
+    settings = Settings(max_new_tokens=8)
+    source = EnvSource(Slow, mean=mean)
+    given = [source.task("train", i) for i in range(tasks)]
+    modes, seconds, found = {"rounds": Rounds, "continuous": plays.Episodes}, {}, set()
+    cpu: dict[str, list[float]] = {}
+    for repeat in range(repeats + 1):
+        for name, mode in modes.items():
+            plays.Episodes, before = mode, plays.Episodes
+            try:
+                start, used = time.perf_counter(), time.process_time()
+                groups = plays.play(n).call(given, Step(Clock(0, 1), models, settings))
+                took = time.perf_counter() - start, time.process_time() - used
+            finally:
+                plays.Episodes = before
+            found.add(digest(groups))
+            if repeat:
+                seconds.setdefault(name, []).append(round(took[0], 3))
+                cpu.setdefault(name, []).append(round(took[1], 3))
+    middle = {name: statistics.median(times) for name, times in seconds.items()}
+    return {
+        "episodes": tasks * n,
+        "steps": STEPS,
+        "mean_latency_s": mean,
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "speed_up": round(middle["rounds"] / middle["continuous"], 2),
+        "same_traces": len(found) == 1,
+    }
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    asked.add_argument("--repeats", type=int, default=5)
+    options = asked.parse_args()
+    models = build(roles(), TINY, Settings(max_new_tokens=8), device="cpu")
+    rows = [
+        measure(models, tasks, 8, mean, options.repeats)
+        for tasks, mean in ((4, 0.0), (4, 0.2), (4, 1.0), (32, 0.2), (32, 1.0))
+    ]
+    content = {
+        "script": "benchmarks/episodes.py",
+        "model": "tiny",
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    for row in rows:
+        print({key: row[key] for key in ("episodes", "mean_latency_s", "speed_up", "same_traces")})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Environments, tools and endpoints that misbehave cost their own episode, with a reason, and leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import threading
+import time
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL, build_cast
+
+from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.envs.tools import LONGEST, Tool, ToolEnv
+from burnish.methods.table import find
+from burnish.rollout.asking import Asker, answer, waiting
+from burnish.rollout.play import play
+from burnish.serve import ChatServer
+from burnish.step import Step
+from burnish.tasks.environment import EnvSource
+from burnish.tasks.table import source
+from burnish.types import Clock, Group, Task
+
+
+def episodes(model: Path, env: type, n: int, **settings: Any) -> tuple[Group, dict[str, float]]:
+    models = build_cast(find("grpo").build(source("sort"), n=2), model)
+    step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=4, **{"env_timeout": 20.0, **settings}))
+    [group] = play(n).call([EnvSource(env).task("train", 0)], step)
+    return group, step.notes.values()
+
+
+class Odd:
+    """Every instance misbehaves in a way of its own; the first (which makes the prompt) and the last do not."""
+
+    made = 0
+    ways = (
+        "fine",
+        "nan",
+        "none",
+        "raises in key",
+        "raises in close",
+        "long",
+        "raises TimeoutError",
+        "infinite",
+        "list",
+    )
+
+    def __init__(self) -> None:
+        self.way = Odd.ways[Odd.made % len(Odd.ways)]
+        Odd.made += 1
+        self.steps = 0
+
+    def reset(self, task: Any, seed: int) -> str:
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        self.steps += 1
+        done = self.steps == 2
+        if self.way == "nan":
+            return "x", float("nan"), done
+        if self.way == "none":
+            return None
+        if self.way == "raises TimeoutError":
+            raise TimeoutError("the database did not answer")
+        if self.way == "infinite":
+            return "x", float("inf"), done
+        if self.way == "list":
+            return [{"role": "narrator\n", "content": "x"}], 0.0, done
+        return ("x" * 1_000_000 if self.way == "long" else "x"), 1.0, done
+
+    def key(self) -> str:
+        if self.way == "raises in key" and self.steps:
+            raise RuntimeError("no key")
+        return str(self.steps)
+
+    def close(self) -> None:
+        if self.way == "raises in close":
+            raise RuntimeError("cannot close")
+
+
+def test_each_failure_has_its_reason_and_the_others_go_on(small_model: Path) -> None:
+    Odd.made = 0
+    group, notes = episodes(small_model, Odd, len(Odd.ways) - 1)
+    why = sorted(trace.note["why"] for trace in group.traces if "why" in trace.note)
+    expected = [
+        "a step's reward is 'inf'",
+        "a step's reward is 'nan'",
+        "key() of the environment raised RuntimeError: no key",
+        "narrator",
+        "raised TimeoutError: the database did not answer",
+        "step returned 'None'",
+    ]
+    assert len(why) == len(expected) == notes["env_failures"]
+    for reason in expected:
+        assert sum(reason in one for one in why) == 1, (reason, why)
+    others = {trace.note["stopped"] for trace in group.traces if "why" not in trace.note}
+    assert others <= {"done", "context"} and "done" in others  # a megabyte fills the context
+
+
+def test_instances_are_let_go_after_their_episodes(small_model: Path) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class Counted:
+        def __init__(self) -> None:
+            alive.add(self)
+            self.ballast = bytearray(1 << 20)
+
+        def reset(self, task: Any, seed: int) -> str:
+            return "begin"
+
+        def step(self, action: str) -> tuple[str, float, bool]:
+            return "x", 1.0, True
+
+    before = threading.active_count()
+    for _ in range(3):
+        episodes(small_model, Counted, 8)
+    for _ in range(100):
+        gc.collect()
+        if not alive and threading.active_count() <= before + 1:
+            break
+        time.sleep(0.05)
+    assert not alive and threading.active_count() <= before + 1
+
+
+def call(tool: Any, arguments: str = "{}") -> str:
+    [found] = (
+        ToolEnv([Tool.of(tool)])
+        .step(f'<tool_call>{{"name": "{tool.__name__}", "arguments": {arguments}}}</tool_call>')
+        .observation
+    )  # type: ignore[misc]
+    return str(found["content"])
+
+
+def test_tools_that_say_megabytes_or_nonsense_are_cut_and_told() -> None:
+    def long() -> str:
+        return "x" * 5_000_000
+
+    def circular() -> Any:
+        found: list[Any] = []
+        found.append(found)
+        return found
+
+    def exits() -> str:
+        raise SystemExit(3)
+
+    def nothing() -> None:
+        return None
+
+    def binary() -> bytes:
+        return b"\x00\xff"
+
+    assert call(long).endswith(f"[{5_000_000 - LONGEST} more characters]") and len(call(long)) < LONGEST + 40
+    assert call(circular).startswith("error: ValueError") and call(exits) == "error: SystemExit: 3"
+    assert call(nothing) == "null" and "x00" in call(binary)
+
+
+def test_a_tool_that_hangs_has_a_time_limit() -> None:
+    free = threading.Event()
+
+    def hangs() -> str:
+        """Never answers."""
+        free.wait(30)
+        return "late"
+
+    env = GuardedEnv(lambda: ToolEnv([Tool.of(hangs)]), seconds=0.5)
+    env.observed(env.begin_reset(None, 0))
+    with pytest.raises(Failure, match="had not answered after 0.5 s"):
+        env.outcome(env.begin_step('<tool_call>{"name": "hangs", "arguments": {}}</tool_call>'))
+    free.set()
+
+
+def test_a_client_that_goes_away_leaves_the_server_as_it_was(
+    small_model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    models = build_cast(find("grpo").build(source("sort"), n=2), small_model)
+    step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=4))
+    server = ChatServer()
+    session = server.open(Asker(step, Task("question", "x", {}, "x"), 0))
+    body = json.dumps({"messages": [{"role": "user", "content": "a"}], "stream": True}).encode()
+    where = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    head = (
+        f"POST /sessions/{session.id}/v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{where[1]}\r\n"
+        f"Authorization: Bearer {server.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    for _ in range(3):
+        with socket.create_connection(where) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            client.sendall(head.encode() + body)
+            time.sleep(0.05)
+        answer(server, waiting(server, patience=10.0), step)
+    with socket.create_connection(where) as client:  # half a request
+        client.sendall(head.encode() + body[:5])
+    time.sleep(0.3)
+    server.end()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_openenv_server_that_dies_mid_episode_costs_the_episode(small_model: Path) -> None:
+    pytest.importorskip("websockets")
+    from websockets.sync.server import serve
+
+    from burnish.envs.of_openenv import OpenEnvClient
+
+    steps: list[str] = []
+
+    def handler(socket_: Any) -> None:
+        for message in socket_:
+            kind = json.loads(message)["type"]
+            steps.append(kind)
+            if kind == "step" and steps.count("step") == 2:
+                return  # it hangs up
+            observation = {"observation": {"text": "x"}, "reward": None, "done": False}
+            said: Any = {"type": "observation", "data": observation}
+            socket_.send(json.dumps([1, 2] if kind == "step" and steps.count("step") == 3 else said))
+
+    def http(connection: Any, request: Any) -> Any:
+        schema = {"action": {"properties": {"message": {"type": "string"}, "metadata": {}}}}
+        return connection.respond(200, json.dumps(schema)) if request.path == "/schema" else None
+
+    with serve(handler, "127.0.0.1", 0, process_request=http) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        for why in ("ConnectionClosed", "the server answered"):
+            env = GuardedEnv(lambda: OpenEnvClient(url), 20)
+            env.observed(env.begin_reset(None, 1))
+            if why == "ConnectionClosed":
+                assert env.outcome(env.begin_step("a")).observation == "x"
+            with pytest.raises(Failure, match=why):
+                env.outcome(env.begin_step("b"))
+            env.close()
+        server.shutdown()
