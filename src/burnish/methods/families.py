@@ -11,6 +11,7 @@ from burnish.methods import (  # noqa: F401
     decoding,
     distillation,
     dueling,
+    evolving,
     exploration,
     guided,
     hints,

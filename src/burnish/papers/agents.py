@@ -16,3 +16,25 @@ STARPO = Paper(
     "RAGEN: Understanding Self-Evolution in LLM Agents via Multi-Turn Reinforcement Learning",
 )
 UFO = Paper("ufo", "2507.14295", 'A Simple "Try Again" Can Elicit Multi-Turn LLM Reasoning')
+ARENA_LEARNING = Paper(
+    "arena-learning",
+    "2407.10627",
+    "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
+)
+EVA = Paper(
+    "eva",
+    "2411.00062",
+    "Scalable Reinforcement Post-Training Beyond Static Human Prompts: Evolving Alignment via Asymmetric Self-Play",
+)
+REFUSAL_COMPOSITION = Paper(
+    "refusal-composition-classifier",
+    "2412.16974",
+    "Cannot or Should Not? Automatic Analysis of Refusal Composition in IFT/RLHF Datasets and Refusal Behavior of "
+    "Black-Box LLMs",
+)
+SERL = Paper("serl", "2505.20347", "SeRL: Self-Play Reinforcement Learning for Large Language Models with Limited Data")
+TEAMS_RL = Paper(
+    "teams-rl",
+    "2403.08694",
+    "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
+)

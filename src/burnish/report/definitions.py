@@ -105,7 +105,11 @@ DEFINITIONS: list[Definition] = [
         ("self_score", "mean score in [0, 1] that the policy gives to its own open-ended replies"),
         ("rubric_version", "how often the rubric has been refined"),
         ("judge_unread", "share of a judge's answers that did not come or could not be read", "down"),
-        ("draw/*", "share of the draws that a source of the mixture has by --draw"),
+        ("draw/*", "share of the draws that a source of the mixture, or a kind of prompt, has by --draw"),
+        ("draw_made", "new prompts that were made of others and passed the filters"),
+        ("draw_refused", "share of the new prompts that were empty, repeated or refused by a filter", "down"),
+        ("informativeness", "mean over prompts of the best reward less the worst"),
+        ("majority_share", "share of the replies that agree with the answer of most replies to their prompt"),
         ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
         (
             "restarts",

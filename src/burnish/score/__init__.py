@@ -11,6 +11,7 @@ from burnish.score.judges.pointwise import pointwise
 from burnish.score.judges.self_scores import note_agreement, self_scores
 from burnish.score.length import punish_overlong
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
+from burnish.score.majority import known_or_majority, majority
 from burnish.score.model import reward_model, rm_role, scoring
 from burnish.score.objectives import brevity, directed_reward, implicit_score
 from burnish.score.process import aggregated_steps, dense_steps
@@ -24,6 +25,8 @@ from burnish.score.wins import as_gap, less_length, mean_logp_of, win_rates
 from burnish.score.written import after_tools, corrected_tokens, toward_goal
 
 __all__ = [
+    "known_or_majority",
+    "majority",
     "toward_goal",
     "after_tools",
     "corrected_tokens",
