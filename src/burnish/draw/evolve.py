@@ -92,7 +92,7 @@ def evolving(old: Draw, pool: Pool, rule: Evolution, creator: Judge) -> Draw:
 
     def saw(groups: list[Group], step: Step) -> None:
         pool.steps += 1
-        if pool.steps % rule.every == 0:
+        if pool.steps % rule.every == 0 and rule.share > 0:
             pool.evolved, pool.drawn = _evolved(pool, rule, creator, step), 0
             pool.seen = {}
 
