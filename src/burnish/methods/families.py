@@ -8,6 +8,7 @@ from burnish.methods import (  # noqa: F401
     baselines,
     constrained,
     corrections,
+    data_engines,
     decoding,
     distillation,
     dueling,

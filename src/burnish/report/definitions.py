@@ -109,6 +109,11 @@ DEFINITIONS: list[Definition] = [
         ("draw_made", "new prompts that were made of others and passed the filters"),
         ("draw_refused", "share of the new prompts that were empty, repeated or refused by a filter", "down"),
         ("informativeness", "mean over prompts of the best reward less the worst"),
+        ("executor_calls", "questions to the model that rewrites and answers instructions"),
+        ("not_equal", "share of the operations that changed an instruction, by the judge", "up"),
+        ("battles/won", "share of the battles with other models that the policy won", "up"),
+        ("battles/lost", "share of the battles with other models that the policy lost", "down"),
+        ("battles/tied", "share of the battles in which the two orders did not agree on a winner"),
         ("majority_share", "share of the replies that agree with the answer of most replies to their prompt"),
         ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
         (
