@@ -166,7 +166,7 @@ def test_a_battle_counts_if_both_orders_agree(tmp_path: Path) -> None:
 def fights_of(*leads: float) -> Group:
     """A group of the target, whose lead over itself is 0, and rivals with these leads."""
     turns = [Turn(torch.tensor([i]), "rival" if i else "policy") for i in range(1 + len(leads))]
-    traces = [Trace((turn,), i, {"battle": lead}) for i, (turn, lead) in enumerate(zip(turns, (0.0, *leads)))]
+    traces = [Trace((turn,), i, {"battle": (0.0, *leads)[i]}) for i, turn in enumerate(turns)]
     return Group(Task("question", "?", {}, "?"), traces)
 
 

@@ -37,6 +37,7 @@ from burnish.methods import (  # noqa: F401
     preference_unpaired,
     process_reward,
     progress,
+    refusals,
     regularised,
     resets,
     reward,

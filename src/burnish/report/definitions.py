@@ -114,6 +114,7 @@ DEFINITIONS: list[Definition] = [
         ("battles/won", "share of the battles with other models that the policy won", "up"),
         ("battles/lost", "share of the battles with other models that the policy lost", "down"),
         ("battles/tied", "share of the battles in which the two orders did not agree on a winner"),
+        ("refused/*", "share of the replies that the refusal classifier puts into a category"),
         ("majority_share", "share of the replies that agree with the answer of most replies to their prompt"),
         ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
         (
@@ -210,6 +211,9 @@ DEFINITIONS: list[Definition] = [
         ("*/old_kl", "k3 estimate of the KL from the sampling policy; 0 on the first update of a batch"),
         ("*/nll", "mean negative log-likelihood of the term's tokens", "down"),
         ("*/accuracy", "share of the pairs ordered correctly; a tie counts one half", "up"),
+        ("*/label_accuracy", "share of the replies of which a classifier says all labels right", "up"),
+        ("*/precision_*", "of the replies that a classifier puts into a branch, the share that belong there", "up"),
+        ("*/recall_*", "of the replies that belong into a branch, the share that a classifier puts there", "up"),
         ("*/accuracy_*", "the same for the pairs of one kind, such as an axiom", "up"),
         (
             "*/ties",
