@@ -95,7 +95,7 @@ def test_tiny_learns_to_tell_refusals_apart(tmp_path: Path, capsys: pytest.Captu
     left = [json.loads(line) for line in kept.read_text().splitlines()]
     wrong = [row for row in left if {"privacy", "legal"} & set(row["refusal"])]
     assert len(left) == found["kept"] and len(wrong) <= 0.2 * len(left)
-    assert burnish.train(
+    scored = burnish.train(
         "grpo",
         task="reverse",
         reward=f"refusal({run.model}, branch=cannot)",
@@ -105,7 +105,8 @@ def test_tiny_learns_to_tell_refusals_apart(tmp_path: Path, capsys: pytest.Captu
         eval_tasks=0,
         out=str(tmp_path / "rl"),
         device="cpu",
-    ).out
+    )
+    assert "reward/refusal" in scored.metrics[0]
 
 
 def test_what_the_command_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ def _sequences(
             dice = randomness.rng(clock.seed, "operation", step.phase, clock.step, clock.tick, task.key, k)
             own.append(instructor.choose(own[-1] if own else None, dice))
         asked = [rewrite_question(template, t[-1], SIX[own[-1]]) for t, own in zip(texts, chosen, strict=True)]
-        for own, (answer,) in zip(texts, executor.ask(asked, step), strict=True):
-            said = None if answer.failed else new_prompt(answer.text, own[-1])
-            own.append(own[-1] if said is None else said)
+        for written, (answer,) in zip(texts, executor.ask(asked, step), strict=True):
+            said = None if answer.failed else new_prompt(answer.text, written[-1])
+            written.append(written[-1] if said is None else said)
     step.notes.count("executor_calls", length * len(tasks))
     for i, operation in enumerate(SIX):
         step.notes.add(f"draw/{operation.name}", sum(own.count(i) for own in chosen), length * len(tasks))

@@ -27,9 +27,9 @@ def many_labels(
 ) -> Term:
     """Cross-entropy of k independent labels (stream [T, k] of 0 and 1) against as many outputs.
 
-    Notes label_accuracy (all labels of a reply are right), and for each branch: precision_BRANCH, of the replies with a label
-    of the branch by the classifier those that have one, and recall_BRANCH, the other way round. A label is said where
-    its chance is above 1/2.
+    Notes label_accuracy (all labels of a reply are right), and for each branch: precision_BRANCH, of the replies with a
+    label of the branch by the classifier those that have one, and recall_BRANCH, the other way round. A label is said
+    where its chance is above 1/2.
     """
 
     def loss(live: Live) -> Tensor:
