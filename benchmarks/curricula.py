@@ -1,4 +1,4 @@
-"""The runs of docs/curricula.md: a helper that rewrites and writes prompts, then eva, SeRL, TeaMs-RL and Arena Learning.
+"""The runs of docs/curricula.md: a helper that rewrites prompts, then eva, SeRL, TeaMs-RL and Arena Learning.
 
     python benchmarks/curricula.py FOLDER        about 20 minutes on one core; prints the numbers of the page
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import burnish
+from burnish.commands.loaded import load_policy
 from burnish.rewards.judges import rewrites
 from burnish.run.evaluate import evaluate
-from burnish.commands.loaded import load_policy
 from burnish.step import Settings
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
@@ -87,10 +87,18 @@ def main(folder: Path) -> None:
     told = {**COMMON, "steps": 30, "prompts": 16}
     run = burnish.train("teams_rl", model="tiny", task="sort:1", out=str(folder / "teams"), **taught, **told)
     print("teams_rl", [run.metrics["not_equal"][i] for i in (0, 3, 24)])
-    written: dict[str, Any] = {"writer": who, "examples": 2, "similar": 0.8, "words": "brief", "steps": 30}
+    written: dict[str, Any] = {
+        "writer": f"model({helper}, temperature=0.8, top_p=0.95, max_tokens=40)",
+        "examples": 2,
+        "similar": 0.8,
+        "words": "brief",
+        "steps": 30,
+    }
     run = burnish.train("serl", model="tiny", task="sort:1", out=str(folder / "serl"), **written, **COMMON)
     print("serl", [[accuracy(model, f"sort:{level}") for level in (1, 2)] for model in ("tiny", run.model)])
-    rival = burnish.train("grpo", model="tiny", task="reverse", steps=15, out=str(folder / "rival"), **COMMON).model
+    rival = burnish.train(
+        "grpo", model="tiny", task="reverse", n=8, steps=15, out=str(folder / "rival"), **COMMON
+    ).model
     fought: dict[str, Any] = {"rivals": str(rival), "stage": 6, "steps": 24}
     run = burnish.train("arena_learning", model="tiny", task="reverse", out=str(folder / "arena"), **fought, **COMMON)
     print("arena_learning", [accuracy(model, "reverse") for model in ("tiny", rival, run.model)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.draw.instructor import Instructor, decided, taught
@@ -15,7 +15,7 @@ from burnish.methods.curricula import REWRITE, Words
 from burnish.rewards.judges import rewrites, templates
 from burnish.rollout.operated import answered, expanded, operated
 from burnish.schedules import after, before
-from burnish.score.judges import read_judge, read_judges
+from burnish.score.judges import Judge, read_judge, read_judges
 from burnish.score.judges.battles import battles, unequal
 from burnish.select.battles import decided_battles, winners
 
@@ -77,7 +77,7 @@ def teams_rl(
         rollout=expanded(instructor, who, REWRITE[words], length),
         learn=learn.Learn(learn.imitate(on="demo")),
     )
-    return Method(models=roles(**who.models, **(says.models if says else {})), phases=(learning, making))
+    return Method(models=roles(**models_of(who, says)), phases=(learning, making))
 
 
 @register(
@@ -121,58 +121,45 @@ def arena_learning(
     better than the target, dpo still prefers the target's replies. The paper's reward model and PPO share a shard. A
     tie between rankings is not compared. `burnish arena` ranks models by their battles.
     """
-    others = read_judges(rivals)
-    says = read_judge(judge) if judge else None
-    fight = rollout.join(rollout.sample(1, temperature=temperature), answered(others))
-    verified = () if says else (score.verify(task),)
-    judged = chain(*verified, battles(says, BATTLE[words]))
-    brought: dict[str, Role] = {
-        name: role for one in (*others, *((says,) if says else ())) for name, role in one.models.items()
+    others, says = read_judges(rivals), read_judge(judge) if judge else None
+    fights: dict[str, Any] = {
+        "draw": draw.prompts(task),
+        "rollout": rollout.join(rollout.sample(1, temperature=temperature), answered(others)),
+        "score": chain(*(() if says else (score.verify(task),)), battles(says, BATTLE[words])),
     }
-    phases = (
-        Phase(
-            name="sft",
-            times=_in_stage(0, stage),
-            draw=draw.prompts(task),
-            rollout=fight,
-            score=judged,
-            select=winners(),
-            learn=learn.Learn(learn.imitate(on="rival")),
-        ),
-        Phase(
-            name="dpo",
-            times=_in_stage(1, stage),
-            draw=draw.prompts(task),
-            rollout=fight,
-            score=judged,
-            select=decided_battles(),
-            credit=credit.ref(),
-            learn=learn.Learn(learn.dpo(beta, on=("policy", "rival"))),
-        ),
-        Phase(
-            name="rm",
-            times=_in_stage(2, stage),
-            draw=draw.prompts(task),
-            rollout=fight,
-            score=judged,
-            select=select.ranked("battle"),
-            credit=credit.claim("end", "policy", "rival", positions="end"),
-            learn=learn.Learn(reward_terms.score_all_pairs(on=learn.CLAIMED)),
-        ),
-        Phase(
-            name="ppo",
-            times=_in_stage(3, stage),
-            draw=draw.prompts(task),
-            rollout=rollout.sample(1, temperature=temperature),
-            score=score.reward_model(),
-            credit=ppo_credit(kl, lam),
-            learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=0.5), updates=updates),
-        ),
+    stages: tuple[dict[str, Any], ...] = (
+        {**fights, "select": winners(), "learn": learn.Learn(learn.imitate(on="rival"))},
+        {
+            **fights,
+            "select": decided_battles(),
+            "credit": credit.ref(),
+            "learn": learn.Learn(learn.dpo(beta, on=("policy", "rival"))),
+        },
+        {
+            **fights,
+            "select": select.ranked("battle"),
+            "credit": credit.claim("end", "policy", "rival", positions="end"),
+            "learn": learn.Learn(reward_terms.score_all_pairs(on=learn.CLAIMED)),
+        },
+        {
+            "draw": draw.prompts(task),
+            "rollout": rollout.sample(1, temperature=temperature),
+            "score": score.reward_model(),
+            "credit": ppo_credit(kl, lam),
+            "learn": learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=0.5), updates=updates),
+        },
     )
-    models = roles(
-        ref=snapshot("policy", stage), critic=trained(outputs=1, lr=critic_lr), rm=trained(outputs=1), **brought
+    phases = tuple(
+        Phase(name=name, times=_in_stage(i, stage), **parts)
+        for i, (name, parts) in enumerate(zip(STAGES, stages, strict=True))
     )
-    return Method(models=models, phases=phases)
+    models = {"ref": snapshot("policy", stage), "critic": trained(outputs=1, lr=critic_lr), "rm": trained(outputs=1)}
+    return Method(models=roles(**models, **models_of(*others, says)), phases=phases)
+
+
+def models_of(*judges: Judge | None) -> dict[str, Role]:
+    """The models that these judges bring into a run."""
+    return {name: role for one in judges if one is not None for name, role in one.models.items()}
 
 
 def _in_stage(number: int, steps: int) -> Callable[[Clock], float]:

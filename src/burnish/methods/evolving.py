@@ -98,8 +98,8 @@ def serl(
     After each step the policy writes new prompts like those of the data; ROUGE-L and rules filter them (`--draw serl`).
     Labels are never read. Departures: rounds are steps; a kept group is learned from in its own step, where the
     released code lets it wait for one; no presence penalty. The learning rate is 0.3 of the default: what the filter
-    leaves is few prompts, and the majority of their answers is sometimes wrong. Watch majority_share: if it nears 1 while held-out accuracy
-    falls, the policy agrees with itself on wrong answers.
+    leaves is few prompts, and the majority of their answers is sometimes wrong. Watch majority_share: if it nears 1
+    while held-out accuracy falls, the policy agrees with itself on wrong answers.
     """
     solver = method(
         draw=draw.prompts(task),
