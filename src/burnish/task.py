@@ -30,6 +30,7 @@ class Task:
             check_message(message)
 
 
+MADE_FROM = "made_from"  # in Task.given of a prompt that the run made: the key of the task that it was made from
 CANARY_PASSED = "canary_passed"  # in Verdict.parts: 1 where tests that contradict each other were passed
 
 

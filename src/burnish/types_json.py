@@ -13,18 +13,24 @@ from burnish.types import Group, Sampling, Task, Trace, Turn
 _PLAIN = (str, int, float, bool, type(None))
 
 
+def task_to_record(task: Task) -> dict[str, Any]:
+    """A task as a dict."""
+    return {"kind": task.kind, "prompt": plain(task.prompt), "given": plain(task.given), "key": task.key}
+
+
+def task_from_record(record: dict[str, Any]) -> Task:
+    """The inverse of `task_to_record`."""
+    prompt = record["prompt"] if isinstance(record["prompt"], str) else tuple(record["prompt"])
+    return Task(record["kind"], prompt, record["given"], record["key"])
+
+
 def group_to_record(group: Group) -> dict[str, Any]:
     """A group as a dict: task, turns, scores, pairs and lists. Without streams: credit writes them again on every pass.
 
     A turn shared with an earlier trace of the group (a branch of a tree) is stored as "same_as": [trace, turn].
     """
     return {
-        "task": {
-            "kind": group.task.kind,
-            "prompt": plain(group.task.prompt),
-            "given": plain(group.task.given),
-            "key": group.task.key,
-        },
+        "task": task_to_record(group.task),
         "traces": _traces_to_records(group.traces),
         "pairs": group.pairs,
         "lists": group.lists,
@@ -33,10 +39,8 @@ def group_to_record(group: Group) -> dict[str, Any]:
 
 def group_from_record(record: dict[str, Any]) -> Group:
     """The inverse of `group_to_record`."""
-    task = record["task"]
-    prompt = task["prompt"] if isinstance(task["prompt"], str) else tuple(task["prompt"])
     return Group(
-        Task(task["kind"], prompt, task["given"], task["key"]),
+        task_from_record(record["task"]),
         _traces_from_records(record["traces"]),
         None if record["pairs"] is None else [(a, b) for a, b in record["pairs"]],
         None if record["lists"] is None else [tuple(ranking) for ranking in record["lists"]],

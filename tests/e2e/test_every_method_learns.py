@@ -60,6 +60,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "brain": {**PAIRS, "sync": 4},
     "discopop": {**PAIRS, "tau": 1.0},  # at 0.05 it begins on a bump of its loss (its page says where)
     "divpo": {**PAIRS, "n": 8},
+    "eva": {**PAIRS, "n": 4},  # its first round: tiny cannot rewrite prompts
     "dno": {**PAIRS, "sync": 4, **FREE},
     "dno_soft": {**PAIRS, "sync": 4},
     "dpo_vp": {**PAIRS, "sync": 4},
@@ -114,6 +115,9 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 NOT_HERE = {
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",
+    "refusal_classifier": "it needs replies with labels: tests/parts/test_refusals.py has a run",
+    "serl": "tiny cannot write prompts: docs/curricula.md has a run with a policy that can",
+    "teams_rl": "tiny cannot rewrite instructions: docs/curricula.md has a run with a model that can",
     "leti": "a round of a hundred samples a task is what it needs: +7 points after twenty steps",
     "nlpo": "it answers well under its mask (rewards reach 100%), and is judged here without it: +3 points",
     "global_value_model": "it trains a value model, whose error on held-out data is no accuracy",

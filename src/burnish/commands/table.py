@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "list the named models, or fetch one"),
     "eval": ("evaluate", "pass@k and majority@k of a model on a task"),
     "eval-reward": ("eval_reward", "can a reward be trusted: accuracy, calibration, best-of-n"),
+    "arena": ("arena", "battles between models, judged in both orders, and their Elo"),
+    "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),
     "steps": ("steps", "labelled steps from a model, a task and its verifier"),
     "tests": ("tests", "make, filter and measure tests of programming problems"),

@@ -2,10 +2,12 @@
 
 from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
+from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
+from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.stored import stored, stored_prompts
 from burnish.draw.tasks import demos, pairs, prompts, questions
 from burnish.tasks.data.scan import WEIGHTS
@@ -14,6 +16,13 @@ from burnish.tasks.source import Source
 __all__ = [
     "helper_states",
     "ORDERS",
+    "Evolution",
+    "Instructions",
+    "Pool",
+    "Writing",
+    "evolving",
+    "informativeness",
+    "self_instructed",
     "WEIGHTS",
     "Source",
     "by_bandit",

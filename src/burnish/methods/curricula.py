@@ -1,4 +1,4 @@
-"""Curricula by name, for any method with advantages: `--draw sec`, `--draw "dump(temperature=0.2)"`."""
+"""Curricula by name, for any method that draws prompts: `--draw sec`, `--draw "eva(creator=tiny)"`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from burnish import papers
-from burnish.draw.bandit import MovingValues, UpperBounds, by_bandit
-from burnish.method import Method, Option, Phase
-from burnish.parts import Draw
+from burnish import papers, score
+from burnish.draw.bandit import Bandit, MovingValues, UpperBounds, by_bandit
+from burnish.draw.evolve import OPERATIONS, Evolution, Pool, evolving, informativeness
+from burnish.draw.made import require_single_prompts
+from burnish.draw.self_instruct import Instructions, Writing, self_instructed
+from burnish.method import Method, Option, Phase, chain
+from burnish.rewards.judges import rewrites
 from burnish.rewards.named import bound, read_call
-from burnish.tasks.mixture import Mixture
+from burnish.score.judges import Judge, read_judge
 from burnish.tasks.resolve import mixture_of
-from burnish.tasks.source import Source
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.source import SameTasks, Source
+from burnish.tasks.unscored import Unscored
 
-Curriculum = Callable[[Mixture, Draw], Draw]
+Curriculum = Callable[[Method, Source], Method]
 Temperature = Annotated[float, Option("Of the softmax over the sources: large is uniform.", above=0)]
+Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+REWRITE = {"full": rewrites.REWRITE, "brief": rewrites.REWRITE_BRIEF}
+MORE = {"full": rewrites.MORE, "brief": rewrites.MORE_BRIEF}
+
+Creator = Annotated[str, Option("Who rewrites prompts (docs/judges.md): policy, a model, or an endpoint.")]
+Every = Annotated[int, Option("Steps of a round, after which prompts evolve.", at_least=1)]
+Subset = Annotated[float, Option("Share of a round's prompts that evolve.", above=0, at_most=1)]
+Variants = Annotated[
+    int, Option("New prompts from each, by different operations.", at_least=1, at_most=len(OPERATIONS))
+]
+Evolved = Annotated[float, Option("Share of evolved prompts in a batch; the rest is original.", at_least=0, at_most=1)]
+Writer = Annotated[str, Option("Who writes prompts (docs/judges.md): policy, a model, or an endpoint.")]
+Generated = Annotated[float, Option("Share of written prompts in a batch.", at_least=0, at_most=1)]
+Similar = Annotated[float, Option("Largest ROUGE-L F1 with another prompt.", at_least=0, at_most=1)]
+Examples = Annotated[int, Option("Prompts that the writer sees, two of them its own.", at_least=1)]
+Tries = Annotated[int, Option("Prompts asked for, for each one that a batch needs.", at_least=1)]
+LeastWords = Annotated[int, Option("Fewest words of a prompt.", at_least=1)]
+MostWords = Annotated[int, Option("Most words of a prompt.", at_least=1)]
 
 
 @dataclass(frozen=True)
@@ -28,11 +51,12 @@ class CurriculumEntry:
     build: Callable[..., Curriculum]
     papers: tuple[papers.Paper, ...]
     summary: str
+    task: str = "'add:1*1,add:2*1,add:3*1'"
 
     @property
     def example(self) -> str:
         """A command that uses it."""
-        return f"burnish train grpo --task 'add:1*1,add:2*1,add:3*1' --draw {self.name}"
+        return f"burnish train grpo --task {self.task} --draw {self.name}"
 
 
 def sec(
@@ -47,7 +71,7 @@ def sec(
     Sources that were not drawn keep their Q. A large temperature draws uniformly; alpha = 1 keeps the last value. The
     paper searches alpha and the temperature for each task; 0.5 and 1 are ours.
     """
-    return lambda mixture, old: by_bandit(mixture, lambda names: MovingValues(names, alpha, temperature), old)
+    return _between_sources("sec", lambda names: MovingValues(names, alpha, temperature))
 
 
 def dump(
@@ -61,12 +85,88 @@ def dump(
     had;  a source is drawn by softmax(score / temperature), a task of it uniformly. The released code feeds rewards of
     validation replies; advantages of the training replies are the paper's, and ours.
     """
-    return lambda mixture, old: by_bandit(mixture, lambda names: UpperBounds(names, window, temperature), old)
+    return _between_sources("dump", lambda names: UpperBounds(names, window, temperature))
+
+
+def eva(
+    *,
+    creator: Creator = "policy(temperature=1)",
+    every: Every = 50,
+    subset: Subset = 0.25,
+    variants: Variants = 4,
+    evolved: Evolved = 0.8,
+    words: Words = "full",
+) -> Curriculum:
+    """Evolving prompts by asymmetric self-play.
+
+    info(x) = max r - min r over the replies to x;  after a round, `subset` of its prompts, drawn in proportion to info,
+    are rewritten by `variants` operations each (five in depth, five in breadth);  a slot of the next round's batches is
+    an evolved prompt with chance `evolved`, else an original
+
+    Evolved prompts replace those of the round before; originals are drawn as without the curriculum, and a prompt with
+    info 0 never evolves. The answers to evolved prompts are unknown: a reward function, a reward model or a judge
+    scores them, and without one the agreement with the majority (serl). 0.25 and the operations are the paper's; its
+    0.8 could not be checked, and `every` and `variants` are ours.
+    """
+    rule = Evolution(every, subset, variants, evolved, REWRITE[words])
+    who = read_judge(creator)
+
+    def apply(method: Method, source: Source) -> Method:
+        require_single_prompts(source)
+        pool = Pool()
+
+        def change(phase: Phase) -> Phase:
+            drawn_by, noted = evolving(phase.draw, pool, rule, who), informativeness(pool)
+            return replace(_any_prompt(phase, source), draw=drawn_by, select=chain(noted, phase.select))
+
+        return _changed(method, "eva", change, who)
+
+    return apply
+
+
+def serl(
+    *,
+    writer: Writer = "policy(temperature=0.8, top_p=0.95)",
+    generated: Generated = 1.0,
+    examples: Examples = 8,
+    tries: Tries = 2,
+    similar: Similar = 0.7,
+    least_words: LeastWords = 3,
+    most_words: MostWords = 150,
+    words: Words = "full",
+) -> Curriculum:
+    """Self-instruction of SeRL.
+
+    After each step the policy writes prompts like examples of the data (two of the examples are its own). Kept are
+    those with ROUGE-L F1 <= `similar` to every other prompt, of a fit length, that ask for no other medium; a slot of
+    the next batch is such a prompt with chance `generated`, as long as there are any, else one of the data.
+
+    Generated prompts are scored by agreement with the majority of the replies, unless the run has a reward of its own.
+    generated = 0 is the method itself. Departures: no presence penalty, and the examples are prompts that were drawn
+    so far.
+    """
+    rule = Writing(examples, tries, similar, least_words, most_words, generated, MORE[words])
+    who = read_judge(writer)
+
+    def apply(method: Method, source: Source) -> Method:
+        require_single_prompts(source)
+        known = Instructions()
+
+        def change(phase: Phase) -> Phase:
+            return replace(_any_prompt(phase, source), draw=self_instructed(phase.draw, known, rule, who))
+
+        return _changed(method, "serl", change, who)
+
+    return apply
 
 
 CURRICULA = {
     "sec": CurriculumEntry("sec", sec, (papers.SEC,), "Draw more from sources whose replies have large advantages."),
     "dump": CurriculumEntry("dump", dump, (papers.DUMP,), "The same with an upper confidence bound on each source."),
+    "eva": CurriculumEntry(
+        "eva", eva, (papers.EVA,), "Rewrite prompts whose replies score differently, and train on them too.", "add"
+    ),
+    "serl": CurriculumEntry("serl", serl, (papers.SERL,), "Let the policy write more prompts like those given.", "add"),
 }
 
 
@@ -80,19 +180,39 @@ def drawn(method: Method, text: str | None, source: Source) -> Method:
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CURRICULA)}"
         raise ValueError(f"there is no curriculum {text!r}; {hint}")
     entry = CURRICULA[call.name]
-    arguments = bound(call, entry.build)
-    mixture = mixture_of(source)
-    if mixture is None:
-        raise ValueError(
-            f"--draw {call.name} chooses between several sources, and task {source.name!r} is one; write "
-            "--task 'a.jsonl*1,b.jsonl*1' or 'add:1*1,add:2*1'"
-        )
-    curriculum = entry.build(**arguments)
-    phases = tuple(_in_phase(phase, curriculum, mixture) for phase in method.phases)
+    return entry.build(**bound(call, entry.build))(method, source)
+
+
+def _between_sources(name: str, make: Callable[[list[str]], Bandit]) -> Curriculum:
+    """A bandit over the sources of a mixture."""
+
+    def apply(method: Method, source: Source) -> Method:
+        mixture = mixture_of(source)
+        if mixture is None:
+            raise ValueError(
+                f"--draw {name} chooses between several sources, and task {source.name!r} is one; write "
+                "--task 'a.jsonl*1,b.jsonl*1' or 'add:1*1,add:2*1'"
+            )
+        return _changed(method, name, lambda phase: replace(phase, draw=by_bandit(mixture, make, phase.draw)))
+
+    return apply
+
+
+def _changed(method: Method, name: str, change: Callable[[Phase], Phase], who: Judge | None = None) -> Method:
+    """The method with its phases that draw prompts changed, and with the models that the curriculum asks."""
+    phases = tuple(change(phase) if phase.draw.name == "prompts" else phase for phase in method.phases)
     if phases == method.phases:
-        raise ValueError(f"{method.name} does not draw prompts, so {call.name} cannot draw them; leave out --draw")
-    return replace(method, phases=phases)
+        raise ValueError(f"{method.name} does not draw prompts, so {name} cannot draw them; leave out --draw")
+    models = {**(who.models if who else {}), **method.models}
+    return replace(method, phases=phases, models=models)
 
 
-def _in_phase(phase: Phase, curriculum: Curriculum, mixture: Mixture) -> Phase:
-    return replace(phase, draw=curriculum(mixture, phase.draw)) if phase.draw.name == "prompts" else phase
+def _any_prompt(phase: Phase, source: Source) -> Phase:
+    """The phase with a verifier that scores prompts of the run, too: by the majority, where it knows the data alone."""
+    inner = source
+    while isinstance(inner, SameTasks):
+        if isinstance(inner, Rewarded | Unscored):
+            return phase
+        inner = inner.source
+    parts = (score.known_or_majority(atom) if atom.name.startswith("verify(") else atom for atom in phase.score)
+    return replace(phase, score=chain(*parts))

@@ -36,3 +36,25 @@ SELF_REGULATION = Paper("self-regulating-helper", "2502.04576", "Self-Regulation
 SEM = Paper("sem", "2505.07903", "SEM: Reinforcement Learning for Search-Efficient Large Language Models")
 TOOLRL = Paper("toolrl", "2504.13958", "ToolRL: Reward is All Tool Learning Needs")
 USER_SIMULATOR = Paper("embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI")
+ARENA_LEARNING = Paper(
+    "arena-learning",
+    "2407.10627",
+    "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
+)
+EVA = Paper(
+    "eva",
+    "2411.00062",
+    "Scalable Reinforcement Post-Training Beyond Static Human Prompts: Evolving Alignment via Asymmetric Self-Play",
+)
+REFUSAL_COMPOSITION = Paper(
+    "refusal-composition-classifier",
+    "2412.16974",
+    "Cannot or Should Not? Automatic Analysis of Refusal Composition in IFT/RLHF Datasets and Refusal Behavior of "
+    "Black-Box LLMs",
+)
+SERL = Paper("serl", "2505.20347", "SeRL: Self-Play Reinforcement Learning for Large Language Models with Limited Data")
+TEAMS_RL = Paper(
+    "teams-rl",
+    "2403.08694",
+    "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterable
 from typing import Any
@@ -56,15 +57,19 @@ def show(entry: Entry, name: str, console: Console) -> None:
 
 
 def built(entry: Entry) -> Method:
-    """Build the method on a built-in task; options without a default are those of its trial, or placeholders."""
+    """Build the method on a built-in task; options without a default are those of its trial, or placeholders.
+
+    A method that can be built neither on a question nor on a game is built on the task of its trial, as its trial is.
+    """
     kinds, needed = method_types(entry), {}
     for name, parameter in method_fields(entry).items():
         if parameter.default is parameter.empty:
             needed[name] = entry.trial.get(name, _PLACEHOLDERS.get(kinds.get(name, str), "tiny"))
-    try:
-        return entry.build(source("sort"), **needed)
-    except ValueError:
-        return entry.build(source("guess"), **needed)
+    for task in ("sort", "guess"):
+        with contextlib.suppress(ValueError):
+            return entry.build(source(task), **needed)
+    trial = {name: value for name, value in entry.trial.items() if name != "task"}
+    return entry.build(source(entry.trial.get("task", "sort")), **{**needed, **trial})
 
 
 def reflowed(doc: str) -> str:

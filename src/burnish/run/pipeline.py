@@ -189,6 +189,12 @@ def require_pipelined(method: Method, lag: int, steps: int) -> None:
     """Raise ValueError if sampling ahead and learning would use the same state."""
     if not lag:
         return
+    for draw in (phase.draw for phase in method.phases):
+        if any(name.startswith("model:") for name in draw.reads):
+            raise ValueError(
+                f"{method.name} cannot sample ahead of learning (--lag {lag}): its draw ({draw.name}) asks a model for "
+                "prompts after each step; leave out --lag"
+            )
     placements = [placed for phase in method.phases for placed in phase.parts()]
     learning = {
         id(item) for placed in placements if placed.stage not in ("rollout", "score") for item in placed.part.state

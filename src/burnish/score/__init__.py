@@ -13,6 +13,7 @@ from burnish.score.judges.pointwise import pointwise
 from burnish.score.judges.self_scores import note_agreement, self_scores
 from burnish.score.length import punish_overlong
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
+from burnish.score.majority import known_or_majority, majority
 from burnish.score.model import reward_model, rm_role, scoring
 from burnish.score.objectives import brevity, directed_reward, implicit_score
 from burnish.score.process import aggregated_steps, dense_steps
@@ -30,6 +31,8 @@ __all__ = [
     "keep_refinements",
     "Refinements",
     "REFINED_AT",
+    "known_or_majority",
+    "majority",
     "toward_goal",
     "after_tools",
     "corrected_tokens",

@@ -12,6 +12,7 @@ from burnish.scorers import fine_grained as fine_grained
 from burnish.scorers import induced as induced
 from burnish.scorers import judged as judged
 from burnish.scorers import lengths as lengths
+from burnish.scorers import majority as majority
 from burnish.scorers import memory as memory
 from burnish.scorers import models as models
 from burnish.scorers import panel as panel
@@ -20,6 +21,7 @@ from burnish.scorers import prefixes as prefixes
 from burnish.scorers import principled as principled
 from burnish.scorers import process as process
 from burnish.scorers import progress_bonus as progress_bonus
+from burnish.scorers import refusals as refusals
 from burnish.scorers import repetition as repetition
 from burnish.scorers import reward_models as reward_models
 from burnish.scorers import salmon as salmon

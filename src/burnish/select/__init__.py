@@ -7,7 +7,7 @@ from burnish.select.confidence import drop_surest
 from burnish.select.constrained import best_satisfying, satisfied_vs_violating
 from burnish.select.convex import convex_pairs
 from burnish.select.feedback import with_feedback
-from burnish.select.filters import above, keep_best, mixed, most_spread
+from burnish.select.filters import above, between, keep_best, mixed, most_spread
 from burnish.select.gap import Gaps, easy_pairs
 from burnish.select.hindsight import relabel
 from burnish.select.lists import (
@@ -31,6 +31,7 @@ from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
 __all__ = [
+    "between",
     "axiom_pairs",
     "user_pairs",
     "convex_pairs",

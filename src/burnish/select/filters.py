@@ -71,6 +71,31 @@ def above(threshold: float, score: str = "reward") -> Part:
     )
 
 
+@supplies("tag:between")
+def between(low: float, high: float, score: str = "reward") -> Part:
+    """Only groups whose mean score is in [low, high], neither too hard nor too easy; their traces get the tag "between"
+    (SeRL, arXiv 2505.20347).
+    """
+    if not low <= high:
+        raise ValueError(f"no mean score is between {low:g} and {high:g}; the first must not be the larger one")
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        means = [statistics.fmean(trace.scores[score] for trace in group.traces) for group in groups]
+        kept = [group for group, mean in zip(groups, means, strict=True) if low <= mean <= high]
+        for trace in (trace for group in kept for trace in group.traces):
+            trace.tags = trace.tags | {"between"}
+        step.notes.add("dropped/difficulty", len(groups) - len(kept), max(1, len(groups)))
+        return kept
+
+    return Part(
+        name=f"between({low:g}, {high:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"tag:between"}),
+        updates=frozenset({"tokens:policy"}),
+    )
+
+
 @supplies("tag:spread")
 def most_spread(share: float, score: str = "reward") -> Part:
     """Only the share of the groups whose scores have the largest deviation, at least one; their traces get the tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.task import Task, Verdict
+from burnish.task import MADE_FROM, Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import NoVerifier, SameTasks
 
@@ -12,7 +12,8 @@ from burnish.tasks.source import NoVerifier, SameTasks
 class Unscored(SameTasks):
     """The tasks of a source with a reward of 0 for every reply, to which scorers add theirs.
 
-    Where the source has a verifier, a reply counts as correct by it; so accuracies can still be measured.
+    Where the source has a verifier, a reply counts as correct by it; so accuracies can still be measured. It cannot
+    know the answers to prompts that the run made.
     """
 
     @property
@@ -28,8 +29,12 @@ class Unscored(SameTasks):
         return self.verdicts([task], [reply])[0]
 
     def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        found = [Verdict(0.0, False) for _ in replies]
+        known = [i for i, task in enumerate(tasks) if MADE_FROM not in task.given]
         try:
-            found = batched(self.source).verdicts(tasks, replies)
+            own = batched(self.source).verdicts([tasks[i] for i in known], [replies[i] for i in known])
         except NoVerifier:
-            return [Verdict(0.0, False) for _ in replies]
-        return [replace(verdict, score=0.0, failed=False) for verdict in found]
+            return found
+        for i, verdict in zip(known, own, strict=True):
+            found[i] = replace(verdict, score=0.0, failed=False)
+        return found

@@ -83,6 +83,15 @@ PRINCIPLE_PAIR = Template(
     + "Which reply follows the principle better? Answer with one letter: A or B.",
 )
 PRINCIPLE_PAIR_BRIEF = Template("principle_pair_brief", 1, "$data\n$principle. A or B?", digits=3)
+BATTLE = Template(
+    "battle",
+    1,
+    "Two replies to a request follow. Judge how helpful, relevant, accurate and detailed each of them is. Judge what "
+    "they say, not their order or their length.\n\n"
+    + _DATA
+    + "Say briefly what is good and bad about each. End with one line: Scores: N1, N2, with one integer from $low to "
+    "$high for each of the $count replies, in their order.",
+)
 GRADED_PAIR = Template(
     "graded_pair",
     1,
@@ -142,6 +151,7 @@ TEMPLATES = {
         PAIRWISE_BRIEF,
         PRINCIPLE_PAIR,
         PRINCIPLE_PAIR_BRIEF,
+        BATTLE,
         GRADED_PAIR,
         GRADED_PAIR_BRIEF,
         CRITIQUE,
