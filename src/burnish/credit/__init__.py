@@ -15,7 +15,7 @@ from burnish.credit.baselines import (
 )
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
-from burnish.credit.claims import claim
+from burnish.credit.claims import alternating, claim
 from burnish.credit.components import decoupled
 from burnish.credit.confidence import own_probability
 from burnish.credit.consistency import local_and_global
@@ -59,7 +59,7 @@ from burnish.credit.streams import behaviour, old, ref, streams, token_ids
 from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
 from burnish.credit.tokens import covariance, drop_from_band, top_share
-from burnish.credit.turns import own_turns, state_groups
+from burnish.credit.turns import own_turns, state_groups, turn_rewards
 from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
@@ -147,7 +147,9 @@ __all__ = [
     "over_length_weighted_mean",
     "over_memory",
     "own_probability",
+    "alternating",
     "own_turns",
+    "turn_rewards",
     "pair_preference",
     "pass_rate",
     "ref",

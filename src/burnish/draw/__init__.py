@@ -5,7 +5,7 @@ from burnish.draw.few import few
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
 from burnish.draw.stored import stored, stored_prompts
-from burnish.draw.tasks import demos, pairs, prompts, questions
+from burnish.draw.tasks import demos, episodes, pairs, prompts, questions
 from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "by_bandit",
     "demos",
+    "episodes",
     "few",
     "labelled_steps",
     "pairs",

@@ -21,6 +21,7 @@ from burnish.methods import (  # noqa: F401
     masked,
     nash,
     offline,
+    offline_agents,
     offline_values,
     policy,
     preference,

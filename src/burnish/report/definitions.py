@@ -52,6 +52,13 @@ DEFINITIONS: list[Definition] = [
         ("answer_entropy", "entropy of the answers within a group, in bits: 0 where all replies agree"),
         ("astray", "share of the replies that were cut off or repeat themselves", "down"),
         ("overlong", "mean punishment for replies that come near the limit: 0 or below", "up"),
+        ("recorded_return", "mean return of the recorded episodes that were read", "up"),
+        ("played_return", "mean return of the episodes that the steered policy played", "up"),
+        (
+            "normalised_score",
+            "their score beside the recorded ones: 0 is the lowest return, 50 the mean, 100 the best",
+            "up",
+        ),
         ("mended", "share of the restarts from a wrong reply that ended right", "up"),
         ("broken", "share of the restarts from a right reply that ended wrong", "down"),
         ("all_right_groups", "share of the groups in which every reply is right", "up"),

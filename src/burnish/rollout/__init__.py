@@ -1,6 +1,6 @@
 """Rollout: what is sampled or read for each task, the only stage that generates. `rollout=rollout.sample(8)`."""
 
-from burnish.engine.mixture import Blend, arithmetic, geometric, masked_by
+from burnish.engine.mixture import Blend, arithmetic, by_values, geometric, masked_by
 from burnish.rollout.again import again
 from burnish.rollout.axioms import by_axioms
 from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
@@ -28,6 +28,7 @@ from burnish.rollout.sample import either, greedy, join, prefixed, sample
 from burnish.rollout.staged import staged
 from burnish.rollout.steered import steered
 from burnish.rollout.tempered import EntropyMeter, tempered
+from burnish.rollout.trajectories import trajectories
 
 __all__ = [
     "hosted",
@@ -35,6 +36,7 @@ __all__ = [
     "corrected",
     "checked",
     "by_axioms",
+    "by_values",
     "Blend",
     "Cut",
     "Cuts",
@@ -75,6 +77,7 @@ __all__ = [
     "staged",
     "steered",
     "tempered",
+    "trajectories",
     "tree",
     "uncertain",
     "under",

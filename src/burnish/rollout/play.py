@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from burnish.engine.mixture import Blend
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import TAG
@@ -29,6 +30,7 @@ def play(
     temperature: float = 1.0,
     who: str = "policy",
     paid: bool = True,
+    blend: Blend | None = None,
 ) -> Rollout:
     """n episodes per task, of at most `turns` replies each (by default those of the run's settings).
 
@@ -37,6 +39,7 @@ def play(
     has names for them. An environment that raises, hangs or answers nonsense ends its episode, which counts as failed
     with the reason.
     paid: whether environments reward; if not (tools), the last reply is judged by what follows in score.
+    blend: replies are sampled from `who` blended with other models.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -48,7 +51,7 @@ def play(
             if not running:
                 break
             starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in running]
-            traces = continue_from(starts, who, step, tag="play", temperature=temperature)
+            traces = continue_from(starts, who, step, tag="play", temperature=temperature, blend=blend)
             for episode, trace in zip(running, traces, strict=True):
                 episode.reply(trace)
             for episode in running:
@@ -61,10 +64,11 @@ def play(
 
     tag = PLAY if paid else TAG
     rewards = frozenset({"turn_score:reward", "score:reward"} if paid else ())
+    mixed = {f"model:{who}.mix", *(f"model:{other}.logits" for other in blend.others)} if blend else set()
     return Rollout(
-        name=f"play({n})",
+        name=f"play({n}) from {blend.name}" if blend else f"play({n})",
         call=call,
-        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate"}),
+        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate"} | mixed),
         writes=names("tokens", ("task", "env", who)) | names("mu", who) | rewards | {f"tag:{tag}"},
     )
 

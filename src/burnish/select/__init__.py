@@ -27,11 +27,17 @@ from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, give
 from burnish.select.priority import prioritised
 from burnish.select.refill import refilled
 from burnish.select.remember import Store, remember, turns_by
+from burnish.select.returns import Returns, best_returns, compared, normalised_score, watched
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
 __all__ = [
+    "Returns",
     "axiom_pairs",
+    "best_returns",
+    "compared",
+    "normalised_score",
+    "watched",
     "user_pairs",
     "convex_pairs",
     "beside_reference",
