@@ -12,6 +12,7 @@ from burnish.methods import (  # noqa: F401
     distillation,
     dueling,
     exploration,
+    filtration,
     guided,
     hints,
     hybrid,

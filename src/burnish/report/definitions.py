@@ -53,6 +53,8 @@ DEFINITIONS: list[Definition] = [
         ("astray", "share of the replies that were cut off or repeat themselves", "down"),
         ("overlong", "mean punishment for replies that come near the limit: 0 or below", "up"),
         ("recorded_return", "mean return of the recorded episodes that were read", "up"),
+        ("r2/*", "R^2 of the verifier's score against the reward, of the replies that a filtration keeps", "up"),
+        ("filtration/*", "share of the steps in which this filtration was chosen"),
         ("played_return", "mean return of the episodes that the steered policy played", "up"),
         (
             "normalised_score",

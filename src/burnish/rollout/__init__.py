@@ -23,6 +23,7 @@ from burnish.rollout.injected import injected
 from burnish.rollout.listed import listed
 from burnish.rollout.play import play
 from burnish.rollout.recalled import recalled
+from burnish.rollout.replayed import replayed
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
 from burnish.rollout.staged import staged
@@ -70,6 +71,7 @@ __all__ = [
     "prefixed",
     "probed",
     "recalled",
+    "replayed",
     "reset",
     "restarted",
     "sample",
