@@ -60,7 +60,15 @@ from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
 from burnish.credit.tokens import covariance, drop_from_band, top_share
 from burnish.credit.turns import own_turns, state_groups, turn_rewards
-from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
+from burnish.credit.utterance import (
+    Q,
+    V,
+    at_utterance,
+    best_candidate_targets,
+    last_turn,
+    td_targets,
+    utterance_advantage,
+)
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
@@ -148,6 +156,7 @@ __all__ = [
     "over_memory",
     "own_probability",
     "alternating",
+    "best_candidate_targets",
     "own_turns",
     "turn_rewards",
     "pair_preference",

@@ -3,7 +3,7 @@
 from burnish.draw.bandit import by_bandit
 from burnish.draw.few import few
 from burnish.draw.labelled import labelled_steps
-from burnish.draw.replay import past_groups, transitions
+from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.stored import stored, stored_prompts
 from burnish.draw.tasks import demos, episodes, pairs, prompts, questions
 from burnish.tasks.data.scan import WEIGHTS
@@ -24,4 +24,5 @@ __all__ = [
     "stored",
     "stored_prompts",
     "transitions",
+    "with_replies",
 ]

@@ -9,6 +9,7 @@ from burnish.methods import (  # noqa: F401
     constrained,
     corrections,
     decoding,
+    dialogue,
     distillation,
     dueling,
     exploration,

@@ -126,8 +126,8 @@ def rlep(
     both = ("policy", "replay")
     main = Phase(
         times=after(collect_steps - 1),
-        draw=drawn,
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.replayed(pool, replay)),
+        draw=draw.with_replies(drawn, pool, replay),
+        rollout=rollout.join(rollout.replayed(), rollout.sample(n, temperature=temperature)),
         score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),
         credit=chain(credit.group_relative(score="shaped"), credit.old()),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high, on=both), minibatches=minibatches),

@@ -55,7 +55,17 @@ DEFINITIONS: list[Definition] = [
         ("recorded_return", "mean return of the recorded episodes that were read", "up"),
         ("r2/*", "R^2 of the verifier's score against the reward, of the replies that a filtration keeps", "up"),
         ("filtration/*", "share of the steps in which this filtration was chosen"),
-        ("played_return", "mean return of the episodes that the steered policy played", "up"),
+        (
+            "env/*",
+            "a number that the environment reports at the end of an episode; env/regret of `bandit` is the sum "
+            "over pulls of the best mean minus that of the arm",
+        ),
+        ("expert/*", "share of the turns in which the reply of this expert was chosen, counted from 0"),
+        (
+            "played_return",
+            "mean return of the episodes that the steered policy, or the manager of `moe_lm`, played",
+            "up",
+        ),
         (
             "normalised_score",
             "their score beside the recorded ones: 0 is the lowest return, 50 the mean, 100 the best",

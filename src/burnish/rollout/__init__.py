@@ -24,6 +24,7 @@ from burnish.rollout.listed import listed
 from burnish.rollout.play import play
 from burnish.rollout.recalled import recalled
 from burnish.rollout.replayed import replayed
+from burnish.rollout.reranked import next_candidates, reranked
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
 from burnish.rollout.staged import staged
@@ -66,12 +67,14 @@ __all__ = [
     "lines",
     "listed",
     "masked_by",
+    "next_candidates",
     "next_steps",
     "play",
     "prefixed",
     "probed",
     "recalled",
     "replayed",
+    "reranked",
     "reset",
     "restarted",
     "sample",

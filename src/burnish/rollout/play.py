@@ -7,6 +7,7 @@ after a reply. Replies of all running episodes are sampled together; their envir
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from burnish.engine.mixture import Blend
@@ -20,6 +21,8 @@ from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
 PLAY = "play"  # the tag of traces that an environment rewards
+EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
+Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")
@@ -42,25 +45,11 @@ def play(
     blend: replies are sampled from `who` blended with other models.
     """
 
+    def speak(starts: list[EpisodeStart], step: Step) -> list[Trace]:
+        return continue_from(starts, who, step, tag="play", temperature=temperature, blend=blend)
+
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        episodes = [_Episode(task, i, step, who) for task in tasks for i in range(n)]
-        for episode in episodes:
-            episode.begin()
-        for _ in range(turns or step.settings.turns):
-            running = [episode for episode in episodes if not episode.over]
-            if not running:
-                break
-            starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in running]
-            traces = continue_from(starts, who, step, tag="play", temperature=temperature, blend=blend)
-            for episode, trace in zip(running, traces, strict=True):
-                episode.reply(trace)
-            for episode in running:
-                episode.answer()
-        _note(episodes, step)
-        return [
-            Group(task, [episode.trace(paid) for episode in episodes[k * n : (k + 1) * n]])
-            for k, task in enumerate(tasks)
-        ]
+        return run_episodes(tasks, n, step, who, turns, speak, paid)
 
     tag = PLAY if paid else TAG
     rewards = frozenset({"turn_score:reward", "score:reward"} if paid else ())
@@ -71,6 +60,28 @@ def play(
         reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate"} | mixed),
         writes=names("tokens", ("task", "env", who)) | names("mu", who) | rewards | {f"tag:{tag}"},
     )
+
+
+def run_episodes(
+    tasks: list[Task], n: int, step: Step, who: str, turns: int | None, speak: Speak, paid: bool = True
+) -> list[Group]:
+    """n episodes for each task, in which `speak` gives the replies; `who` has the chat template and the context."""
+    episodes = [_Episode(task, i, step, who) for task in tasks for i in range(n)]
+    for episode in episodes:
+        episode.begin()
+    for _ in range(turns or step.settings.turns):
+        running = [episode for episode in episodes if not episode.over]
+        if not running:
+            break
+        traces = speak([(episode.task, tuple(episode.turns), episode.number()) for episode in running], step)
+        for episode, trace in zip(running, traces, strict=True):
+            episode.reply(trace)
+        for episode in running:
+            episode.answer()
+    _note(episodes, step)
+    return [
+        Group(task, [episode.trace(paid) for episode in episodes[k * n : (k + 1) * n]]) for k, task in enumerate(tasks)
+    ]
 
 
 class _Episode:
@@ -84,6 +95,7 @@ class _Episode:
         self.turns: list[Turn] = []
         self.rewards: list[float] = []
         self.keys: list[str | None] = []
+        self.metrics: dict[str, float] = {}
         self.over, self.why, self.failure = False, "turns", ""
 
     def begin(self) -> None:
@@ -112,6 +124,7 @@ class _Episode:
         try:
             found: Outcome = self.env.outcome(self._call)
             self.rewards[-1] = found.reward or 0.0
+            self.metrics |= found.metrics()
             if found.over:
                 self._end("done" if found.terminated else "truncated")
                 return
@@ -143,6 +156,8 @@ class _Episode:
         earned = sum(reward for reward in rewards if not math.isnan(reward))
         replies = sum(turn.author not in ("task", "env") for turn in turns)
         note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": replies}
+        if self.metrics:
+            note["metrics"] = self.metrics
         if any(key is not None for key in self.keys):
             note["keys"] = self.keys[:replies]
         trace = Trace(
@@ -166,5 +181,7 @@ def _note(episodes: list[_Episode], step: Step) -> None:
     for episode in episodes:
         step.notes.add("turns", sum(turn.author not in ("task", "env") for turn in episode.turns))
         step.notes.add("episode_ended", float(episode.why == "done"))
+        for name, value in episode.metrics.items():
+            step.notes.add(f"env/{name}", value)
     if failed:
         step.notes.count("env_failures", len(failed))

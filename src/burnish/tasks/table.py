@@ -6,6 +6,7 @@ import difflib
 from typing import Any
 
 from burnish.tasks.add import Add
+from burnish.tasks.bandit import BanditTask
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
@@ -20,7 +21,7 @@ from burnish.tasks.source import Source
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
 }  # the tasks that the model `tiny` was pre-trained on
-GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code}  # all tasks that can be named
+GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code, BanditTask.name: BanditTask}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:
