@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from burnish.messages import Message
 
@@ -46,6 +46,6 @@ def _columns(row: Mapping[str, Any], replies: int, where: str) -> list[float] | 
     return [*[0.0] * (replies - 1), float(last)] if is_number(last) else None
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether it is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
