@@ -222,12 +222,18 @@ def test_two_critics_differ_and_steer_the_games(small_model: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "more"), [("ilql", {"polyak": 0.3, "value_steps": 21}), ("mc_returns", {"value_steps": 21})]
+    ("name", "more", "margin"),
+    [
+        ("filtered_bc", {"share": 0.5, "steps": 20}, 0.12),
+        ("oracle_bc", {"steps": 20}, 0.2),
+        ("ilql", {"polyak": 0.3, "value_steps": 21, "lr": 1e-4}, 0.06),
+        ("mc_returns", {"value_steps": 21, "lr": 1e-4}, 0.06),
+    ],
 )
-def test_values_from_recorded_games_win_games(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_recorded_games_win_games(name: str, more: dict[str, Any], margin: float, tmp_path: Path) -> None:
     from burnish import train
 
-    options = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 60, "eval_every": 0, "seed": 0, "lr": 1e-4}
-    result = train(name, task="guess:1", steps=30, out=str(tmp_path / "run"), **options, **more)
+    options = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 60, "eval_every": 0, "seed": 0, "steps": 30}
+    result = train(name, task="guess:1", out=str(tmp_path / "run"), **{**options, **more})
     before, after = (outcome.as_sampled for outcome in (result.before, result.after))  # type: ignore[union-attr]
-    assert after.mean > before.mean + 0.08
+    assert after.mean > before.mean + margin
