@@ -11,7 +11,7 @@ from burnish.schedules import after
 
 Beta = Annotated[float, Option("Weight of the values in the policy that they steer.", at_least=0)]
 Cql = Annotated[float, Option("Weight of the cross-entropy of Q on the recorded tokens.", at_least=0)]
-CriticLR = Annotated[float, Option("Multiplies the learning rate for the critics.", above=0)]
+QLR = Annotated[float, Option("Multiplies the learning rate for the critics.", above=0)]
 Games = Annotated[int, Option("Games per task and step that the steered policy plays, to measure it.", at_least=0)]
 ValueSteps = Annotated[int, Option("Steps of the critics alone; the policy begins in the last.", at_least=1)]
 _RECORDED = {"task": "guess"}
@@ -92,7 +92,7 @@ def ilql(
     beta: Beta = 2.0,
     polyak: Annotated[float, Option("How fast the target critics follow.", above=0, at_most=1)] = 0.005,
     value_steps: ValueSteps = 50,
-    critic_lr: CriticLR = 1.0,
+    q_lr: QLR = 1.0,
     games: Games = 0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
@@ -131,11 +131,11 @@ def ilql(
         ),
     )
     cast = {
-        "q1": trained(lr=critic_lr),
-        "q2": trained(lr=critic_lr),
+        "q1": trained(lr=q_lr),
+        "q2": trained(lr=q_lr),
         "target1": ema("q1", decay=1 - polyak),
         "target2": ema("q2", decay=1 - polyak),
-        "value": trained(outputs=1, lr=critic_lr),
+        "value": trained(outputs=1, lr=q_lr),
     }
     return _extracted(task, values, returns, critics, cast, beta, value_steps, games, temperature)
 
@@ -155,7 +155,7 @@ def mc_returns(
     cql: Cql = 1.0,
     beta: Beta = 2.0,
     value_steps: ValueSteps = 50,
-    critic_lr: CriticLR = 1.0,
+    q_lr: QLR = 1.0,
     games: Games = 0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
@@ -180,7 +180,7 @@ def mc_returns(
             learn.q_return(trainee="q", on="demo"), learn.q_recorded(coef=cql, trainee="q", on="demo", name="q_cql")
         ),
     )
-    cast = {"q": trained(lr=critic_lr)}
+    cast = {"q": trained(lr=q_lr)}
     return _extracted(task, values, returns, critics, cast, beta, value_steps, games, temperature)
 
 
