@@ -107,16 +107,19 @@ def _labels(
 
 
 def persona_question(imagination: Imagination, number: int) -> Question:
+    """What asks the writer for the person of this number."""
     return replace(question(_PERSONA, [("task", imagination.task)]), number=number)
 
 
 def dialogue_question(imagination: Imagination, persona: str, skill: str, number: int, place: int) -> Question:
+    """What asks the writer for a dialogue with a person: the one at `place` with the person of this number."""
     data = [("task", imagination.task), ("person", persona)]
     asked = question(_DIALOGUE, data, skill=SKILLS[skill], turns=str(imagination.turns))
     return replace(asked, number=number * 1000 + place)
 
 
 def label_question(imagination: Imagination, persona: str, messages: Sequence[Message]) -> Question:
+    """What asks the judge for the outcome of a dialogue."""
     names = {"user": "User", "assistant": "Agent"}
     said = "\n".join(f"{names[message['role']]}: {message['content']}" for message in messages)
     return question(_LABEL, [("task", imagination.task), ("person", persona), ("dialogue", said)])
