@@ -181,7 +181,7 @@ def test_one_expert_leaves_no_choice(small_model: Path) -> None:
 
 @pytest.mark.slow
 def test_the_manager_learns_to_choose(small_model: Path) -> None:
-    """Replies of one token, paid by a coin that the text tosses: a quarter of them pays. Four candidates leave a choice,
+    """Replies of one token, paid by a coin that the text tosses: a quarter of them pays. Four leave a choice,
     which the critic learns to make; 40 steps went from 0.39 (mean of the first 8) to 0.70 (of the last 8).
     """
     options: dict[str, Any] = {
