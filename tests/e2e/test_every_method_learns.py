@@ -100,8 +100,10 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "p3o": {"steps": 12},
     "p3o_separate": {"steps": 12},
     "ppo": {"n": 4},
+    "pf_ppo": {"n": 8},
     "ppo_max": {"n": 4, "critic_warmup": 2},
     "rebel": {"steps": 20},
+    "rlep": {"n": 8, "collect_steps": 4, "steps": 12, "minibatches": 1},
     "rlsp": {"steps": 12},
     "rto": {"n": 4, "steps": 20},
     "salsa": {"n": 4},
@@ -113,6 +115,11 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "satori": {"steps": 20, "prompts": 16},
 }
 NOT_HERE = {
+    **dict.fromkeys(
+        ("filtered_bc", "oracle_bc", "ilql", "mc_returns"),
+        "it reads recorded games: tests/parts/test_offline_agents.py",
+    ),
+    "moe_lm": "it plays games for minutes on two cores",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",
     "refusal_classifier": "it needs replies with labels: tests/parts/test_refusals.py has a run",

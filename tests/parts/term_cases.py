@@ -39,6 +39,7 @@ from burnish.learn.terms.surrogates import (
     stay,
 )
 from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
+from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.learn.terms.value import value_clip, value_mse
 
 LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]
@@ -347,6 +348,37 @@ CASES: list[Case] = [
     ),
     Case(kl_exact(coef=1.0), "--++", other=[0.5, 0.5, -0.5, -0.5]),
     Case(kl_exact(coef=1.0, ref="r"), "--++", other=[0.5, 0.5, -0.5, -0.5]),
+    # token_values.py: Q of a said token is minus what `other` adds to it: .5, 0 | -.5, 0
+    Case(  # r + V(next) / 2, nothing after a row's last: .2, 1 | .4, 1
+        q_temporal(0.5, trainee="q"),
+        "+---",
+        lambda p: [0.3**2 / 2, 0.5, 0.9**2 / 2, 0.5],
+        {"token": SAID, "reward": [0.0, 1.0, 0.0, 1.0]},
+        value=[0.2, 0.4, 0.6, 0.8],
+        other=[-0.5, 0.0, 0.5, 0.0],
+    ),
+    Case(
+        q_return(trainee="q"),
+        "+---",
+        lambda p: [0.3**2 / 2, 0.5, 0.9**2 / 2, 0.5],
+        {"token": SAID, "returns": [0.2, 1.0, 0.4, 1.0]},
+        other=[-0.5, 0.0, 0.5, 0.0],
+    ),
+    Case(  # -log e^Q / (e^Q + 2), as Q of the two other tokens is 0
+        q_recorded(coef=1.0, trainee="q"),
+        "----",
+        lambda p: [math.log(1 + 2 * math.exp(-q)) for q in (0.5, 0.0, -0.5, 0.0)],
+        {"token": SAID},
+        other=[-0.5, 0.0, 0.5, 0.0],
+    ),
+    Case(  # both critics are 0: V above is pulled down with weight .3, V below up with .7
+        v_expectile(0.7, ("a", "b")),
+        "++--",
+        lambda p: [0.3 * 0.02, 0.3 * 0.08, 0.7 * 0.18, 0.7 * 0.32],
+        {"token": SAID},
+        value=[0.2, 0.4, -0.6, -0.8],
+    ),
+    Case(imitate_steered(2.0, ("a", "b")), "--++", other=[0.5, 0.5, -0.5, -0.5]),
     # dueling.py: the first reply's tokens are the likeliest, so that their advantage is 0 whatever their logit
     Case(
         dueling_policy(0.5, 0.0, 1.0),

@@ -121,6 +121,7 @@ def test_what_a_term_is_given_is_in_it(name: str) -> None:
         "weight": "w",
         "weigh": torch.sqrt,
         "weights": {"ref": 1.0},
+        "critics": ("a", "b"),
     }
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and parameter.kind != parameter.VAR_POSITIONAL and key not in given:

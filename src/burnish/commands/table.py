@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),
     "steps": ("steps", "labelled steps from a model, a task and its verifier"),
+    "imagine": ("imagine", "dialogues with rewards from the description of a task"),
     "tests": ("tests", "make, filter and measure tests of programming problems"),
     "import": ("imported", "turn a configuration of TRL, LLaMA-Factory, verl, ... into ours"),
     "runs": ("runs", "list the runs, show or export one, pause or stop one"),

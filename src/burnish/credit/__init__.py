@@ -16,7 +16,7 @@ from burnish.credit.baselines import (
 from burnish.credit.by_part import gae_of_parts
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
-from burnish.credit.claims import claim
+from burnish.credit.claims import alternating, claim
 from burnish.credit.components import decoupled
 from burnish.credit.confidence import own_probability
 from burnish.credit.consistency import local_and_global
@@ -63,8 +63,16 @@ from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
 from burnish.credit.thoughts import entropy_of_thoughts
 from burnish.credit.tokens import covariance, drop_from_band, top_share
-from burnish.credit.turns import own_turns, state_groups
-from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
+from burnish.credit.turns import own_turns, state_groups, turn_rewards
+from burnish.credit.utterance import (
+    Q,
+    V,
+    at_utterance,
+    best_candidate_targets,
+    last_turn,
+    td_targets,
+    utterance_advantage,
+)
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
@@ -154,7 +162,10 @@ __all__ = [
     "over_length_weighted_mean",
     "over_memory",
     "own_probability",
+    "alternating",
+    "best_candidate_targets",
     "own_turns",
+    "turn_rewards",
     "pair_preference",
     "pass_rate",
     "ref",

@@ -91,3 +91,26 @@ def _keep_top(claims: list[tuple[Trace, Tensor]], stream: str, share: float) -> 
     kept[order[:drop]] = False
     for (_, mask), keep in zip(claims, kept.split([int(mask.sum()) for _, mask in claims]), strict=True):
         mask[mask.clone()] = keep
+
+
+@supplies("claim:*")
+def alternating(term: str, turn: int, of: int, *, author: str = "policy") -> Part:
+    """The term trains on the author's tokens of every `of`-th group: group i of step k, where i + k = turn modulo `of`.
+
+    For critics that start from the same weights: on the same data they would stay equal, and a minimum over them would
+    be any of them. Double Q-learning (van Hasselt, 2010) also gives each update to one of two estimates.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for i, group in enumerate(groups):
+            mine = (i + step.clock.step) % of == turn
+            for trace in group.traces:
+                trace.streams[f"claim:{term}"] = trace.by(author) if mine else torch.zeros(len(trace), dtype=torch.bool)
+        return groups
+
+    return Part(
+        name=f"alternating({term}, {turn} of {of})",
+        call=call,
+        reads=frozenset({f"tokens:{author}"}),
+        writes=frozenset({f"claim:{term}"}),
+    )

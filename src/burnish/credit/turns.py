@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from burnish.parts import Part, supplies
+from burnish.parts import Part, per_trace, supplies
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -97,6 +97,26 @@ def own_turns(*, author: str = "policy") -> Part:
         call=call,
         reads=frozenset({"score:reward", "turn_score:reward", f"tokens:{author}"}),
         writes=frozenset({"stream:adv"}),
+    )
+
+
+@supplies("stream:reward")
+def turn_rewards(*, author: str = "policy") -> Part:
+    """r_t = the reward of a turn at its last token, 0 at its other tokens, as stream "reward" on the author's turns."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        reward = torch.full((len(trace),), float("nan"))
+        for (turn, start, end), own in zip(trace.spans(), trace.turn_scores["reward"], strict=True):
+            if turn.author == author and end > start:
+                reward[start:end] = 0.0
+                reward[end - 1] = own
+        trace.streams["reward"] = reward
+
+    return per_trace(
+        write,
+        name="turn_rewards",
+        reads=frozenset({"turn_score:reward", f"tokens:{author}"}),
+        writes=frozenset({"stream:reward"}),
     )
 
 

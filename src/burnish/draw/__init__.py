@@ -8,8 +8,9 @@ from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
+from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.stored import stored, stored_prompts
-from burnish.draw.tasks import demos, pairs, prompts, questions
+from burnish.draw.tasks import demos, episodes, pairs, prompts, questions
 from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
@@ -28,6 +29,7 @@ __all__ = [
     "by_bandit",
     "demos",
     "distracted",
+    "episodes",
     "few",
     "labelled_steps",
     "pairs",
@@ -37,4 +39,5 @@ __all__ = [
     "stored",
     "stored_prompts",
     "transitions",
+    "with_replies",
 ]

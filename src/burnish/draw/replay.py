@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 from burnish import randomness
 from burnish.parts import Draw, names, supplies
@@ -91,3 +92,32 @@ def _better_rewarded(groups: list[Group], n: int, dice: random.Random) -> Group:
     chances = [(t.scores["reward"] - math.log(max(1e-300, dice.expovariate(1.0))), t) for t in replies.values()]
     best = sorted(chances, key=lambda pair: -pair[0])[:n]
     return Group(groups[0].task, [trace for _, trace in best])
+
+
+@supplies("given:replay")
+def with_replies(drawn: Draw, store: Store, n: int) -> Draw:
+    """The drawn tasks, each with n different stored traces of its own as given["replay"], drawn without replacement,
+    and fewer where there are fewer (RLEP, arXiv 2507.07451).
+    """
+
+    def call(step: Step) -> list[Task]:
+        known, clock = _by_prompt(store.groups), step.clock
+        found = []
+        for task in drawn.call(step):
+            different: dict[tuple[int, ...], Trace] = {}
+            for trace in (trace for group in known.get(task.key, []) for trace in group.traces):
+                different.setdefault(tuple(trace.tokens.tolist()), trace)
+            dice = randomness.rng(clock.seed, "with_replies", clock.step, clock.tick, task.key)
+            replay = dice.sample(list(different.values()), min(n, len(different)))
+            found.append(replace(task, given={**task.given, "replay": replay}))
+        return found
+
+    return replace(
+        drawn,
+        name=f"{drawn.name} with {n} of {store.name}",
+        call=call,
+        ahead=False,
+        reads=drawn.reads | {f"store:{store.name}"},
+        writes=drawn.writes | {"given:replay"},
+        state=(*drawn.state, store),
+    )

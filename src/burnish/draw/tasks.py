@@ -48,6 +48,21 @@ def demos(source: Source, *, weighs: bool = False) -> Draw:
     return prompts(source, "demo", tag="demos")
 
 
+@supplies("given:episode", "given:oracle")
+def episodes(source: Source, column: str = "episode") -> Draw:
+    """Tasks with a recorded episode: messages, the replies among them with their rewards (tasks/data/episodes.py).
+
+    column  "episode", or "oracle": the episode of a task's best algorithm
+    """
+    if column not in source.gives:
+        has = ", ".join(sorted(source.gives)) or "nothing"
+        fix = "use a built-in game (guess, bandit)"
+        if column == "episode":
+            fix = "give the assistant's messages of every row a 'reward', or the rows a column 'rewards'; or " + fix
+        raise ValueError(f"task {source.name!r} gives no {column!r}, which this method needs (it gives {has}); {fix}")
+    return prompts(source, column, tag="episodes")
+
+
 @supplies("given:chosen", "given:rejected")
 def pairs(source: Source) -> Draw:
     """Tasks with a preferred and a dispreferred reply. A task's own "demo" and "mistake" are such a pair."""

@@ -65,6 +65,24 @@ def masked_by(other: str, top_p: float) -> Blend:
     return Blend(f"masked_by({other}, {top_p:g})", (other,), mix)
 
 
+def by_values(critics: tuple[str, ...], beta: float) -> Blend:
+    """log pi + beta min_i Q_i, normalised: the decoding of ILQL (arXiv 2206.11871).
+
+    Q_i = l_i - l, the logits of the i-th critic minus those of the policy that samples, from which the critics started
+    (learn/maths/token_values.py). ILQL's log pi + beta (Q - V) is the same distribution, because V is the same number
+    for all tokens. beta = 0 is pi itself.
+    """
+    if beta < 0:
+        raise ValueError(f"beta is {beta}; the weight of the values is at least 0")
+
+    def mix(logits: list[Tensor]) -> Tensor:
+        own = logits[0]
+        values = torch.stack([other - own for other in logits[1:]]).amin(0)
+        return torch.log_softmax(own, -1) + beta * values
+
+    return Blend(f"by_values({', '.join(critics)}, {beta:g})", critics, mix)
+
+
 def _check(share: float) -> None:
     if not 0 <= share <= 1:
         raise ValueError(f"a share of {share} in a blend is not between 0 and 1")

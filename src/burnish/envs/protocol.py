@@ -52,6 +52,14 @@ class Outcome:
     def over(self) -> bool:
         return self.terminated or self.truncated
 
+    def metrics(self) -> dict[str, float]:
+        """The finite numbers in info["metrics"]: what the environment reports besides rewards. The last of an episode
+        count.
+        """
+        given = self.info.get("metrics")
+        found = given.items() if isinstance(given, Mapping) else ()
+        return {str(k): float(v) for k, v in found if isinstance(v, int | float) and math.isfinite(v)}
+
 
 def read_outcome(given: Any) -> Outcome:
     """The outcome that a step returned, in any of the conventions; raises ValueError for anything else."""

@@ -84,10 +84,16 @@ from burnish.learn.terms.surrogates import (
     stay,
 )
 from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
+from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.learn.terms.value import value_clip, value_heads_clip, value_mse
 from burnish.learn.trust_region import trust_region
 
 __all__ = [
+    "imitate_steered",
+    "q_recorded",
+    "q_return",
+    "q_temporal",
+    "v_expectile",
     "focal_pairs",
     "goal_contrast",
     "latent_pairs",

@@ -58,3 +58,15 @@ TEAMS_RL = Paper(
     "2403.08694",
     "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
 )
+BANDITBENCH = Paper("banditbench", "2410.06238", "EVOLvE: Evaluating and Optimizing LLMs For Exploration")
+IMAGINATION_ENGINE = Paper(
+    "imagination-engine", "2311.05584", "Zero-Shot Goal-Directed Dialogue via RL on Imagined Conversations"
+)
+LMRL_GYM = Paper(
+    "lmrl-gym", "2311.18232", "LMRL Gym: Benchmarks for Multi-Turn Reinforcement Learning with Language Models"
+)
+MOE_LM = Paper(
+    "moe-lm-dialogue-management", "2206.00059", "A Mixture-of-Expert Approach to RL-based Dialogue Management"
+)
+PF_PPO = Paper("pf-ppo", "2409.06957", "Policy Filtration in RLHF to Fine-Tune LLM for Code Generation")
+RLEP = Paper("rlep", "2507.07451", "RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning")

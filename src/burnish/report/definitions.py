@@ -61,6 +61,25 @@ DEFINITIONS: list[Definition] = [
         ("answer_entropy", "entropy of the answers within a group, in bits: 0 where all replies agree"),
         ("astray", "share of the replies that were cut off or repeat themselves", "down"),
         ("overlong", "mean punishment for replies that come near the limit: 0 or below", "up"),
+        ("recorded_return", "mean return of the recorded episodes that were read", "up"),
+        ("r2/*", "R^2 of the verifier's score against the reward, of the replies that a filtration keeps", "up"),
+        ("filtration/*", "share of the steps in which this filtration was chosen"),
+        (
+            "env/*",
+            "a number that the environment reports at the end of an episode; env/regret of `bandit` is the sum "
+            "over pulls of the best mean minus that of the arm",
+        ),
+        ("expert/*", "share of the turns in which the reply of this expert was chosen, counted from 0"),
+        (
+            "played_return",
+            "mean return of the episodes that the steered policy, or the manager of `moe_lm`, played",
+            "up",
+        ),
+        (
+            "normalised_score",
+            "their score beside the recorded ones: 0 is the lowest return, 50 the mean, 100 the best",
+            "up",
+        ),
         ("mended", "share of the restarts from a wrong reply that ended right", "up"),
         ("broken", "share of the restarts from a right reply that ended wrong", "down"),
         ("all_right_groups", "share of the groups in which every reply is right", "up"),

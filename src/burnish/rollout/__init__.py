@@ -1,6 +1,6 @@
 """Rollout: what is sampled or read for each task, the only stage that generates. `rollout=rollout.sample(8)`."""
 
-from burnish.engine.mixture import Blend, arithmetic, geometric, masked_by
+from burnish.engine.mixture import Blend, arithmetic, by_values, geometric, masked_by
 from burnish.rollout.again import again
 from burnish.rollout.assisted import assisted, states
 from burnish.rollout.axioms import by_axioms
@@ -24,11 +24,14 @@ from burnish.rollout.injected import injected
 from burnish.rollout.listed import listed
 from burnish.rollout.play import play
 from burnish.rollout.recalled import recalled
+from burnish.rollout.replayed import replayed
+from burnish.rollout.reranked import next_candidates, reranked
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
 from burnish.rollout.staged import staged
 from burnish.rollout.steered import steered
 from burnish.rollout.tempered import EntropyMeter, tempered
+from burnish.rollout.trajectories import trajectories
 
 __all__ = [
     "assisted",
@@ -38,6 +41,7 @@ __all__ = [
     "corrected",
     "checked",
     "by_axioms",
+    "by_values",
     "Blend",
     "Cut",
     "Cuts",
@@ -66,11 +70,14 @@ __all__ = [
     "lines",
     "listed",
     "masked_by",
+    "next_candidates",
     "next_steps",
     "play",
     "prefixed",
     "probed",
     "recalled",
+    "replayed",
+    "reranked",
     "reset",
     "restarted",
     "sample",
@@ -78,6 +85,7 @@ __all__ = [
     "staged",
     "steered",
     "tempered",
+    "trajectories",
     "tree",
     "uncertain",
     "under",

@@ -18,7 +18,7 @@ def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        past = [_past(task, k) for k, task in enumerate(tasks)]
+        past = [past_trace(task, k) for k, task in enumerate(tasks)]
         starts = [(task, _before(task), k) for k, task in enumerate(tasks)]
         fresh = continue_from(starts, who, step, tag="fresh", temperature=temperature)
         return [Group(task, [old, new]) for task, old, new in zip(tasks, past, fresh, strict=True)]
@@ -37,7 +37,8 @@ def _before(task: Task) -> tuple[Turn, ...]:
     return task.given["trace"].turns[: task.given["turn"]]
 
 
-def _past(task: Task, index: int) -> Trace:
+def past_trace(task: Task, index: int) -> Trace:
+    """The turns of a drawn transition up to its utterance, and the environment's answer to it, if any."""
     whole: Trace = task.given["trace"]
     end = task.given["turn"] + 1
     ended = end >= len(whole.turns)

@@ -21,6 +21,7 @@ from burnish.models.chat import Chat
 from burnish.models.conversation import message_weights
 from burnish.rollout.demonstrated import NAME as DEMONSTRATED
 from burnish.rollout.demonstrated import cut_pieces, demonstration
+from burnish.rollout.trajectories import NAME as TRAJECTORIES
 from burnish.step import Settings
 from burnish.task import Task
 from burnish.tasks.data import cache
@@ -72,7 +73,7 @@ class Needs:
     @classmethod
     def of(cls, method: Method) -> Needs:
         rollouts = [phase.rollout for phase in method.phases]
-        whole = any(rollout.name == DEMONSTRATED for rollout in rollouts)
+        whole = any(rollout.name in (DEMONSTRATED, TRAJECTORIES) for rollout in rollouts)
         read = {name for rollout in rollouts for name in rollout.reads}
         replies = tuple(column for column in _REPLIES if f"given:{column}" in read and not (whole and column == "demo"))
         return cls(replies, whole, any(name.startswith("mu:") for r in rollouts for name in r.writes))

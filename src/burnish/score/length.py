@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.parts import Part, names, per_trace, supplies
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -19,7 +19,7 @@ def overlong_punishment(length: int, longest: int, buffer: float) -> float:
 
 
 @supplies("score:shaped")
-def punish_overlong(share: float, *, score: str = "reward", author: str = "policy") -> Part:
+def punish_overlong(share: float, *, score: str = "reward", author: str | tuple[str, ...] = "policy") -> Part:
     """scores["shaped"] = 2 score - 1 + overlong punishment, with a buffer of share x max_new_tokens.
 
     A score of 0 or 1 becomes DAPO's -1 or +1. A share of 0 turns the punishment off.
@@ -27,8 +27,10 @@ def punish_overlong(share: float, *, score: str = "reward", author: str = "polic
     if not 0 <= share <= 1:
         raise ValueError(f"the overlong buffer is {share} of the longest reply; it must lie between 0 and 1")
 
+    authors = (author,) if isinstance(author, str) else author
+
     def write(trace: Trace, group: Group, step: Step) -> None:
-        length, longest = int(trace.by(author).sum()), step.settings.max_new_tokens
+        length, longest = int(trace.by(*authors).sum()), step.settings.max_new_tokens
         punished = overlong_punishment(length, longest, share * longest)
         trace.scores["shaped"] = 2 * trace.scores[score] - 1 + punished
         step.notes.add("overlong", punished)
@@ -36,6 +38,6 @@ def punish_overlong(share: float, *, score: str = "reward", author: str = "polic
     return per_trace(
         write,
         name="punish_overlong",
-        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
+        reads=frozenset({f"score:{score}"}) | names("tokens", authors),
         writes=frozenset({"score:shaped"}),
     )

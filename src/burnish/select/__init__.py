@@ -8,6 +8,8 @@ from burnish.select.constrained import best_satisfying, satisfied_vs_violating
 from burnish.select.convex import convex_pairs
 from burnish.select.feedback import with_feedback
 from burnish.select.filters import above, between, keep_best, mixed, most_spread
+from burnish.select.filters import above, keep_best, mixed, most_spread
+from burnish.select.filtration import STRATEGIES, Fits, filtered, r_squared
 from burnish.select.gap import Gaps, easy_pairs
 from burnish.select.hindsight import relabel
 from burnish.select.lists import (
@@ -26,13 +28,23 @@ from burnish.select.outcomes import partly_right, solvable
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.priority import prioritised
 from burnish.select.refill import refilled
-from burnish.select.remember import Store, remember, turns_by
+from burnish.select.remember import Store, remember, remember_right, turns_by
+from burnish.select.returns import Returns, best_returns, compared, normalised_score, watched
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
 __all__ = [
     "between",
+    "Fits",
+    "Returns",
+    "STRATEGIES",
+    "filtered",
+    "r_squared",
     "axiom_pairs",
+    "best_returns",
+    "compared",
+    "normalised_score",
+    "watched",
     "user_pairs",
     "convex_pairs",
     "beside_reference",
@@ -64,6 +76,7 @@ __all__ = [
     "refilled",
     "relabel",
     "remember",
+    "remember_right",
     "right_where_hard",
     "rival_pairs",
     "satisfied_vs_violating",

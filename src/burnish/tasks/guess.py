@@ -78,7 +78,7 @@ class Guess:
 
     name: ClassVar[str] = "guess"
     summary: ClassVar[str] = "find a hidden number from 'higher' and 'lower' (several turns)"
-    gives: ClassVar[frozenset[str]] = frozenset({"env", "answer"})
+    gives: ClassVar[frozenset[str]] = frozenset({"env", "answer", "episode", "oracle"})
     levels: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
 
     def __init__(self, level: int = 2, seed: int = 0) -> None:
@@ -105,8 +105,15 @@ class Guess:
 
     def task(self, split: str, index: int) -> Task:
         hidden = self.problem(split, index)
-        given = {"env": partial(Game, hidden), "answer": str(hidden.number)}
-        return Task("game", ({"role": "user", "content": hidden.opening},), given, self.key(hidden))
+        key = self.key(hidden)
+        dice = rng(key, "episode")
+        given = {
+            "env": partial(Game, hidden),
+            "answer": str(hidden.number),
+            "episode": self.episode(hidden, dice, dice.random()),
+            "oracle": self.episode(hidden, rng(key, "oracle"), 1.0),
+        }
+        return Task("game", ({"role": "user", "content": hidden.opening},), given, key)
 
     def scorer(self) -> dict[str, Any]:
         """The spec from which the verifier process rebuilds this verifier."""
@@ -131,6 +138,12 @@ class Guess:
             if over:
                 return Verdict(0.0, False, f"not found in {game.made} guesses")
         return Verdict(0.0, False, f"not found: {game.made} guesses made (one a line)")
+
+    def episode(self, hidden: Hidden, dice: random.Random, care: float) -> list[Message]:
+        """A transcript with the reward of each guess; care 1 is binary search."""
+        game = Game(hidden)
+        messages = self.transcript(hidden, dice, care)
+        return [{**m, "reward": game.step(str(m["content"]))[1]} if m["role"] == "assistant" else m for m in messages]
 
     def transcript(self, hidden: Hidden, dice: random.Random, care: float) -> list[Message]:
         """A whole game in which each guess halves the range with probability `care`.

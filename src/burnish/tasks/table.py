@@ -7,6 +7,7 @@ from typing import Any
 
 from burnish.tasks.add import Add
 from burnish.tasks.calls import Calls
+from burnish.tasks.bandit import BanditTask
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
@@ -28,6 +29,7 @@ GENERATED: dict[str, type] = {
     **BUILTIN,
     **{kind.name: kind for kind in (Code, Calls, Passages, Search, User)},
 }  # all tasks that can be named
+GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code, BanditTask.name: BanditTask}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:

@@ -21,6 +21,7 @@ def pg_clip(
     adv: str = "adv",
     weight: str | None = None,
     coef: Schedule = 1.0,
+    trainee: str = "policy",
     on: Authors = "policy",
     name: str = "pg",
 ) -> Term:
@@ -40,7 +41,15 @@ def pg_clip(
 
     streams = (adv, "old") if weight is None else (adv, "old", weight)
     return Term(
-        name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=streams, norm=norm, coef=coef
+        name=name,
+        on=on,
+        unit="token",
+        loss=loss,
+        live=("logp", "entropy"),
+        streams=streams,
+        norm=norm,
+        trainee=trainee,
+        coef=coef,
     )
 
 

@@ -13,6 +13,7 @@ from burnish.rewards.functions import final_answer
 from burnish.task import Task
 from burnish.tasks.data.code import code_prompt, code_solution, is_code
 from burnish.tasks.data.columns import find_parts, no_prompt
+from burnish.tasks.data.episodes import split_rewards
 from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of
 from burnish.tasks.data.preferences import fork, ranked
 from burnish.tasks.data.rows import Row
@@ -62,7 +63,9 @@ def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, se
         spent = {parts["messages"], *([parts["system"]] if "system" in parts else [])}
         if isinstance(whole, str):
             return whole, {}, spent
-        return *_split_conversation(whole, where), spent
+        whole, episode = split_rewards(whole, row, where)
+        prompt, given = _split_conversation(whole, where)
+        return prompt, given if episode is None else {**given, "episode": episode}, spent
     if "prompt" in parts:
         prompt = _prompt(row[parts["prompt"]], where)
         spent = {parts["prompt"]}

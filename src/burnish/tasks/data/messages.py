@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.messages import Message, check_message, text_of
+from burnish.tasks.data.episodes import REWARD, is_number
 
 _ROLES = {
     "human": "user",
@@ -22,7 +23,9 @@ _TRANSCRIPT = re.compile(r"\n\n(Human|Assistant):")
 
 
 def read_messages(value: Sequence[Any], where: str) -> tuple[Message, ...]:
-    """Messages as {"role", "content"}, with tool calls, and with `train` and `weight` where a message has them."""
+    """Messages as {"role", "content"}, with tool calls, and with `train`, `weight` and `reward` where a message has
+    them.
+    """
     return tuple(_message(message, where) for message in value)
 
 
@@ -47,7 +50,7 @@ def _message(given: Any, where: str) -> dict[str, Any]:
         check_message(found)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return found | _weight(given, where)
+    return found | _weight(given, where) | _reward(given, where)
 
 
 def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -58,6 +61,16 @@ def _weight(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     if weight is not None and not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
         raise ValueError(f"{where}: 'weight' of a message is {weight!r}; it is a number of at least 0")
     return ({} if train is None else {"train": bool(train)}) | ({} if weight is None else {"weight": float(weight)})
+
+
+def _reward(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """{"reward": 1.0} of a message; nothing where it has none."""
+    reward = given.get(REWARD)
+    if reward is None:
+        return {}
+    if not is_number(reward):
+        raise ValueError(f"{where}: 'reward' of a message is {str(reward)[:40]!r}; it is a finite number")
+    return {REWARD: float(reward)}
 
 
 def _call(call: Any, where: str) -> dict[str, Any]:
