@@ -1,5 +1,6 @@
 """Credit: what each token is worth, and what it is compared with. `credit=credit.group_relative()`."""
 
+from burnish.credit.action_values import fresh_or_familiar, success_advantages
 from burnish.credit.actions import actions
 from burnish.credit.alignment import aligned
 from burnish.credit.baselines import (
@@ -20,6 +21,7 @@ from burnish.credit.components import decoupled
 from burnish.credit.confidence import own_probability
 from burnish.credit.consistency import local_and_global
 from burnish.credit.constrained import calibrated_weight, constrained_advantage, mixed_advantages
+from burnish.credit.contributions import contribution_rewards, outcome
 from burnish.credit.copies import copies
 from burnish.credit.density import PromptMemory, density_ratio
 from burnish.credit.entropy_control import swap_in_tempered
@@ -59,11 +61,20 @@ from burnish.credit.streams import behaviour, old, ref, streams, token_ids
 from burnish.credit.strength import strengths
 from burnish.credit.teacher import discounted_sum, distilled_where, from_teacher, is_unsolved, is_wrong, mean_of_later
 from burnish.credit.tokens import covariance, drop_from_band, top_share
+from burnish.credit.turn_gae import bi_level_gae, chain_gae, standardised_turns, turn_rewards
 from burnish.credit.turns import own_turns, state_groups
 from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "turn_rewards",
+    "standardised_turns",
+    "chain_gae",
+    "bi_level_gae",
+    "outcome",
+    "contribution_rewards",
+    "success_advantages",
+    "fresh_or_familiar",
     "strengths",
     "normal_noise",
     "at_prompt",

@@ -126,7 +126,9 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _is_ours(env: Any) -> bool:
-    return type(env).__module__.startswith("burnish.")
+    """Whether it is burnish's own, and so is the environment that it wraps (`inner`), if it wraps one."""
+    inner = vars(env).get("inner") if hasattr(env, "__dict__") else None
+    return type(env).__module__.startswith("burnish.") and (inner is None or _is_ours(inner))
 
 
 def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,8 @@
 
 from burnish.methods import (  # noqa: F401
     advantages,
+    agent_credit,
+    agent_replay,
     agent_turns,
     agents,
     asynchronous,

@@ -107,6 +107,13 @@ DEFINITIONS: list[Definition] = [
         ("judge_unread", "share of a judge's answers that did not come or could not be read", "down"),
         ("draw/*", "share of the draws that a source of the mixture has by --draw"),
         ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
+        ("replayed", "share of the groups in which a past success took the place of a failed episode"),
+        ("replay_store", "episodes in a replay store"),
+        ("replayed_kept", "share of the replayed actions that are trained on, by their probability under the policy"),
+        ("executed", "share of the actions that the environment executed", "up"),
+        ("contribution", "mean contribution of a turn to the outcome, as the estimator sees it"),
+        ("failed_tasks", "share of the batch that are tasks which failed before"),
+        ("in_band", "share of the batch whose value at the start is in the critic's band"),
         (
             "restarts",
             "share of an agent's requests that did not go on from an earlier one of its episode",

@@ -34,8 +34,8 @@ def play(
 
     The environment's reward for a reply stands on the turn (turn_scores["reward"]); their sum is scores["reward"].
     Episodes of one task have the same seed. note["keys"] names the state before each reply, where the environment
-    has names for them. An environment that raises, hangs or answers nonsense ends its episode, which counts as failed
-    with the reason.
+    has names for them; note["valid"] says which replies were executed, where its info says so ("valid"). An environment
+    that raises, hangs or answers nonsense ends its episode, which counts as failed with the reason.
     paid: whether environments reward; if not (tools), the last reply is judged by what follows in score.
     """
 
@@ -80,6 +80,7 @@ class _Episode:
         self.turns: list[Turn] = []
         self.rewards: list[float] = []
         self.keys: list[str | None] = []
+        self.valid: list[bool | None] = []
         self.over, self.why, self.failure = False, "turns", ""
 
     def begin(self) -> None:
@@ -108,6 +109,7 @@ class _Episode:
         try:
             found: Outcome = self.env.outcome(self._call)
             self.rewards[-1] = found.reward or 0.0
+            self.valid.append(found.info.get("valid"))
             if found.over:
                 self._end("done" if found.terminated else "truncated")
                 return
@@ -141,6 +143,8 @@ class _Episode:
         note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": replies}
         if any(key is not None for key in self.keys):
             note["keys"] = self.keys[:replies]
+        if any(valid is not None for valid in self.valid):
+            note["valid"] = [valid is None or bool(valid) for valid in self.valid]
         trace = Trace(
             tuple(turns),
             self.index,

@@ -27,10 +27,16 @@ from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, give
 from burnish.select.priority import prioritised
 from burnish.select.refill import refilled
 from burnish.select.remember import Store, remember, turns_by
+from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
+from burnish.select.turn_rows import by_turn
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
 __all__ = [
+    "by_turn",
+    "replay_where_failed",
+    "beside_successes",
+    "TaskStore",
     "axiom_pairs",
     "user_pairs",
     "convex_pairs",
