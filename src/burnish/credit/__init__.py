@@ -24,6 +24,7 @@ from burnish.credit.constrained import calibrated_weight, constrained_advantage,
 from burnish.credit.contributions import contribution_rewards, outcome
 from burnish.credit.copies import copies
 from burnish.credit.density import PromptMemory, density_ratio
+from burnish.credit.discriminator import discriminator_rewards, expert_labels
 from burnish.credit.entropy_control import swap_in_tempered
 from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
@@ -53,6 +54,7 @@ from burnish.credit.preference import (
 )
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step
 from burnish.credit.reward import at_prompt, axiom_kinds, bags, clustered, graded_margin, normal_noise, ratings
+from burnish.credit.reward_weights import reward_weights
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
 from burnish.credit.sequence import class_weights, shared
 from burnish.credit.step_labels import step_labels
@@ -67,6 +69,9 @@ from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, 
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "reward_weights",
+    "expert_labels",
+    "discriminator_rewards",
     "turn_rewards",
     "standardised_turns",
     "chain_gae",

@@ -54,17 +54,19 @@ def spa_rl(
     later turns, and one of its scripts overwrites c_k. Departures: the estimator is a copy of the model with a linear
     head in place of an MLP on its hidden states; first, estimator_updates and PPO's constants are ours.
     """
-    played = {"draw": draw.prompts(task, "env"), "rollout": rollout.play(n, temperature=temperature)}
+    tasks, played = draw.prompts(task, "env"), rollout.play(n, temperature=temperature)
     estimate = Phase(
         name="estimate",
         times=before(first),
-        **played,
+        draw=tasks,
+        rollout=played,
         credit=chain(credit.outcome(), credit.claim("redistribution", "policy", positions="last")),
         learn=learn.Learn(learn.redistribution(), updates=estimator_updates),
     )
     main = Phase(
         times=after(first),
-        **played,
+        draw=tasks,
+        rollout=played,
         credit=chain(
             credit.behaviour(),
             credit.streams("estimator", "policy", score="contribution"),

@@ -3,6 +3,7 @@
 from burnish.methods import (  # noqa: F401
     advantages,
     agent_credit,
+    agent_imitation,
     agent_replay,
     agent_turns,
     agents,
