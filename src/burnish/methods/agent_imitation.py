@@ -28,7 +28,7 @@ def rise(
     attempts: Annotated[int, Option("The most attempts of an episode.", at_least=1)] = 5,
     candidates: Annotated[int, Option("Replies sampled in each state, of which the best is kept.", at_least=1)] = 16,
     tau: Annotated[float, Option("Temperature of the weights.", above=0, unlimited=True)] = 0.4,
-    keep: Annotated[str, Option("Which of the best replies are trained on.", choices=tuple(RULES))] = "all",
+    rule: Annotated[str, Option("Which of the best replies are trained on.", choices=tuple(RULES))] = "all",
     expert: Annotated[
         str | None, Option("A stronger model that writes the replies: a name or directory, same tokenizer.")
     ] = None,
@@ -42,7 +42,7 @@ def rise(
     L = -(1 / N) sum over the N tokens of all a*_k of w_k log pi;  the attempts themselves are not trained on
 
     Weights are not normalised: a reply with r 0 weighs 1, one with r 1 exp(1 / 0.4) = 12.2. tau = inf is SFT on all
-    the improved replies. keep: all, better than the attempt before, best so far, or only right ones. Departures: a step
+    the improved replies. rule: all, better than the attempt before, best so far, or only right ones. Departures: a step
     plays new episodes and makes one pass, where the paper builds a data set in each round; the text between attempts is
     ours. Left out: the majority over attempts in inference, which is a matter of asking.
     """
@@ -55,7 +55,7 @@ def rise(
         draw=draw.prompts(Attempts(task, attempts, own_score), "env"),
         rollout=rollout.improved(n, candidates, turns=attempts, temperature=temperature, improver=improver),
         score=score.verify(task, author=improver),
-        select=select.best_of_states(keep),
+        select=select.best_of_states(rule),
         credit=chain(credit.reward_weights(tau), credit.last_turn("sft", "improved")),
         learn=learn.Learn(learn.imitate_weighted(on=learn.CLAIMED), updates=updates, logp_temperature=1.0),
         models=roles() if expert is None else roles(expert=frozen(expert)),
