@@ -20,7 +20,7 @@ TurnGamma = Annotated[float, Option("Discount per turn.", at_least=0, at_most=1)
     summary="A model learns what each turn contributes to the outcome; PPO is paid turn by turn.",
     when="The reward comes at the end of long episodes, and early turns should get their share of it.",
     example="burnish train spa_rl --task guess --refusal 'say a number'",
-    trial={"task": "guess", "n": 2, "first": 0, "updates": 1, "refusal": "a"},
+    trial={"task": "guess", "n": 2, "first": 0, "updates": 1, "estimator_updates": 1, "refusal": "a"},
 )
 def spa_rl(
     task: draw.Source,
@@ -33,13 +33,14 @@ def spa_rl(
         str, Option("Words in an environment's answer which say that the action was not executed.")
     ] = "Nothing happens",
     first: Annotated[int, Option("Steps in which only the estimator is trained.", at_least=0)] = 10,
-    estimator_updates: Annotated[int, Option("Passes of the estimator over each batch.", at_least=1)] = 4,
+    estimator_updates: Annotated[int, Option("Passes of the estimator over each batch.", at_least=1)] = 8,
     eps: opt.ClipRange = 0.2,
     value_eps: opt.ValueClipRange = 0.2,
     gamma: opt.Gamma = 1.0,
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 10.0,
+    estimator_lr: Annotated[float, Option("Multiplies the learning rate for the estimator.", above=0)] = 1.0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """SPA-RL: stepwise progress attribution.
@@ -77,7 +78,7 @@ def spa_rl(
         ),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps), updates=updates),
     )
-    models = roles(estimator=trained(outputs=1, lr=critic_lr), critic=trained(outputs=1, lr=critic_lr))
+    models = roles(estimator=trained(outputs=1, lr=estimator_lr), critic=trained(outputs=1, lr=critic_lr))
     return Method(models=models, phases=(estimate, main))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.demonstrated import cut_pieces, demonstration
 from burnish.rollout.sample import continue_from
@@ -16,7 +19,8 @@ def expert_steps(*, temperature: float = 1.0, who: str = "policy", expert: str =
     """Two traces for each reply of a demonstrated conversation: the expert's reply and a sampled one, in its state.
 
     The state is what the expert saw: its own earlier replies (author `expert`) and what was said between them. Both
-    traces have the tag "step", one "expert" and the other "own"; note["step"] is the number of the reply.
+    traces have the tag "step", one "expert" and the other "own"; note["step"] is the number of the reply. The metric
+    "matched" is the share of states in which both are the same.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -30,7 +34,7 @@ def expert_steps(*, temperature: float = 1.0, who: str = "policy", expert: str =
             found.append((task, shown))
         starts = [(task, trace.turns[:-1], k) for task, shown in found for k, trace in enumerate(shown)]
         own = iter(continue_from(starts, who, step, tag=OWN, temperature=temperature))
-        return [Group(task, [trace for old in shown for trace in _pair(old, next(own))]) for task, shown in found]
+        return [Group(task, [t for old in shown for t in _pair(old, next(own), step)]) for task, shown in found]
 
     return Rollout(
         name="expert_steps",
@@ -40,7 +44,7 @@ def expert_steps(*, temperature: float = 1.0, who: str = "policy", expert: str =
     )
 
 
-def _expert_traces(pieces: list, expert: str, first: int) -> list[Trace]:
+def _expert_traces(pieces: list[tuple[Tensor, float]], expert: str, first: int) -> list[Trace]:
     """One trace for each reply of the expert, which is its last turn."""
     turns: list[Turn] = []
     traces: list[Trace] = []
@@ -53,8 +57,9 @@ def _expert_traces(pieces: list, expert: str, first: int) -> list[Trace]:
     return traces
 
 
-def _pair(shown: Trace, own: Trace) -> tuple[Trace, Trace]:
+def _pair(shown: Trace, own: Trace, step: Step) -> tuple[Trace, Trace]:
     number = shown.note["step"]
+    step.notes.add("matched", torch.equal(shown.turns[-1].tokens, own.turns[-1].tokens))
     shown.index, own.index = 2 * number, 2 * number + 1
     own.tags, own.note = own.tags | {STEP, OWN}, {**own.note, "step": number}
     return shown, own

@@ -9,10 +9,7 @@ from burnish.types import Group
 
 @supplies("pairs")
 def expert_over_own() -> Part:
-    """(expert, own) for each state of a trajectory; states in which both said the same count as the metric "matched".
-
-    A pair of equal actions has no gradient.
-    """
+    """(expert, own) for each state of a trajectory. A pair of equal actions has no gradient."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
@@ -20,9 +17,6 @@ def expert_over_own() -> Part:
             for i, trace in enumerate(group.traces):
                 places.setdefault(trace.note["step"], {})["expert" if "expert" in trace.tags else "own"] = i
             group.pairs = [(both["expert"], both["own"]) for both in places.values()]
-            for a, b in group.pairs:
-                same = group.traces[a].turns[-1].tokens.tolist() == group.traces[b].turns[-1].tokens.tolist()
-                step.notes.add("matched", same)
         return groups
 
     return Part(
