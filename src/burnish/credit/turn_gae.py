@@ -88,7 +88,7 @@ def bi_level_gae(*, gamma: float = 1.0, lam: float = 1.0, turn_gamma: float = 0.
 
 @supplies("stream:adv", "stream:returns")
 def chain_gae(*, gamma: float = 0.99, lam: float = 0.95) -> Part:
-    """GAE over the turns of an episode, whoever's they are, from rows of one turn each (MARFT, arXiv 2504.16129).
+    """GAE over the turns of an episode, of all its agents, from rows of one turn each (MARFT, arXiv 2504.16129).
 
         delta_k = r_k + gamma V_{k+1} - V_k,   A_k = delta_k + gamma lam A_{k+1},   returns_k = A_k + V_k,   V_{K+1} = 0
 

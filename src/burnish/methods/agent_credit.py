@@ -107,7 +107,7 @@ def marft(
     critic_lr: opt.CriticLR = 10.0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
-    """MARFT on the level of actions: an utterance is one action, whoever's it is.
+    """MARFT on the level of actions: an utterance of any agent is one action.
 
     In each step of the environment the agents speak in order, each reading the ones before; the last one's text acts.
     delta_k = r_k + gamma V_{k+1} - V_k,  A_k = delta_k + gamma lam A_{k+1} over all utterances k of an episode, so the
