@@ -202,11 +202,10 @@ def test_the_discriminators_logit_is_the_reward() -> None:
 
 def test_the_discriminator_learns_to_tell_them_apart(tmp_path: Path, small_model: Path) -> None:
     method = stepagent_inverse(resolve_task(data(tmp_path, conversation("look", "go to cellar"))))
-    ((phase, groups, step),) = credited(method, build_cast(method, small_model))
-    term = [term for term in phase.learn.terms if term.name == "discriminator"]
-    Learn(*term, updates=10).call(groups, step)
+    phase, groups, step = next(credited(method, build_cast(method, small_model)))
+    Learn(*phase.learn.terms, updates=30).call(groups, step)
     end = Step(Clock(0, 1), step.models, SMALL)
-    Learn(*term).call(groups, end)
+    Learn(*phase.learn.terms).call(groups, end)
     assert end.notes.means()["discriminator/accuracy"] > 0.9
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.method import Method, Option, chain, frozen, method, roles, snapshot, trained
+from burnish.method import Method, Option, Phase, chain, frozen, method, roles, snapshot, trained
 from burnish.methods import opt, papers, register
 from burnish.select.improved import RULES
 from burnish.tasks.attempts import Attempt, Attempts
@@ -100,7 +100,7 @@ def stepagent(
     family="agents",
     summary="A discriminator learns to tell the expert's actions from the policy's; PPO is paid for deceiving it.",
     when="As `stepagent`, where a reward that generalises over states is wanted.",
-    trial={"updates": 1},
+    trial={"updates": 1, "discriminator_updates": 1},
 )
 def stepagent_inverse(
     task: draw.Source,
@@ -111,7 +111,8 @@ def stepagent_inverse(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 10.0,
-    discriminator_lr: Annotated[float, Option("Multiplies the learning rate for the discriminator.", above=0)] = 10.0,
+    discriminator_lr: Annotated[float, Option("Multiplies the learning rate for the discriminator.", above=0)] = 1.0,
+    discriminator_updates: Annotated[int, Option("Passes of the discriminator over its batch.", at_least=1)] = 8,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """StepAgent with inverse reinforcement learning.
@@ -119,31 +120,36 @@ def stepagent_inverse(
     D = sigmoid(f(s, a)), read after the action;  mean over actions of -log D(s, a_E) and -log(1 - D(s, a))
     r = log D - log(1 - D) at the last token of the policy's action a in the expert's state s;  GAE within a; PPO
 
-    A discriminator that always says 1/2 pays 0. Reconstructed from the abstract and reviews: the form of the reward
-    (the other one is -log(1 - D)), PPO's constants and the rates are ours. The states are the expert's, so that no
-    simulator is needed, and an action is credited with its own reward alone.
+    In each step the discriminator is trained first, then the policy, on actions of their own. A discriminator that
+    always says 1/2 pays 0. Reconstructed from the abstract and reviews: the form of the reward (the other one is
+    -log(1 - D)), PPO's constants, rates and updates are ours. The states are the expert's, so that no simulator is
+    needed, and an action is credited with its own reward alone.
     """
-    return method(
-        draw=draw.demos(task),
-        rollout=rollout.expert_steps(temperature=temperature),
+    steps, drawn = rollout.expert_steps(temperature=temperature), draw.demos(task)
+    judge = Phase(
+        name="discriminator",
+        draw=drawn,
+        rollout=steps,
+        credit=chain(credit.expert_labels(), credit.last_turn("discriminator", "step", "last")),
+        learn=learn.Learn(
+            learn.step_chance("label", trainee="discriminator", name="discriminator"), updates=discriminator_updates
+        ),
+    )
+    main = Phase(
+        draw=drawn,
+        rollout=steps,
         credit=chain(
             credit.behaviour(),
             credit.streams("discriminator", at="end", score="verdict"),
             credit.discriminator_rewards(),
-            credit.expert_labels(),
-            credit.last_turn("discriminator", "step", "last"),
             credit.streams("critic", value="value"),
             credit.gae(gamma=gamma, lam=lam),
             credit.whiten(),
         ),
-        learn=learn.Learn(
-            learn.pg_clip(eps),
-            learn.value_clip(value_eps),
-            learn.step_chance("label", trainee="discriminator", name="discriminator"),
-            updates=updates,
-        ),
-        models=roles(critic=trained(outputs=1, lr=critic_lr), discriminator=trained(outputs=1, lr=discriminator_lr)),
+        learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps), updates=updates),
     )
+    models = roles(critic=trained(outputs=1, lr=critic_lr), discriminator=trained(outputs=1, lr=discriminator_lr))
+    return Method(models=models, phases=(judge, main))
 
 
 @register(

@@ -61,15 +61,15 @@ def arpo_replay(
     summary="Each action's log-ratio regresses its advantage; failed tasks come back, past successes are replayed.",
     when="Success is 0 or 1 at the end of an episode, tasks differ much in difficulty, and drift must be bounded.",
     example="burnish train webrl --task guess:1",
-    trial={"task": "guess", "n": 2, "sync": 1, "warmup": 0, "beta": 0.3},
+    trial={"task": "guess", "n": 2, "sync": 1, "warmup": 0, "beta": 0.3, "updates": 1},
 )
 def webrl(
     task: draw.Source,
     *,
     n: opt.Replies = 4,
-    beta: opt.Beta = 1.0,
+    beta: opt.Beta = 0.3,
     lam: Annotated[float, Option("Share of the one-step error in the advantage.", at_least=0, at_most=1)] = 0.5,
-    sync: opt.Sync = 10,
+    sync: opt.Sync = 5,
     warmup: Annotated[int, Option("Steps before the critic chooses tasks.", at_least=0)] = 5,
     easy: Annotated[
         float, Option("Tasks of which the critic expects more are left out.", at_least=0, at_most=1)
@@ -81,7 +81,8 @@ def webrl(
     replay: Annotated[float, Option("Past successes beside a batch, in shares of its prompts.", at_least=0)] = 0.5,
     sure: Annotated[float, Option("Replayed actions above this probability are left out.", above=0, at_most=1)] = 0.95,
     unsure: Annotated[float, Option("Replayed actions at most this likely are left out.", at_least=0, below=1)] = 0.5,
-    critic_lr: opt.CriticLR = 10.0,
+    updates: opt.Updates = 4,
+    critic_lr: opt.CriticLR = 1.0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """WebRL: a curriculum of failed tasks, a critic of success, and a regression held to the last phase's policy.
@@ -96,7 +97,7 @@ def webrl(
     sign of a clamped advantage, a smooth-L1 loss). The band and the range of p are confirmed by the released code.
     pi = pi_ref with A = 0 has no loss. Departures: new instructions are the source's next tasks, because an environment
     cannot be made of a text that a model writes; reward and success are the environment's in place of an outcome reward
-    model's; shares, sync and warmup are ours.
+    model's; beta, shares, sync, warmup and updates are ours.
     """
     store = select.TaskStore("successes", per_task=8)
     return method(
@@ -114,6 +115,7 @@ def webrl(
         learn=learn.Learn(
             learn.regress_advantage(beta, coef=2 * beta**2, on=learn.CLAIMED),
             learn.chance_fit("success", on=learn.CLAIMED),
+            updates=updates,
         ),
         models=roles(ref=snapshot("policy", sync), critic=trained(outputs=2, lr=critic_lr)),
     )
