@@ -20,6 +20,7 @@ SMALL = ["--steps", "1", "--prompts", "2", "--eval-tasks", "0", "--save-every", 
         [f"{EXAMPLES}/run.yaml"],
         [f"{EXAMPLES}/my_curriculum.py:second_chances", "--task", "sort"],
         ["grpo", "--task", f"{EXAMPLES}/arithmetic.jsonl", "--max-new-tokens", "8"],
+        ["arpo_replay", "--task", f"{EXAMPLES}/guess_rows.py:Games", "--max-new-tokens", "8"],
         ["grpo", "--swap", "group_relative=leave_one_out(); pg=pg_clip(0.2, 0.28)"],
     ],
 )

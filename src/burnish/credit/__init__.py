@@ -1,5 +1,6 @@
 """Credit: what each token is worth, and what it is compared with. `credit=credit.group_relative()`."""
 
+from burnish.credit.action_values import fresh_or_familiar, success_advantages
 from burnish.credit.actions import actions
 from burnish.credit.alignment import aligned
 from burnish.credit.baselines import (
@@ -21,8 +22,10 @@ from burnish.credit.components import decoupled
 from burnish.credit.confidence import own_probability
 from burnish.credit.consistency import local_and_global
 from burnish.credit.constrained import calibrated_weight, constrained_advantage, mixed_advantages
+from burnish.credit.contributions import contribution_rewards, outcome
 from burnish.credit.copies import copies
 from burnish.credit.density import PromptMemory, density_ratio
+from burnish.credit.discriminator import discriminator_rewards, expert_labels
 from burnish.credit.entropy_control import swap_in_tempered
 from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
@@ -53,6 +56,7 @@ from burnish.credit.preference import (
 )
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step
 from burnish.credit.reward import at_prompt, axiom_kinds, bags, clustered, graded_margin, normal_noise, ratings
+from burnish.credit.reward_weights import reward_weights
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
 from burnish.credit.sequence import class_weights, shared
 from burnish.credit.speaking import speaking
@@ -79,6 +83,23 @@ __all__ = [
     "asks_for_help",
     "speaking",
     "gae_of_parts",
+from burnish.credit.turn_gae import bi_level_gae, chain_gae, standardised_turns, turn_rewards
+from burnish.credit.turns import own_turns, state_groups
+from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, utterance_advantage
+from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
+
+__all__ = [
+    "reward_weights",
+    "expert_labels",
+    "discriminator_rewards",
+    "turn_rewards",
+    "standardised_turns",
+    "chain_gae",
+    "bi_level_gae",
+    "outcome",
+    "contribution_rewards",
+    "success_advantages",
+    "fresh_or_familiar",
     "strengths",
     "normal_noise",
     "at_prompt",

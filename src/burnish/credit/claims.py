@@ -43,7 +43,7 @@ def claim(
             tagged = [trace for trace in group.traces if tag is None or tag in trace.tags]
             spans = {id(t): mine for t, mine in zip(tagged, spans_once(tagged, authors), strict=True)}
             for trace in group.traces:
-                mask = _mask(len(trace), spans.get(id(trace), []), positions)
+                mask = mask_at(len(trace), spans.get(id(trace), []), positions)
                 claims.append((trace, mask & where(trace) if where is not None else mask))
         if top is not None:
             _keep_top(claims, *top)
@@ -68,7 +68,7 @@ def claim(
     )
 
 
-def _mask(length: int, spans: list[tuple[int, int]], positions: str) -> Tensor:
+def mask_at(length: int, spans: list[tuple[int, int]], positions: str) -> Tensor:
     """[T] bool: the spans' tokens at these positions."""
     mask = torch.zeros(length, dtype=torch.bool)
     for start, end in spans:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.credit.claims import mask_at
 from burnish.parts import Part, supplies
 from burnish.step import Step
 from burnish.types import Group, Trace
@@ -115,16 +116,14 @@ def at_utterance(term: str, where: str) -> Part:
 
 
 @supplies("claim:*")
-def last_turn(term: str, tag: str) -> Part:
-    """The term claims the tokens of the last turn of traces with the tag."""
+def last_turn(term: str, tag: str, positions: str = "all") -> Part:
+    """The term claims the last turn of traces with the tag: all its tokens, or the "first" or the "last" of them."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
             for trace in group.traces:
-                mask = torch.zeros(len(trace), dtype=torch.bool)
-                if tag in trace.tags:
-                    mask[slice(*_span(trace, len(trace.turns) - 1))] = True
-                trace.streams[f"claim:{term}"] = mask
+                spans = [_span(trace, len(trace.turns) - 1)] if tag in trace.tags else []
+                trace.streams[f"claim:{term}"] = mask_at(len(trace), spans, positions)
         return groups
 
     return Part(

@@ -3,6 +3,7 @@
 from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
+from burnish.draw.failed import failed_again
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
@@ -24,6 +25,7 @@ __all__ = [
     "evolving",
     "informativeness",
     "self_instructed",
+    "failed_again",
     "WEIGHTS",
     "Source",
     "by_bandit",

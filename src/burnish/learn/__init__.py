@@ -46,6 +46,7 @@ from burnish.learn.terms.preference_pairs import (
 )
 from burnish.learn.terms.preference_unpaired import bco, kto, likelihood, log_ratio, transported_replies
 from burnish.learn.terms.process import step_chance, step_regression
+from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.regression import balance, chi2_pull, regress_advantage
 from burnish.learn.terms.reward import (
     chosen_head_pairs,
@@ -81,6 +82,7 @@ from burnish.learn.terms.surrogates import (
     pg_sequence,
     pg_sequence_by_token,
     pg_soft,
+    pg_whole,
     stay,
 )
 from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
@@ -94,6 +96,8 @@ __all__ = [
     "q_return",
     "q_temporal",
     "v_expectile",
+    "pg_whole",
+    "redistribution",
     "focal_pairs",
     "goal_contrast",
     "latent_pairs",

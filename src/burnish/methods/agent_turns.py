@@ -89,7 +89,8 @@ def starpo(
     L = mean over tokens of -min(rho A, clip(rho, 1-eps_low, 1+eps_high) A) - entropy H + the critic's clipped loss
 
     share = 1, eps_high = 0.2 and entropy = 0 is PPO over episodes (StarPO). The released code keeps 25% of 8 groups of
-    16; the critic's learning rate is ten times the policy's there (1e-5 and 1e-6). Left out: the optional bi-level GAE.
+    16; the critic's learning rate is ten times the policy's there (1e-5 and 1e-6). Its optional bi-level GAE, with each
+    turn's own reward: --swap "token_rewards=turn_rewards(); gae=bi_level_gae()".
     """
     return method(
         draw=draw.prompts(task, "env"),

@@ -3,6 +3,9 @@
 from burnish.methods import (  # noqa: F401
     advantages,
     agent_rewards,
+    agent_credit,
+    agent_imitation,
+    agent_replay,
     agent_turns,
     agents,
     asynchronous,

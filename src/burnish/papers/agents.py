@@ -70,3 +70,20 @@ MOE_LM = Paper(
 )
 PF_PPO = Paper("pf-ppo", "2409.06957", "Policy Filtration in RLHF to Fine-Tune LLM for Code Generation")
 RLEP = Paper("rlep", "2507.07451", "RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning")
+AGENTREFINE = Paper(
+    "agentrefine", "2501.01702", "AgentRefine: Enhancing Agent Generalization through Refinement Tuning"
+)
+ARPO_REPLAY = Paper(
+    "arpo-replay", "2505.16282", "ARPO:End-to-End Policy Optimization for GUI Agents with Experience Replay"
+)
+MARFT = Paper("marft", "2504.16129", "MARFT: Multi-Agent Reinforcement Fine-Tuning")
+RISE = Paper("rise", "2407.18219", "Recursive Introspection: Teaching Language Model Agents How to Self-Improve")
+SPA_RL = Paper("spa-rl", "2505.20732", "SPA-RL: Reinforcing LLM Agents via Stepwise Progress Attribution")
+STEPAGENT = Paper(
+    "stepagent",
+    "2411.03817",
+    "From Novice to Expert: LLM Agent Policy Optimization via Step-wise Reinforcement Learning",
+)
+WEBRL = Paper(
+    "webrl", "2411.02337", "WebRL: Training LLM Web Agents via Self-Evolving Online Curriculum Reinforcement Learning"
+)

@@ -13,6 +13,7 @@ from burnish.rollout.corrected import corrected
 from burnish.rollout.demonstrated import demonstrated
 from burnish.rollout.directed import directed
 from burnish.rollout.early_exit import early_exits
+from burnish.rollout.expert_steps import expert_steps
 from burnish.rollout.filled import filled
 from burnish.rollout.forced import continued_or_forced
 from burnish.rollout.given import given
@@ -20,6 +21,7 @@ from burnish.rollout.given_steps import given_steps
 from burnish.rollout.graded import graded
 from burnish.rollout.hinted import hinted
 from burnish.rollout.hosted import hosted
+from burnish.rollout.improved import improved
 from burnish.rollout.injected import injected
 from burnish.rollout.listed import listed
 from burnish.rollout.play import play
@@ -36,6 +38,8 @@ from burnish.rollout.trajectories import trajectories
 __all__ = [
     "assisted",
     "states",
+    "improved",
+    "expert_steps",
     "hosted",
     "directed",
     "corrected",

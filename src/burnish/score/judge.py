@@ -13,6 +13,7 @@ from burnish.tasks.batched import batched
 from burnish.tasks.source import Source
 from burnish.types import Task, Trace, Verdict
 
+LAST = "last_reply"  # the tag of a trace whose last turn alone is the reply, where the policy also wrote earlier ones
 _ONE_AT_A_TIME = threading.RLock()  # verifiers and reward functions need not be thread-safe
 
 
@@ -48,7 +49,7 @@ def write_verdicts(traces: Iterable[Trace], verdicts: Iterable[Verdict]) -> None
 def reply_text(trace: Trace, chat: Chat) -> str:
     """The text after the prompt, of all authors, decoded at once, because a word may span two turns.
 
-    Of an episode with tools, the last reply: it is the answer.
+    Of an episode with tools, and of a trace with the tag "last_reply", the last reply: it is the answer.
     """
-    said = [turn.tokens for turn in trace.turns[-1 if TAG in trace.tags else 1 :]]
+    said = [turn.tokens for turn in trace.turns[-1 if trace.tags & {TAG, LAST} else 1 :]]
     return chat.text(said[0] if len(said) == 1 else torch.cat(said))

@@ -6,12 +6,14 @@ from burnish.select.beside import beside_reference
 from burnish.select.confidence import drop_surest
 from burnish.select.constrained import best_satisfying, satisfied_vs_violating
 from burnish.select.convex import convex_pairs
+from burnish.select.expert_pairs import expert_over_own
 from burnish.select.feedback import with_feedback
 from burnish.select.filters import above, between, keep_best, mixed, most_spread
 from burnish.select.filters import above, keep_best, mixed, most_spread
 from burnish.select.filtration import STRATEGIES, Fits, filtered, r_squared
 from burnish.select.gap import Gaps, easy_pairs
 from burnish.select.hindsight import relabel
+from burnish.select.improved import best_of_states
 from burnish.select.lists import (
     best_vs_worst_beside,
     diverse_vs_usual,
@@ -30,6 +32,10 @@ from burnish.select.priority import prioritised
 from burnish.select.refill import refilled
 from burnish.select.remember import Store, remember, remember_right, turns_by
 from burnish.select.returns import Returns, best_returns, compared, normalised_score, watched
+from burnish.select.refined import refined
+from burnish.select.remember import Store, remember, turns_by
+from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
+from burnish.select.turn_rows import by_turn
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
@@ -40,6 +46,13 @@ __all__ = [
     "STRATEGIES",
     "filtered",
     "r_squared",
+    "refined",
+    "expert_over_own",
+    "best_of_states",
+    "by_turn",
+    "replay_where_failed",
+    "beside_successes",
+    "TaskStore",
     "axiom_pairs",
     "best_returns",
     "compared",

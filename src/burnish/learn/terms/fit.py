@@ -50,13 +50,14 @@ def chance_fit(
     name: str = "chance",
 ) -> Term:
     """Cross-entropy of sigmoid(V) against a chance of success in [0, 1]: -p log sigmoid(V) - (1 - p)
-    log sigmoid(-V).
+    log sigmoid(-V). Of a critic with several heads, summed over them.
     """
 
     def loss(live: Live) -> torch.Tensor:
-        value, chance = live.outputs[output], live.streams[target].to(live.outputs[output].dtype)
-        live.note("error", (value.sigmoid() - chance).abs())
-        return F.binary_cross_entropy_with_logits(value, chance, reduction="none")
+        value = live.outputs[output].reshape(len(live.row), -1)
+        chance = live.streams[target].to(value.dtype)[:, None].expand_as(value)
+        live.note("error", (value.sigmoid() - chance).abs().mean(-1))
+        return F.binary_cross_entropy_with_logits(value, chance, reduction="none").sum(-1)
 
     return Term(
         name=name, on=on, unit="token", loss=loss, live=(output,), streams=(target,), norm=norm, trainee=trainee

@@ -13,7 +13,9 @@ from burnish.learn.terms.rows import row_mean
 from burnish.schedules import Schedule, at
 
 
-def regress_advantage(beta: float, *, gain: str = "gain", on: Authors = "policy", name: str = "step") -> Term:
+def regress_advantage(
+    beta: float, *, gain: str = "gain", coef: Schedule = 1.0, on: Authors = "policy", name: str = "step"
+) -> Term:
     """(A / beta - sum_t log pi/ref)^2 / 2 over the claimed tokens of each trace, A in stream `gain`."""
 
     def loss(live: Live) -> Tensor:
@@ -21,7 +23,9 @@ def regress_advantage(beta: float, *, gain: str = "gain", on: Authors = "policy"
         live.note("log_ratio", log_ratio)
         return advantage_regression(log_ratio, row_mean(live, live.streams[gain]).to(log_ratio.dtype), beta)
 
-    return Term(name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("ref", gain), norm=unit_mean)
+    return Term(
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("ref", gain), norm=unit_mean, coef=coef
+    )
 
 
 def chi2_pull(*, coef: Schedule, on: Authors = "policy", name: str = "chi2") -> Term:

@@ -12,7 +12,7 @@ from burnish.learn.maths import surrogates
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean, unit_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.learn.terms.rows import note_drift, row_mean
+from burnish.learn.terms.rows import note_drift, row_mean, row_sum
 from burnish.schedules import Schedule
 
 _LIVE = ("logp", "entropy")
@@ -25,15 +25,17 @@ def pg_sequence(
     """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its
     token ratios.
     """
+    return _by_reply(row_mean, eps_low, eps_high, coef, on, name)
 
-    def loss(live: Live) -> Tensor:
-        log_ratio, adv = row_mean(live, live.logp - live.old), row_mean(live, live.adv)
-        none = torch.zeros_like(log_ratio)  # the ratio is taken already
-        live.note("clipped", was_clipped(log_ratio, none, adv, eps_low, eps_high))
-        live.note("entropy", row_mean(live, live.entropy))
-        return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
 
-    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+def pg_whole(
+    eps_low: float, eps_high: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
+    """PPO's clip on the ratio pi(y) / pi_old(y) of all claimed tokens of a trace together: an utterance is one action.
+
+    The log-ratio is the sum over the tokens; `pg_sequence` takes their mean.
+    """
+    return _by_reply(row_sum, eps_low, eps_high, coef, on, name)
 
 
 def pg_sequence_by_token(
@@ -125,3 +127,18 @@ def _by_token(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, on: 
         return losses(live)
 
     return Term(name=name, on=on, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+
+
+def _by_reply(
+    reduce: Callable[[Live, Tensor], Tensor], eps_low: float, eps_high: float, coef: Schedule, on: Authors, name: str
+) -> Term:
+    """PPO's clip on one ratio a reply, whose logarithm is made of the token log-ratios by `reduce`."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio, adv = reduce(live, live.logp - live.old), row_mean(live, live.adv)
+        none = torch.zeros_like(log_ratio)  # the ratio is taken already
+        live.note("clipped", was_clipped(log_ratio, none, adv, eps_low, eps_high))
+        live.note("entropy", row_mean(live, live.entropy))
+        return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
+
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)

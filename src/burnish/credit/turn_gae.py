@@ -1,0 +1,142 @@
+"""Generalised advantage estimation over turns: on two levels, or as a chain through the rows of an episode."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from burnish.credit.gae import advantages_and_returns
+from burnish.credit.returns import placed
+from burnish.parts import Part, per_trace, supplies
+from burnish.select.turn_rows import episodes_of, own_span
+from burnish.step import Step
+from burnish.types import Group, Trace
+
+
+@supplies("stream:reward")
+def turn_rewards(*, author: str = "policy") -> Part:
+    """Stream "reward": each turn's own reward at its last token, 0 at the author's other tokens."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        reward = torch.full((len(trace),), float("nan"))
+        for (turn, start, end), earned in zip(trace.spans(), trace.turn_scores["reward"], strict=True):
+            if turn.author == author and end > start:
+                reward[start:end] = 0.0
+                reward[end - 1] = earned
+        trace.streams["reward"] = reward
+
+    return per_trace(
+        write,
+        name="turn_rewards",
+        reads=frozenset({f"tokens:{author}", "turn_score:reward"}),
+        writes=frozenset({"stream:reward"}),
+    )
+
+
+def bi_level_advantages(
+    rewards: Tensor, values: Tensor, lengths: Sequence[int], gamma: float, lam: float, turn_gamma: float
+) -> tuple[Tensor, Tensor]:
+    """Bi-level GAE of one episode (RAGEN, arXiv 2504.20073): advantages and returns, [T], [T] -> [T], [T].
+
+    Level of turns, over the last tokens e_1 .. e_K of the turns, with turn_gamma:
+        A_k = sum over j >= k of (turn_gamma lam)^(j-k) (r_j + turn_gamma V(e_{j+1}) - V(e_j)),   V(e_{K+1}) = 0
+    Level of tokens, in each turn by itself, with gamma: GAE with the reward A_k + V(e_k) at e_k in place of r_k.
+
+    lengths: the tokens of each turn. Rewards at other tokens than the last of a turn (a KL penalty) count on the level
+    of tokens. One turn is ordinary GAE.
+    """
+    assert sum(lengths) == len(rewards) == len(values)
+    ends = torch.tensor(lengths).cumsum(0) - 1
+    _, turn_returns = advantages_and_returns(rewards[ends], values[ends], turn_gamma, lam)
+    paid = rewards.clone()
+    paid[ends] = turn_returns.to(paid.dtype)
+    parts = [
+        advantages_and_returns(own, value, gamma, lam)
+        for own, value in zip(paid.split(list(lengths)), values.split(list(lengths)), strict=True)
+    ]
+    return torch.cat([adv for adv, _ in parts]), torch.cat([returns for _, returns in parts])
+
+
+@supplies("stream:adv", "stream:returns")
+def bi_level_gae(*, gamma: float = 1.0, lam: float = 1.0, turn_gamma: float = 0.95, author: str = "policy") -> Part:
+    """Advantages and returns on two levels, turns and tokens, from streams "reward" and "value".
+
+    In the place of `gae`; with `turn_rewards` in the place of `token_rewards`, each turn has its own reward. The
+    released code finds the ends of turns by rewards that are not 0, so that a turn without a reward is none; here they
+    are the turns of the trace.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        mask = trace.by(author)
+        lengths = [len(turn) for turn in trace.turns if turn.author == author and len(turn)]
+        found = (torch.zeros(0), torch.zeros(0))
+        if lengths:
+            reward, value = trace.streams["reward"][mask], trace.streams["value"][mask]
+            found = bi_level_advantages(reward, value, lengths, gamma, lam, turn_gamma)
+        trace.streams["adv"], trace.streams["returns"] = (placed(trace, mask, x) for x in found)
+
+    return per_trace(
+        write,
+        name=f"bi_level_gae({turn_gamma:g})",
+        reads=frozenset({f"tokens:{author}", "stream:reward", "stream:value"}),
+        writes=frozenset({"stream:adv", "stream:returns"}),
+    )
+
+
+@supplies("stream:adv", "stream:returns")
+def chain_gae(*, gamma: float = 0.99, lam: float = 0.95) -> Part:
+    """GAE over the turns of an episode, of all its agents, from rows of one turn each (MARFT, arXiv 2504.16129).
+
+        delta_k = r_k + gamma V_{k+1} - V_k,   A_k = delta_k + gamma lam A_{k+1},   returns_k = A_k + V_k,   V_{K+1} = 0
+
+    V_k is stream "value" at the first token of turn k: the value of the state that the agent of turn k meets, which
+    holds what the agents before it said. So the next value of an agent is that of the next agent in the same step of
+    the environment, and for the last agent that of the first one in the next step. All tokens of a row's own turn have
+    its numbers.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            for rows in episodes_of(group):
+                rewards = torch.tensor([row.turn_scores["reward"][-1] for row in rows])
+                values = torch.stack([row.streams["value"][own_span(row)[0]] for row in rows]).float()
+                found = advantages_and_returns(rewards, values, gamma, lam)
+                for name, numbers in zip(("adv", "returns"), found, strict=True):
+                    fill_own(rows, name, numbers.tolist())
+        return groups
+
+    return Part(
+        name="chain_gae",
+        call=call,
+        reads=frozenset({"tag:turn", "turn_score:reward", "stream:value"}),
+        writes=frozenset({"stream:adv", "stream:returns"}),
+    )
+
+
+def standardised_turns() -> Part:
+    """Stream "adv" with mean 0 and deviation 1 over the rows of the batch, each of which counts once."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        rows = [row for group in groups for row in group.traces]
+        numbers = [float(row.streams["adv"][own_span(row)[0]]) for row in rows]
+        if numbers:
+            mean, spread = statistics.fmean(numbers), statistics.pstdev(numbers)
+            fill_own(rows, "adv", [(number - mean) / (spread + 1e-8) for number in numbers])
+        return groups
+
+    return Part(
+        name="standardised_turns",
+        call=call,
+        reads=frozenset({"tag:turn", "stream:adv"}),
+        updates=frozenset({"stream:adv"}),
+    )
+
+
+def fill_own(rows: Sequence[Trace], name: str, numbers: Sequence[float]) -> None:
+    """One number on all tokens of each row's own turn, NaN on the others."""
+    for row, number in zip(rows, numbers, strict=True):
+        row.streams[name] = torch.full((len(row),), float("nan"))
+        row.streams[name][slice(*own_span(row))] = number
