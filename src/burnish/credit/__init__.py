@@ -13,6 +13,7 @@ from burnish.credit.baselines import (
     over_length_weighted_mean,
     over_memory,
 )
+from burnish.credit.branches import claim_copies, claim_where_they_part, reward_where_they_part, shared_mean
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.claims import claim
@@ -64,6 +65,10 @@ from burnish.credit.utterance import Q, V, at_utterance, last_turn, td_targets, 
 from burnish.credit.verdicts import label, make_up_for_flat_groups, pass_rate, right, signed
 
 __all__ = [
+    "claim_copies",
+    "shared_mean",
+    "claim_where_they_part",
+    "reward_where_they_part",
     "strengths",
     "normal_noise",
     "at_prompt",

@@ -32,9 +32,14 @@ class GuardedEnv:
         self._make, self.seconds = make, seconds
         self.env: Any = None
         self.cut = 0  # characters that were cut off observations
+        self._origin: tuple[Any, int] = (None, 0)  # task and seed of the reset
+        self.said: list[str] = []  # the actions so far
+        self.seen: list[Observed | Outcome] = []  # what reset said, then what each step gave
+        self._kept: dict[int, Any] = {}  # copies of the environment by the number of steps
 
     def begin_reset(self, task: Any, seed: int) -> Future[Any]:
         """Start making and resetting the environment."""
+        self._origin, self.said, self.seen, self._kept = (task, seed), [], [], {}
 
         def call() -> Any:
             self.env = self._make()
@@ -44,16 +49,46 @@ class GuardedEnv:
 
     def begin_step(self, action: str) -> Future[Any]:
         """Start a step."""
+        self.said.append(action)
         return _begun(lambda: self.env.step(action), trusted=_is_ours(self.env))
 
     def observed(self, call: Future[Any]) -> Observed:
         """What a reset that was begun says; raises Failure."""
-        return self._cut(_read("reset", self._wait(call, "reset"), read_observation))
+        found = self._cut(_read("reset", self._wait(call, "reset"), read_observation))
+        self.seen.append(found)
+        return found
 
     def outcome(self, call: Future[Any]) -> Outcome:
         """What a step that was begun gives; raises Failure."""
         found: Outcome = _read("step", self._wait(call, "step"), read_outcome)
-        return Outcome(self._cut(found.observation), found.reward, found.terminated, found.truncated, found.info)
+        found = Outcome(self._cut(found.observation), found.reward, found.terminated, found.truncated, found.info)
+        self.seen.append(found)
+        return found
+
+    def keep(self) -> None:
+        """Keep a copy of the state for `at`, where the environment has fork()."""
+        if hasattr(self.env, "fork"):
+            self._kept[len(self.said)] = self._fork(self.env)
+
+    def at(self, k: int) -> GuardedEnv:
+        """An episode of its own in the state after k steps of this one, which goes on unchanged.
+
+        The newest state, and those that `keep` kept, are copied by fork() where the environment has it. Any other is
+        reached by a fresh instance: the same reset, then the same k actions. Every observation, reward and end must
+        be the same as before, which is checked. Raises Failure where a state cannot be reached again.
+        """
+        assert 0 <= k < len(self.seen), f"step {k} of an episode of which {len(self.seen) - 1} steps are known"
+        found = GuardedEnv(self._make, self.seconds)
+        found._origin, found.cut = self._origin, self.cut
+        source = self._kept.get(k, self.env if k == len(self.said) else None)
+        if source is not None and hasattr(source, "fork"):
+            found.env = self._fork(source)
+            found.said, found.seen = self.said[:k], self.seen[: k + 1]
+            return found
+        _same(0, found.observed(found.begin_reset(*self._origin)), self.seen[0])
+        for j, action in enumerate(self.said[:k], 1):
+            _same(j, found.outcome(found.begin_step(action)), self.seen[j])
+        return found
 
     def key(self) -> str | None:
         """The name of the state; None where the environment gives none."""
@@ -72,6 +107,9 @@ class GuardedEnv:
         """End the episode; what goes wrong then does not matter to it."""
         if self.env is not None and hasattr(self.env, "close"):
             _begun(self.env.close, trusted=False)
+
+    def _fork(self, env: Any) -> Any:
+        return self._wait(_begun(env.fork, trusted=_is_ours(env)), "fork")
 
     def _wait(self, call: Future[Any], what: str) -> Any:
         try:
@@ -134,6 +172,18 @@ def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
         return read(given)
     except ValueError as error:
         raise Failure(f"{what}() of the environment: {error}") from error
+
+
+def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> None:
+    """Raise Failure where a replayed step gave something else than the first time; `info` may differ."""
+    for part in ("observation", "reward", "terminated", "truncated") if isinstance(before, Outcome) else ("",):
+        new, old = (getattr(now, part), getattr(before, part)) if part else (now, before)
+        if new != old:
+            raise Failure(
+                f"a replay of the episode differs in the {part or 'observation'} of "
+                f"{f'step {step}' if step else 'reset'}: {str(new)[:60]!r}, before {str(old)[:60]!r}; give the "
+                "environment fork(), or make reset(task, seed) repeat itself"
+            )
 
 
 def _said(error: BaseException) -> str:

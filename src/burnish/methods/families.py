@@ -2,6 +2,7 @@
 
 from burnish.methods import (  # noqa: F401
     advantages,
+    agent_branches,
     agent_turns,
     agents,
     asynchronous,

@@ -123,6 +123,7 @@ DEFINITIONS: list[Definition] = [
             "episodes whose environment raised, hung or answered nonsense; absent if there were none",
             "down",
         ),
+        ("branches", "share of the episodes that branched from another one"),
         ("refilled", "new groups drawn in place of dropped ones"),
         ("dropped/*", "share that a part of select removed, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),

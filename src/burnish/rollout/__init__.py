@@ -4,6 +4,7 @@ from burnish.engine.mixture import Blend, arithmetic, geometric, masked_by
 from burnish.rollout.again import again
 from burnish.rollout.axioms import by_axioms
 from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
+from burnish.rollout.branching import Branches, above, branching, by_chance, second_tries
 from burnish.rollout.checked import checked
 from burnish.rollout.chunked import in_chunks
 from burnish.rollout.completions import Prefix, completions
@@ -30,6 +31,11 @@ from burnish.rollout.steered import steered
 from burnish.rollout.tempered import EntropyMeter, tempered
 
 __all__ = [
+    "Branches",
+    "above",
+    "branching",
+    "by_chance",
+    "second_tries",
     "hosted",
     "directed",
     "corrected",

@@ -6,7 +6,9 @@ after a reply. Replies of all running episodes are sampled together; their envir
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from burnish.envs.guarded import Failure, GuardedEnv
@@ -40,47 +42,110 @@ def play(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        episodes = [_Episode(task, i, step, who) for task in tasks for i in range(n)]
+        episodes = [Episode(task, i, step, who) for task in tasks for i in range(n)]
         for episode in episodes:
             episode.begin()
-        for _ in range(turns or step.settings.turns):
-            running = [episode for episode in episodes if not episode.over]
-            if not running:
-                break
-            starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in running]
-            traces = continue_from(starts, who, step, tag="play", temperature=temperature)
-            for episode, trace in zip(running, traces, strict=True):
-                episode.reply(trace)
-            for episode in running:
-                episode.answer()
-        _note(episodes, step)
+        play_on(episodes, step, turns or step.settings.turns, temperature=temperature)
+        note_episodes(episodes, step)
         return [
             Group(task, [episode.trace(paid) for episode in episodes[k * n : (k + 1) * n]])
             for k, task in enumerate(tasks)
         ]
 
-    tag = PLAY if paid else TAG
-    rewards = frozenset({"turn_score:reward", "score:reward"} if paid else ())
+    return of_episodes(f"play({n})", call, who, paid=paid)
+
+
+def of_episodes(
+    name: str,
+    call: Callable[[list[Task], Step], list[Group]],
+    *who: str,
+    paid: bool = True,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
+) -> Rollout:
+    """A rollout of episodes that these models play, which reads and writes what `play` does, and more where named."""
+    rewards = {"turn_score:reward", "score:reward"} if paid else set()
     return Rollout(
-        name=f"play({n})",
+        name=name,
         call=call,
-        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate"}),
-        writes=names("tokens", ("task", "env", who)) | names("mu", who) | rewards | {f"tag:{tag}"},
+        reads=frozenset({"task:prompt", "given:env", *(f"model:{one}.generate" for one in who), *reads}),
+        writes=names("tokens", ("task", "env", *who))
+        | names("mu", who)
+        | rewards
+        | {f"tag:{PLAY if paid else TAG}"}
+        | frozenset(writes),
     )
 
 
-class _Episode:
-    """One episode: an environment, the turns so far, and the reward of each."""
+def play_on(episodes: Sequence[Episode], step: Step, turns: int, *, temperature: float = 1.0) -> None:
+    """Play episodes on until they are over or have `turns` replies each."""
+    while running := [episode for episode in episodes if not episode.over and episode.replies < turns]:
+        take_turn(running, replies_to(running, step, temperature=temperature))
 
-    def __init__(self, task: Task, index: int, step: Step, who: str) -> None:
-        self.task, self.index = task, index
+
+def replies_to(episodes: Sequence[Episode], step: Step, *, temperature: float = 1.0) -> list[Trace]:
+    """The next reply of each episode, all sampled together by the model whose episodes they are."""
+    if not episodes:
+        return []
+    starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in episodes]
+    return continue_from(starts, episodes[0].who, step, tag="play", temperature=temperature)
+
+
+def take_turn(episodes: Sequence[Episode], replies: Sequence[Trace]) -> None:
+    """Each episode takes its reply; their environments then step at the same time."""
+    for episode, trace in zip(episodes, replies, strict=True):
+        episode.reply(trace)
+    for episode in episodes:
+        episode.answer()
+
+
+class Episode:
+    """One episode: an environment, the turns so far, and the reward of each.
+
+    keep: states are kept by the environment's fork(), so that `branch` can return to any of them
+    """
+
+    def __init__(self, task: Task, index: int, step: Step, who: str, *, keep: bool = False) -> None:
+        self.task, self.index, self.who, self.keep = task, index, who, keep
+        self.lineage: tuple[int, ...] = (index,)  # the indices of the episodes that it branched from, and its own
         self.model, self.room = step.models[who], step.settings.max_new_tokens
         self.env = GuardedEnv(task.given["env"], step.settings.env_timeout)
         self._call: Any = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0))
         self.turns: list[Turn] = []
         self.rewards: list[float] = []
         self.keys: list[str | None] = []
-        self.over, self.why, self.failure = False, "turns", ""
+        self.over, self.why, self.failure, self.outcome = False, "turns", "", ""
+
+    @property
+    def replies(self) -> int:
+        """How many replies it has."""
+        return sum(turn.author not in ("task", "env") for turn in self.turns)
+
+    @property
+    def earned(self) -> float:
+        """The sum of its rewards."""
+        return sum(reward for reward in self.rewards if not math.isnan(reward))
+
+    def branch(self, index: int, k: int | None = None) -> Episode:
+        """A copy that stands before its reply number k (0 is the first; by default the next one) and goes its own way.
+
+        It shares the turns up to there and has an environment of its own in the same state (`GuardedEnv.at`). Where
+        that state cannot be reached again, the copy is over and has failed with the reason.
+        """
+        places = [i for i, turn in enumerate(self.turns) if turn.author not in ("task", "env")]
+        k = len(places) if k is None else k
+        assert k < len(places) or not self.over, "an episode that is over has no next reply"
+        cut = places[k] if k < len(places) else len(self.turns)
+        found = copy.copy(self)
+        found.index, found.lineage = index, (*self.lineage, index)
+        found.turns, found.rewards, found.keys = self.turns[:cut], self.rewards[:cut], self.keys[: k + 1]
+        found.over, found.why, found.failure, found.outcome = False, "turns", "", ""
+        try:
+            found.env = self.env.at(k)
+        except Failure as failure:
+            found.env = GuardedEnv(self.task.given["env"], self.env.seconds)
+            found._fail(str(failure))
+        return found
 
     def begin(self) -> None:
         """The prompt, once the environment is ready: it is the task's, which is what `reset` says."""
@@ -88,7 +153,7 @@ class _Episode:
         self.rewards.append(math.nan)
         try:
             self.env.observed(self._call)
-            self.keys.append(self.env.key())
+            self._stand()
         except Failure as failure:
             self._fail(str(failure))
 
@@ -108,11 +173,12 @@ class _Episode:
         try:
             found: Outcome = self.env.outcome(self._call)
             self.rewards[-1] = found.reward or 0.0
+            self.outcome = str(found.info.get("outcome", ""))
             if found.over:
                 self._end("done" if found.terminated else "truncated")
                 return
             words = Turn(self.model.chat.observation(found.observation), "env", parent=self.turns[-1])
-            self.keys.append(self.env.key())
+            self._stand()
         except (Failure, ValueError) as failure:
             self._fail(str(failure))
             return
@@ -121,6 +187,12 @@ class _Episode:
             return
         self.turns.append(words)
         self.rewards.append(math.nan)
+
+    def _stand(self) -> None:
+        """Take down the state in which the next reply is made."""
+        self.keys.append(self.env.key())
+        if self.keep:
+            self.env.keep()
 
     def _end(self, why: str) -> None:
         self.over, self.why = True, why
@@ -136,15 +208,16 @@ class _Episode:
             self._end("turns")
         spoken = self.turns[-1].author != "env"
         turns, rewards = (self.turns, self.rewards) if spoken else (self.turns[:-1], self.rewards[:-1])
-        earned = sum(reward for reward in rewards if not math.isnan(reward))
-        replies = sum(turn.author not in ("task", "env") for turn in turns)
+        replies = self.replies
         note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": replies}
+        if self.outcome:
+            note["outcome"] = self.outcome
         if any(key is not None for key in self.keys):
             note["keys"] = self.keys[:replies]
         trace = Trace(
             tuple(turns),
             self.index,
-            {"reward": earned} if paid else {},
+            {"reward": self.earned} if paid else {},
             {"reward": rewards} if paid else {},
             tags=frozenset({PLAY if paid else TAG}),
             note=note,
@@ -154,13 +227,13 @@ class _Episode:
         return trace
 
 
-def _note(episodes: list[_Episode], step: Step) -> None:
+def note_episodes(episodes: Sequence[Episode], step: Step) -> None:
     """Metrics of the episodes: turns, how they ended. Raises ValueError where every environment failed."""
     failed = [episode.failure for episode in episodes if episode.failure]
     if episodes and len(failed) == len(episodes):
         raise ValueError(f"every environment failed; the first: {failed[0]}")
     for episode in episodes:
-        step.notes.add("turns", sum(turn.author not in ("task", "env") for turn in episode.turns))
+        step.notes.add("turns", episode.replies)
         step.notes.add("episode_ended", float(episode.why == "done"))
     if failed:
         step.notes.count("env_failures", len(failed))
