@@ -1,6 +1,7 @@
 """Draw: which tasks a step works on. `draw=draw.prompts(task)`."""
 
 from burnish.draw.bandit import by_bandit
+from burnish.draw.easier import easier_first
 from burnish.draw.few import few
 from burnish.draw.labelled import labelled_steps
 from burnish.draw.replay import past_groups, transitions
@@ -10,6 +11,7 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
+    "easier_first",
     "WEIGHTS",
     "Source",
     "by_bandit",

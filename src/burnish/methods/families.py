@@ -3,6 +3,8 @@
 from burnish.methods import (  # noqa: F401
     advantages,
     agent_branches,
+    agent_rewards,
+    agent_search,
     agent_turns,
     agents,
     asynchronous,
@@ -23,6 +25,7 @@ from burnish.methods import (  # noqa: F401
     nash,
     offline,
     offline_values,
+    playpen,
     policy,
     preference,
     preference_links,

@@ -15,22 +15,38 @@ from burnish.rollout.directed import directed
 from burnish.rollout.early_exit import early_exits
 from burnish.rollout.filled import filled
 from burnish.rollout.forced import continued_or_forced
+from burnish.rollout.fragments import fragments
 from burnish.rollout.given import given
 from burnish.rollout.given_steps import given_steps
 from burnish.rollout.graded import graded
 from burnish.rollout.hinted import hinted
 from burnish.rollout.hosted import hosted
 from burnish.rollout.injected import injected
+from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
 from burnish.rollout.play import play
 from burnish.rollout.recalled import recalled
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
+from burnish.rollout.search_tree import log_puct, ucb_after_one, uct
+from burnish.rollout.searched import finished, mixed_value, ranked_by, replies_with, searched
 from burnish.rollout.staged import staged
 from burnish.rollout.steered import steered
+from burnish.rollout.takeover import takeovers
 from burnish.rollout.tempered import EntropyMeter, tempered
 
 __all__ = [
+    "intents",
+    "takeovers",
+    "finished",
+    "fragments",
+    "log_puct",
+    "mixed_value",
+    "ranked_by",
+    "replies_with",
+    "searched",
+    "ucb_after_one",
+    "uct",
     "Branches",
     "above",
     "branching",

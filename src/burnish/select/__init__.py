@@ -7,7 +7,7 @@ from burnish.select.confidence import drop_surest
 from burnish.select.constrained import best_satisfying, satisfied_vs_violating
 from burnish.select.convex import convex_pairs
 from burnish.select.feedback import with_feedback
-from burnish.select.filters import above, keep_best, mixed, most_spread
+from burnish.select.filters import above, keep_best, mixed, most_spread, note_chosen
 from burnish.select.gap import Gaps, easy_pairs
 from burnish.select.hindsight import relabel
 from burnish.select.lists import (
@@ -27,10 +27,15 @@ from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, give
 from burnish.select.priority import prioritised
 from burnish.select.refill import refilled
 from burnish.select.remember import Store, remember, turns_by
+from burnish.select.revisions import revisions
+from burnish.select.siblings import sibling_pairs
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
 __all__ = [
+    "note_chosen",
+    "revisions",
+    "sibling_pairs",
     "axiom_pairs",
     "user_pairs",
     "convex_pairs",
