@@ -8,13 +8,16 @@ import torch
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.learn.terms import reward as terms
-from burnish.method import Method, Option, Rollout, Trace, chain, frozen, method, roles, trained
+from burnish.method import Method, Option, Rollout, Trace, chain, everything, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.playpen import Win
 from burnish.parts import Part
 from burnish.rollout.planned import finished_and_judged, judged_by, reflected
+from burnish.rollout.searched import Worth, earned
 
-Scorer = Annotated[str, Option("The directory of a reward model of episodes.")]
+Scorer = Annotated[
+    str | None, Option("The directory of a reward model of episodes; unset: the environment's own reward.")
+]
 
 
 @register(
@@ -105,16 +108,18 @@ def armap(
     summary="Play n episodes and keep the one that a reward model likes best: no training.",
     when="A reward model of episodes and a policy that may not be trained.",
     example="burnish train armap_best_of_n --reward-model runs/DIR/model --task guess",
-    trial={"task": "guess", "n": 3, "reward_model": "tiny"},
+    trial={"task": "guess", "n": 3},
 )
 def armap_best_of_n(
-    task: draw.Source, *, reward_model: Scorer, n: opt.Replies = 8, temperature: opt.Temperature = 1.0
+    task: draw.Source, *, n: opt.Replies = 8, temperature: opt.Temperature = 1.0, reward_model: Scorer = None
 ) -> Method:
     """Best of n episodes: argmax_i r(intent, episode_i). n = 1 is the policy.
 
-    The metric score/chosen_reward is what the environment paid for the chosen episodes.
+    The metric score/chosen_reward is what the environment paid for the chosen episodes. Without a reward model the
+    environment's own reward chooses.
     """
-    return _planned(task, rollout.play(n, temperature=temperature), reward_model, score.reward_model(name="judged"))
+    by_model = chain(score.reward_model(name="judged")) if reward_model else everything
+    return _planned(task, rollout.play(n, temperature=temperature), reward_model, by_model, bool(reward_model))
 
 
 @register(
@@ -123,15 +128,15 @@ def armap_best_of_n(
     summary="Try again with reflection until a reward model is content: no training.",
     when="As armap_best_of_n, where attempts one after the other are cheaper than many at once.",
     example="burnish train armap_reflexion --reward-model runs/DIR/model --task guess",
-    trial={"task": "guess", "tries": 2, "reward_model": "tiny"},
+    trial={"task": "guess", "tries": 2},
 )
 def armap_reflexion(
     task: draw.Source,
     *,
-    reward_model: Scorer,
     tries: Annotated[int, Option("The most attempts.", at_least=1)] = 4,
-    threshold: Annotated[float, Option("An episode that is worth this much is kept.")] = 0.0,
+    threshold: Annotated[float, Option("An episode that is worth this much is kept.")] = 0.5,
     temperature: opt.Temperature = 1.0,
+    reward_model: Scorer = None,
 ) -> Method:
     """Reflexion with a learned reward: while the best r < threshold, reflect on the last episode and play again.
 
@@ -148,42 +153,51 @@ def armap_reflexion(
     summary="Tree search over episodes with a reward model as the value of their ends: no training.",
     when="As armap_best_of_n, where the environment can return to a state.",
     example="burnish train armap_search --reward-model runs/DIR/model --task guess",
-    trial={"task": "guess", "rounds": 3, "width": 2, "reward_model": "tiny"},
+    trial={"task": "guess", "rounds": 3, "width": 2},
 )
 def armap_search(
     task: draw.Source,
     *,
-    reward_model: Scorer,
     rounds: Annotated[int, Option("Visits to each tree.", at_least=1)] = 16,
     width: Annotated[int, Option("Replies that are proposed in each state.", at_least=2)] = 4,
     c: Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)] = 6.364,
     temperature: opt.Temperature = 1.0,
+    reward_model: Scorer = None,
 ) -> Method:
     """Tree search by Q + c sqrt(ln N) / (1 + n), Q the running mean of r(intent, episode) over finished episodes.
 
     1 + n stands outside the root and c = 6.364, as in the released code. The kept episode has the largest r. rounds = 1
     is the policy. Departure: no prior over proposals, and c does not grow.
     """
+    worth, reads = _worth(reward_model)
     tree = rollout.searched(
         rounds,
         width,
         rule=rollout.log_puct(c),
         take=finished_and_judged,
-        worth=judged_by("rm"),
+        worth=worth,
         temperature=temperature,
-        reads=("model:rm.score",),
+        reads=reads,
         writes=("score:judged",),
     )
     return _planned(task, tree, reward_model)
 
 
-def _planned(task: draw.Source, plays: Rollout, reward_model: str, *judged: Part) -> Method:
-    """Episodes with scores["judged"], of which the best is kept; nothing is learned."""
+def _worth(reward_model: str | None) -> tuple[Worth, tuple[str, ...]]:
+    """What episodes are worth, and what that reads."""
+    return (judged_by("rm"), ("model:rm.score",)) if reward_model else (earned, ())
+
+
+def _planned(
+    task: draw.Source, plays: Rollout, reward_model: str | None, judged: Part = everything, valued: bool = True
+) -> Method:
+    """Episodes of which the best is kept: by scores["judged"] where they are `valued`, else by the reward itself."""
+    chosen = (select.keep_best(1, "judged"), select.note_chosen()) if valued else (select.keep_best(1),)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=plays,
-        score=chain(*judged),
-        select=chain(select.keep_best(1, "judged"), select.note_chosen()),
+        score=judged,
+        select=chain(*chosen),
         learn=learn.Learn(),
         models=roles(**score.rm_role(reward_model)),
     )

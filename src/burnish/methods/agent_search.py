@@ -30,9 +30,7 @@ def agent_q(
     rounds: Rounds = 16,
     width: Width = 5,
     c: Explore = 1.0,
-    alpha: Annotated[
-        float, Option("The tree's share of a value; the rest is the critic's.", at_least=0, at_most=1)
-    ] = 0.5,
+    alpha: Annotated[float, Option("The tree's share of a value, beside the critic's.", at_least=0, at_most=1)] = 0.5,
     theta: Annotated[float, Option("The least distance of the values of a pair.", at_least=0)] = 0.2,
     beta: opt.Beta = 0.1,
     temperature: opt.Temperature = 1.0,
@@ -120,7 +118,7 @@ def agent_r(
     summary="Replies grouped into latent actions; regret matching values these; DPO follows the better ones.",
     when="A strategic dialogue whose replies differ in words more than in what they do.",
     example="burnish train lspo --task guess",
-    trial={**_TREE, "clusters": 4},
+    trial={**_TREE, "clusters": 64},
 )
 def lspo(
     task: draw.Source,

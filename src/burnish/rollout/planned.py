@@ -44,7 +44,9 @@ def finished_and_judged(root: Branch) -> list[Trace]:
     return traces
 
 
-def reflected(tries: int, threshold: float, worth: Worth, *, model: str, temperature: float = 1.0) -> Rollout:
+def reflected(
+    tries: int, threshold: float, worth: Worth, *, reads: Sequence[str] = (), temperature: float = 1.0
+) -> Rollout:
     """Up to `tries` episodes per task: another one while the best is worth less than the threshold.
 
     Before each new attempt the policy reads its last one and writes what to do better, which is added to the prompt.
@@ -71,7 +73,7 @@ def reflected(tries: int, threshold: float, worth: Worth, *, model: str, tempera
         note_episodes([episode for some in made for episode, _ in some], step)
         return [Group(task, [_valued(*one) for one in some]) for task, some in zip(tasks, made, strict=True)]
 
-    return of_episodes(f"reflected({tries})", call, "policy", reads={f"model:{model}.score"}, writes={"score:judged"})
+    return of_episodes(f"reflected({tries})", call, "policy", reads=reads, writes={"score:judged"})
 
 
 def _valued(episode: Episode, value: float) -> Trace:

@@ -99,7 +99,7 @@ def replies_with(value: Value = value_of) -> Take:
     """One trace for each visited node, which ends with its reply, with the tag "node"; its score is its value."""
 
     def take(root: Branch) -> list[Trace]:
-        found = []
+        found: list[Trace] = []
         for node in nodes(root):
             if node.visits and node.parent is not None:
                 trace = node.state.trace(True)

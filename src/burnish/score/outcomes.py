@@ -11,7 +11,7 @@ WORDS = {"success": "won", "won": "won", "lose": "lost", "lost": "lost", "abort"
 
 
 def outcome_of(trace: Trace, win: float) -> str:
-    """won, lost or aborted: what the environment said in info["outcome"], else won where the reward is at least `win`."""
+    """won, lost or aborted: by the environment's info["outcome"], else won where the reward is at least `win`."""
     said = str(trace.note.get("outcome", "")).lower()
     return WORDS.get(said, "won" if trace.scores["reward"] >= win else "lost")
 

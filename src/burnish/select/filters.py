@@ -95,7 +95,7 @@ def most_spread(share: float, score: str = "reward") -> Part:
 
 
 def note_chosen(score: str = "reward") -> Part:
-    """Note the mean score of the traces that are left, as score/chosen_reward: what a choice by another score is worth."""
+    """Note the mean score of the traces that are left, as score/chosen_reward, where another score chose them."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for trace in (trace for group in groups for trace in group.traces):

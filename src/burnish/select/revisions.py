@@ -69,7 +69,7 @@ def revisions(alpha: Schedule, beta: float, *, author: str = "policy", reader: s
 
 
 def spliced(bad: Trace, good: Trace, first_bad: int, words: str, chat: Chat, author: str = "policy") -> Trace:
-    """The bad trace up to the answer to turn `first_bad`, a revision, "ok.", and the good trace after what they share."""
+    """The bad trace up to the answer to turn `first_bad`, a revision, "ok.", the good trace after what both share."""
     same = 0
     while same < min(len(bad.turns), len(good.turns)) and bad.turns[same] is good.turns[same]:
         same += 1
