@@ -142,9 +142,8 @@ def armap_reflexion(
 
     The reflection is the policy's and is added to the prompt. tries = 1 is the policy.
     """
-    return _planned(
-        task, reflected(tries, threshold, judged_by("rm"), model="rm", temperature=temperature), reward_model
-    )
+    worth, reads = _worth(reward_model)
+    return _planned(task, reflected(tries, threshold, worth, reads=reads, temperature=temperature), reward_model)
 
 
 @register(

@@ -86,7 +86,8 @@ def latent_values(clusters: int, iterations: int, *, author: str = "policy") -> 
     """The score of each reply of a searched tree becomes Q(state, its latent action); the traces get the tag "latent".
 
     Latent actions are clusters of all replies of the step. The abstract game of a task has one outcome for each
-    visited reply: the state after it, or at the end its value. LSPO (arXiv 2502.04686), reconstructed.
+    visited reply: what the environment paid for it, and the state after it, if any. LSPO (arXiv
+    2502.04686), reconstructed.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -109,7 +110,7 @@ def latent_values(clusters: int, iterations: int, *, author: str = "policy") -> 
     return Part(
         name=f"latent_values({clusters})",
         call=call,
-        reads=frozenset({"score:reward", "tag:node", f"tokens:{author}"}),
+        reads=frozenset({"score:reward", "turn_score:reward", "tag:node", f"tokens:{author}"}),
         writes=frozenset({"tag:latent"}),
         updates=frozenset({"score:reward"}),
     )
@@ -128,7 +129,6 @@ def _game(traces: Sequence[Trace], label: Mapping[int, int]) -> Game:
             after[id(trace.turns[-3])] = _state(trace)
     game: dict[State, dict[int, list[tuple[float, State | None]]]] = defaultdict(lambda: defaultdict(list))
     for trace in traces:
-        then = after.get(id(trace.turns[-1]))
-        outcome = (trace.scores["reward"], None) if then is None else (0.0, then)  # an end has the whole reward
+        outcome = (trace.turn_scores["reward"][-1], after.get(id(trace.turns[-1])))
         game[_state(trace)][label[id(trace)]].append(outcome)
     return game
