@@ -28,13 +28,16 @@ load_all()
 HOT = 0.7
 SAMPLING = sorted(name for name, entry in METHODS.items() if "temperature" in method_fields(entry))
 IMITATES = {
+    "agent_r",
     "best_of_n_distill",
+    "eef",
+    "playpen_sft",
     "raft",
     "rejection_sampling",
     "spct_rft",
     "superhf",
 }  # samples are demonstrations: learnt from at 1
-AS_DATA = {"dno", "exo_rewards", "lipo", "mnpo", "rso", "sppo"}  # the same: samples are pairs and lists to learn from
+AS_DATA = {"dno", "exo_rewards", "itool", "lipo", "mnpo", "rso", "sppo"}  # the same: samples are pairs and lists to learn from
 Q_VALUES = {"b_coder"}  # its terms read logits as Q-values, and no log-prob
 MIXED = {"minillm"}  # samples come from a blend with the teacher: its log-probs are the blend's
 MASKED = {"semi_offline_rl"}  # what is read while learning is not what was said
