@@ -37,7 +37,15 @@ IMITATES = {
     "spct_rft",
     "superhf",
 }  # samples are demonstrations: learnt from at 1
-AS_DATA = {"dno", "exo_rewards", "itool", "lipo", "mnpo", "rso", "sppo"}  # the same: samples are pairs and lists to learn from
+AS_DATA = {
+    "dno",
+    "exo_rewards",
+    "itool",
+    "lipo",
+    "mnpo",
+    "rso",
+    "sppo",
+}  # the same: samples are pairs and lists to learn from
 Q_VALUES = {"b_coder"}  # its terms read logits as Q-values, and no log-prob
 MIXED = {"minillm"}  # samples come from a blend with the teacher: its log-probs are the blend's
 MASKED = {"semi_offline_rl"}  # what is read while learning is not what was said

@@ -139,7 +139,7 @@ def test_planners_take_a_trained_reward_model(small_model: Path, tmp_path: Path)
 def test_games_are_learned_with_an_expert(tmp_path: Path) -> None:
     from burnish import train
 
-    shared = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 100, "eval_every": 0, "seed": 0}
-    result = train("eef", task="guess:1", steps=20, out=str(tmp_path / "run"), expert="tiny", **shared)
-    before, after = (outcome.value for outcome in (result.before, result.after))  # type: ignore[union-attr]
-    assert after.mean > before.mean + 0.1
+    shared = {"prompts": 12, "max_new_tokens": 8, "eval_tasks": 60, "eval_every": 0, "seed": 0}
+    result = train("eef", task="guess:1", steps=8, out=str(tmp_path / "run"), expert="tiny", **shared)
+    before, after = (outcome.as_sampled for outcome in (result.before, result.after))  # type: ignore[union-attr]
+    assert after.mean > before.mean + 0.05

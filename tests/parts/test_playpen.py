@@ -95,7 +95,7 @@ def test_grpo_of_games_is_grpo(small_model: Path) -> None:
 def test_games_are_learned(name: str, options: dict[str, float], tmp_path: Path) -> None:
     from burnish import train
 
-    shared = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 100, "eval_every": 0, "seed": 0}
-    result = train(name, task="guess:1", steps=20, out=str(tmp_path / "run"), **shared, **options)
-    before, after = (outcome.value for outcome in (result.before, result.after))  # type: ignore[union-attr]
-    assert after.mean > before.mean + 0.1
+    shared = {"prompts": 12, "max_new_tokens": 8, "eval_tasks": 60, "eval_every": 0, "seed": 0}
+    result = train(name, task="guess:1", steps=10, out=str(tmp_path / "run"), **shared, **options)
+    before, after = (outcome.as_sampled for outcome in (result.before, result.after))  # type: ignore[union-attr]
+    assert after.mean > before.mean + 0.05
