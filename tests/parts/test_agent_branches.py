@@ -221,6 +221,23 @@ def test_refuel_of_one_turn_is_rebel(small_model: Path) -> None:
                 assert len(trace.turns) == 2 and torch.equal(trace.streams["claim:pair"], trace.by("policy"))
 
 
+def test_refuel_starts_as_a_policy_gradient_of_the_gap(small_model: Path) -> None:
+    """pi = pi_t: the gradient is -2 (R - R') (grad log pi(y) - grad log pi(y')), mean over pairs, eta 1."""
+    built = refuel(GAMES, longest=3, temperature=1.0)
+    models = build_cast(built, small_model)
+    phase, groups, step = next(iter(credited(built, models, replace(SMALL, prompts=6))))
+    found = gradient(groups, phase.learn, step)
+    models["policy"].optimiser.zero()
+    for group in groups:
+        a, b = group.traces
+        one, two = (
+            models["policy"].outputs([t.tokens], [t.streams["claim:pair"]], {"logp"})["logp"].sum() for t in (a, b)
+        )
+        (-2 * (a.scores["reward"] - b.scores["reward"]) * (one - two) / len(groups)).backward()
+    expected = torch.cat([p.grad.flatten() for p in models["policy"].module.parameters()])
+    assert float(expected.norm()) > 0 and float((found - expected).norm()) < 1e-3 * float(expected.norm())
+
+
 class Lottery:
     """An environment whose steps cannot be repeated and that has no fork."""
 
