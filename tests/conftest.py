@@ -142,6 +142,10 @@ class TossedGame:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.game, name)
 
+    def fork(self) -> TossedGame:
+        copy = self.game.fork()
+        return TossedGame(lambda: copy)
+
     def step(self, action: str) -> tuple[str, float, bool]:
         said, _, over = self.game.step(action)
         return said, coin([action])[0], over

@@ -28,7 +28,10 @@ load_all()
 HOT = 0.7
 SAMPLING = sorted(name for name, entry in METHODS.items() if "temperature" in method_fields(entry))
 IMITATES = {
+    "agent_r",
     "best_of_n_distill",
+    "eef",
+    "playpen_sft",
     "raft",
     "pangu_agent",
     "rejection_sampling",
@@ -40,6 +43,7 @@ IMITATES = {
 AS_DATA = {
     "dno",
     "exo_rewards",
+    "itool",
     "lipo",
     "mnpo",
     "rso",

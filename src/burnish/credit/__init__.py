@@ -15,6 +15,7 @@ from burnish.credit.baselines import (
     over_memory,
 )
 from burnish.credit.by_part import gae_of_parts
+from burnish.credit.branches import claim_copies, claim_where_they_part, reward_where_they_part, shared_mean
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.claims import alternating, claim
@@ -100,6 +101,10 @@ __all__ = [
     "contribution_rewards",
     "success_advantages",
     "fresh_or_familiar",
+    "claim_copies",
+    "shared_mean",
+    "claim_where_they_part",
+    "reward_where_they_part",
     "strengths",
     "normal_noise",
     "at_prompt",

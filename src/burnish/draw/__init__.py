@@ -4,6 +4,7 @@ from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.failed import failed_again
+from burnish.draw.easier import easier_first
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
@@ -26,6 +27,7 @@ __all__ = [
     "informativeness",
     "self_instructed",
     "failed_again",
+    "easier_first",
     "WEIGHTS",
     "Source",
     "by_bandit",

@@ -6,7 +6,8 @@ One instance is one episode. `reset` and `step` may be async.
     step(action) -> Outcome                     or (observation, reward, done), (observation, reward, done, info), or
                                                 Gymnasium's (observation, reward, terminated, truncated, info)
     key() -> str                                optional: names the state; equal states have equal keys
-    fork() -> Environment                       optional: a copy that goes its own way
+    fork() -> Environment                       optional: a copy that goes its own way; without it, methods that
+                                                return to a state reset a fresh instance and repeat the actions
     tools() -> list of JSON schemas             optional: for the chat template
     close()                                     optional: called once, at the end of the episode
 

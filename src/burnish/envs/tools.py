@@ -119,6 +119,12 @@ class ToolEnv:
         """The prompt is the task's own."""
         return ""
 
+    def fork(self) -> ToolEnv:
+        """A copy with the same tools. What the tools themselves remember is shared."""
+        found = ToolEnv(list(self._tools.values()))
+        found.made, found.failed = self.made, self.failed
+        return found
+
     def tools(self) -> list[Mapping[str, Any]]:
         """The schemas, for the chat template."""
         return [tool.schema for tool in self._tools.values()]

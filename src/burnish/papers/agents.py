@@ -86,4 +86,22 @@ STEPAGENT = Paper(
 )
 WEBRL = Paper(
     "webrl", "2411.02337", "WebRL: Training LLM Web Agents via Self-Evolving Online Curriculum Reinforcement Learning"
+AGENT_Q = Paper("agent-q", "2408.07199", "Agent Q: Advanced Reasoning and Learning for Autonomous AI Agents")
+AGENT_R = Paper(
+    "agent-r", "2501.11425", "Agent-R: Training Language Model Agents to Reflect via Iterative Self-Training"
+)
+ARMAP = Paper("armap", "2502.12130", "Scaling Autonomous Agents via Automatic Reward Modeling And Planning")
+ARPO = Paper("arpo", "2507.19849", "Agentic Reinforced Policy Optimization")
+EEF = Paper("eef", "2504.13145", "Exploring Expert Failures Improves LLM Agent Tuning")
+ITOOL = Paper("itool", "2501.09766", "Boosting Tool Use of Large Language Models via Iterative Reinforced Fine-Tuning")
+LSPO = Paper(
+    "lspo",
+    "2502.04686",
+    "Learning Strategic Language Agents in the Werewolf Game with Iterative Latent Space Policy Optimization",
+)
+PLAYPEN = Paper(
+    "playpen", "2504.08590", "Playpen: An Environment for Exploring Learning Through Conversational Interaction"
+)
+REFUEL = Paper(
+    "refuel", "2410.04612", "Regressing the Relative Future: Efficient Policy Optimization for Multi-turn RLHF"
 )

@@ -5,6 +5,7 @@ from burnish.rollout.again import again
 from burnish.rollout.assisted import assisted, states
 from burnish.rollout.axioms import by_axioms
 from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
+from burnish.rollout.branching import Branches, above, branching, by_chance, second_tries
 from burnish.rollout.checked import checked
 from burnish.rollout.chunked import in_chunks
 from burnish.rollout.completions import Prefix, completions
@@ -16,6 +17,7 @@ from burnish.rollout.early_exit import early_exits
 from burnish.rollout.expert_steps import expert_steps
 from burnish.rollout.filled import filled
 from burnish.rollout.forced import continued_or_forced
+from burnish.rollout.fragments import fragments
 from burnish.rollout.given import given
 from burnish.rollout.given_steps import given_steps
 from burnish.rollout.graded import graded
@@ -23,6 +25,7 @@ from burnish.rollout.hinted import hinted
 from burnish.rollout.hosted import hosted
 from burnish.rollout.improved import improved
 from burnish.rollout.injected import injected
+from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
 from burnish.rollout.play import play
 from burnish.rollout.recalled import recalled
@@ -30,8 +33,11 @@ from burnish.rollout.replayed import replayed
 from burnish.rollout.reranked import next_candidates, reranked
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
+from burnish.rollout.search_tree import log_puct, ucb_after_one, uct
+from burnish.rollout.searched import finished, mixed_value, ranked_by, replies_with, searched
 from burnish.rollout.staged import staged
 from burnish.rollout.steered import steered
+from burnish.rollout.takeover import takeovers
 from burnish.rollout.tempered import EntropyMeter, tempered
 from burnish.rollout.trajectories import trajectories
 
@@ -40,6 +46,22 @@ __all__ = [
     "states",
     "improved",
     "expert_steps",
+    "intents",
+    "takeovers",
+    "finished",
+    "fragments",
+    "log_puct",
+    "mixed_value",
+    "ranked_by",
+    "replies_with",
+    "searched",
+    "ucb_after_one",
+    "uct",
+    "Branches",
+    "above",
+    "branching",
+    "by_chance",
+    "second_tries",
     "hosted",
     "directed",
     "corrected",

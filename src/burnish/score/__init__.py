@@ -11,17 +11,20 @@ from burnish.score.heads import aggregated, discriminated, gated, preferred_to_b
 from burnish.score.judges.pairs import leads, leads_by_score
 from burnish.score.judges.pointwise import pointwise
 from burnish.score.judges.self_scores import note_agreement, self_scores
+from burnish.score.latents import latent_values
 from burnish.score.length import punish_overlong
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
 from burnish.score.majority import known_or_majority, majority
 from burnish.score.model import reward_model, rm_role, scoring
 from burnish.score.objectives import brevity, directed_reward, implicit_score
+from burnish.score.outcomes import outcomes
 from burnish.score.process import aggregated_steps, dense_steps
 from burnish.score.sanity import price_astray
 from burnish.score.segments import segmentation
 from burnish.score.shape import Moments, clipped, normalised, spread, success_chance
 from burnish.score.shaping import partial_for_answering, reflection_reward, squashed_model
 from burnish.score.steered import steered_reward
+from burnish.score.steps_judged import first_bad_step
 from burnish.score.verify import verify
 from burnish.score.wins import as_gap, less_length, mean_logp_of, win_rates
 from burnish.score.written import after_tools, corrected_tokens, toward_goal
@@ -33,6 +36,9 @@ __all__ = [
     "REFINED_AT",
     "known_or_majority",
     "majority",
+    "latent_values",
+    "first_bad_step",
+    "outcomes",
     "toward_goal",
     "after_tools",
     "corrected_tokens",

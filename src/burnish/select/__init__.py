@@ -11,6 +11,7 @@ from burnish.select.feedback import with_feedback
 from burnish.select.filters import above, between, keep_best, mixed, most_spread
 from burnish.select.filters import above, keep_best, mixed, most_spread
 from burnish.select.filtration import STRATEGIES, Fits, filtered, r_squared
+from burnish.select.filters import above, keep_best, mixed, most_spread, note_chosen
 from burnish.select.gap import Gaps, easy_pairs
 from burnish.select.hindsight import relabel
 from burnish.select.improved import best_of_states
@@ -36,6 +37,8 @@ from burnish.select.refined import refined
 from burnish.select.remember import Store, remember, turns_by
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.select.turn_rows import by_turn
+from burnish.select.revisions import revisions
+from burnish.select.siblings import sibling_pairs
 from burnish.select.users import user_pairs
 from burnish.select.verified import keep_verified, right_where_hard
 
@@ -53,6 +56,9 @@ __all__ = [
     "replay_where_failed",
     "beside_successes",
     "TaskStore",
+    "note_chosen",
+    "revisions",
+    "sibling_pairs",
     "axiom_pairs",
     "best_returns",
     "compared",

@@ -117,3 +117,14 @@ def most_spread(share: float, score: str = "reward") -> Part:
         writes=frozenset({"tag:spread"}),
         updates=frozenset({"tokens:policy"}),
     )
+
+
+def note_chosen(score: str = "reward") -> Part:
+    """Note the mean score of the traces that are left, as score/chosen_reward, where another score chose them."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            step.notes.add("score/chosen_reward", trace.scores[score])
+        return groups
+
+    return Part(name="note_chosen", call=call, reads=frozenset({f"score:{score}"}))

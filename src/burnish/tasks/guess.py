@@ -65,6 +65,12 @@ class Game:
         """The state: the numbers that are left, and the guesses made."""
         return f"{self.low}-{self.high} after {self.made}"
 
+    def fork(self) -> Game:
+        """A copy of the game as it stands."""
+        found = Game(self.hidden)
+        found.load_state_dict(self.state_dict())
+        return found
+
     def state_dict(self) -> dict[str, object]:
         return {"made": self.made, "over": self.over, "low": self.low, "high": self.high}
 

@@ -10,12 +10,19 @@ from burnish.schedules import Schedule
 
 
 def dpo(
-    beta: Schedule, *, label_smoothing: float = 0.0, coef: Schedule = 1.0, on: Authors = "policy", name: str = "reply"
+    beta: Schedule,
+    *,
+    label_smoothing: float = 0.0,
+    anchor: str = "ref",
+    coef: Schedule = 1.0,
+    on: Authors = "policy",
+    name: str = "reply",
 ) -> Term:
-    """DPO's logistic loss on the pairs, with stream "ref" as the reference."""
+    """DPO's logistic loss on the pairs, with stream "ref" (or another, `anchor`) as the reference."""
     return pair_term(
         lambda chosen, rejected, beta: maths.dpo_logistic(chosen.logratio, rejected.logratio, beta, label_smoothing),
         beta=beta,
+        anchor=anchor,
         coef=coef,
         on=on,
         name=name,

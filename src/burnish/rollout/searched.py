@@ -1,0 +1,155 @@
+"""Tree search over episodes: a node is a state of an environment, a child of it a reply and the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from burnish.parts import Rollout, supplies
+from burnish.rollout.choosing import told, word_logps
+from burnish.rollout.play import Episode, note_episodes, of_episodes, replies_to, take_turn
+from burnish.rollout.search_tree import Backup, Node, Rule, Value, ends, nodes, running_mean, search, value_of
+from burnish.step import Step
+from burnish.types import Group, Task, Trace
+
+Branch = Node[Episode]
+Opinion = Callable[[list[Branch], Step], None]  # writes facts["critic"] on the children of these nodes
+Worth = Callable[[Sequence[Episode], Step], list[float]]  # what finished episodes are worth
+Take = Callable[[Branch], list[Trace]]  # what is read off a tree
+
+
+def earned(episodes: Sequence[Episode], step: Step) -> list[float]:
+    """The rewards that the environment paid."""
+    return [episode.earned for episode in episodes]
+
+
+@supplies("tag:node")
+def searched(
+    rounds: int,
+    width: int,
+    *,
+    rule: Rule,
+    take: Take,
+    backup: Backup = running_mean,
+    opinion: Opinion | None = None,
+    worth: Worth = earned,
+    temperature: float = 1.0,
+    who: str = "policy",
+    reads: Sequence[str] = (),
+    writes: Sequence[str] = ("tag:node",),
+) -> Rollout:
+    """A tree per task: in each round one visit, which the policy plays on to the end of the episode.
+
+    A node that is expanded gets `width` replies, sampled in its state; opinion, if any, then judges them. The turns
+    of a visit's episode become nodes too, so every visit ends in a finished episode, whose worth is backed up. All
+    trees grow together. Environments return to states as `Episode.branch` does. take: what becomes of a tree.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        roots: list[Branch] = []
+        for task in tasks:
+            roots.append(Node(Episode(task, 0, step, who)))
+        for root in roots:
+            root.state.begin()
+            root.over = root.state.over
+        numbers = {id(root): count(1) for root in roots}
+
+        def grow(parents: list[Branch]) -> list[Branch | None]:
+            """One more reply after each of these nodes; None where the state could not be reached again."""
+            new = [parent.state.branch(next(numbers[id(parent.path()[0])])) for parent in parents]
+            going = [episode for episode in new if not episode.over]
+            take_turn(going, replies_to(going, step, temperature=temperature))
+            return [
+                None
+                if episode.failure
+                else parent.add(episode, over=episode.over or episode.replies >= step.settings.turns)
+                for parent, episode in zip(parents, new, strict=True)
+            ]
+
+        def propose(leaves: list[Branch]) -> None:
+            grow([leaf for leaf in leaves for _ in range(width - len(leaf.children))])
+            for leaf in leaves:
+                leaf.over = not leaf.children
+            if opinion is not None:
+                opinion(leaves, step)
+
+        def evaluate(found: list[Branch]) -> list[tuple[Branch, float]]:
+            at = list(found)
+            while going := [i for i, node in enumerate(at) if not node.over]:
+                for i, child in zip(going, grow([at[i] for i in going]), strict=True):
+                    if child is None:
+                        at[i].over = True
+                    else:
+                        at[i] = child
+            return list(zip(at, worth([node.state for node in at], step), strict=True))
+
+        search(roots, rounds, propose=propose, evaluate=evaluate, rule=rule, backup=backup)
+        finished = [[node.state for node in ends(root)] or [root.state] for root in roots]
+        note_episodes([episode for one in finished for episode in one], step)
+        for root, one in zip(roots, finished, strict=True):
+            step.notes.add("tree/nodes", sum(node.visits > 0 for node in nodes(root)) - 1)
+            step.notes.add("tree/best", max(episode.earned for episode in one))
+        groups = [Group(task, take(root)) for task, root in zip(tasks, roots, strict=True)]
+        return [group for group in groups if group.traces]
+
+    return of_episodes(f"searched({rounds} x {width})", call, who, reads=reads, writes=writes)
+
+
+def replies_with(value: Value = value_of) -> Take:
+    """One trace for each visited node, which ends with its reply, with the tag "node"; its score is its value."""
+
+    def take(root: Branch) -> list[Trace]:
+        found: list[Trace] = []
+        for node in nodes(root):
+            if node.visits and node.parent is not None:
+                trace = node.state.trace(True)
+                trace.index, trace.tags = len(found), trace.tags | {"node"}
+                trace.scores["reward"], trace.note["visits"] = value(node), node.visits
+                found.append(trace)
+        return found
+
+    return take
+
+
+def finished(root: Branch) -> list[Trace]:
+    """The finished episodes of a tree."""
+    found = []
+    for i, node in enumerate(ends(root)):
+        trace = node.state.trace(True)
+        trace.index = i
+        found.append(trace)
+    return found
+
+
+def mixed_value(alpha: float) -> Value:
+    """Q = alpha Q_tree + (1 - alpha) Q_critic; a node that no critic judged has Q_tree alone."""
+    return lambda node: (
+        alpha * node.value + (1 - alpha) * node.facts["critic"] if "critic" in node.facts else node.value
+    )
+
+
+def ranked_by(critic: str) -> Opinion:
+    """A model's order of the replies that were proposed in one state: 1 for the best, 0 for the worst, evenly between.
+
+    The critic reads the episode and one proposal at a time; the order is that of log p(yes) - log p(no) to the
+    question whether it is a good next step.
+    """
+
+    def opinion(leaves: list[Branch], step: Step) -> None:
+        chat = step.models[critic].chat
+        asked = [(leaf, child) for leaf in leaves for child in leaf.children]
+        questions = [
+            f"{told(child.state.turns[: len(leaf.state.turns) + 1], chat)}\n"
+            "Is the agent's last step a good one? Answer yes or no."
+            for leaf, child in asked
+        ]
+        odds = {
+            id(child): yes - no
+            for (_, child), (yes, no) in zip(asked, word_logps(questions, ("yes", "no"), critic, step), strict=True)
+        }
+        for leaf in leaves:
+            ordered = sorted(leaf.children, key=lambda child: -odds[id(child)])
+            for rank, child in enumerate(ordered):
+                child.facts["critic"] = 1 - rank / (len(ordered) - 1) if len(ordered) > 1 else 1.0
+
+    return opinion

@@ -1,0 +1,47 @@
+"""Which step of an episode is the first bad one, by a model's own judgement."""
+
+from __future__ import annotations
+
+from burnish.parts import Part, supplies
+from burnish.rollout.choosing import told, word_logps
+from burnish.step import Step
+from burnish.types import Group, Trace
+
+GRADES = ("good", "uncertain", "bad")
+
+
+@supplies("tag:judged")
+def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
+    """note["bad"] = which of the trace's turns is the first step that `who` calls bad; None where it calls none so.
+
+    It reads the episode up to each step and says good, uncertain or bad: the word with the largest log-prob.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        chat = step.models[who].chat
+        asked: dict[int, list[tuple[Trace, int]]] = {}  # a turn that traces share is judged once
+        for trace in (trace for group in groups for trace in group.traces):
+            trace.tags |= {"judged"}
+            trace.note["bad"] = None
+            for i, turn in enumerate(trace.turns):
+                if turn.author == author:
+                    asked.setdefault(id(turn), []).append((trace, i))
+        questions = [
+            f"{told(places[0][0].turns[: places[0][1] + 1], chat)}\n"
+            "Is the agent's last step good, bad or uncertain? Answer with one word."
+            for places in asked.values()
+        ]
+        for places, logps in zip(asked.values(), word_logps(questions, GRADES, who, step), strict=True):
+            bad = GRADES[max(range(len(GRADES)), key=logps.__getitem__)] == "bad"
+            step.notes.add("steps_judged_bad", float(bad))
+            for trace, i in places:
+                known = trace.note["bad"]
+                trace.note["bad"] = i if bad and (known is None or i < known) else known
+        return groups
+
+    return Part(
+        name="first_bad_step",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"model:{who}.logp"}),
+        writes=frozenset({"tag:judged"}),
+    )
