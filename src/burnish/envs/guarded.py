@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -33,12 +34,12 @@ class GuardedEnv:
         self.env: Any = None
         self.cut = 0  # characters that were cut off observations
 
-    def begin_reset(self, task: Any, seed: int) -> Future[Any]:
-        """Start making and resetting the environment."""
+    def begin_reset(self, task: Any, seed: int, seated: bool = False) -> Future[Any]:
+        """Start making and resetting the environment. seated: models play the seats besides the policy's."""
 
         def call() -> Any:
             self.env = self._make()
-            return self.env.reset(**reset_arguments(self.env.reset, task, seed))
+            return self.env.reset(**reset_arguments(self.env.reset, task, seed, seated))
 
         return _begun(call, trusted=False)
 
@@ -53,16 +54,23 @@ class GuardedEnv:
     def outcome(self, call: Future[Any]) -> Outcome:
         """What a step that was begun gives; raises Failure."""
         found: Outcome = _read("step", self._wait(call, "step"), read_outcome)
-        return Outcome(self._cut(found.observation), found.reward, found.terminated, found.truncated, found.info)
+        return replace(found, observation=self._cut(found.observation))
 
     def key(self) -> str | None:
         """The name of the state; None where the environment gives none."""
-        if not hasattr(self.env, "key"):
-            return None
-        try:
-            return str(self.env.key())
-        except Exception as error:
-            raise Failure(f"key() of the environment raised {_said(error)}") from error
+        return self._asked("key") if hasattr(self.env, "key") else None
+
+    def expert(self) -> str:
+        """A good action in this state."""
+        return self._asked("expert")
+
+    def seat(self) -> str:
+        """The player whose turn it is; "" where there is one player."""
+        return self._asked("seat") if hasattr(self.env, "seat") else ""
+
+    def seats(self) -> tuple[str, ...]:
+        """The names of all players, the policy's first; "" where there is one player."""
+        return tuple(getattr(self.env, "seats", ())) or ("",)
 
     def tools(self) -> list[dict[str, Any]]:
         """The JSON schemas of its tools; none where it has none."""
@@ -72,6 +80,12 @@ class GuardedEnv:
         """End the episode; what goes wrong then does not matter to it."""
         if self.env is not None and hasattr(self.env, "close"):
             _begun(self.env.close, trusted=False)
+
+    def _asked(self, what: str) -> str:
+        try:
+            return str(getattr(self.env, what)())
+        except Exception as error:
+            raise Failure(f"{what}() of the environment raised {_said(error)}") from error
 
     def _wait(self, call: Future[Any], what: str) -> Any:
         try:

@@ -9,6 +9,7 @@ from burnish.tasks.add import Add
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
+from burnish.tasks.games.table import GAMES
 from burnish.tasks.guess import Guess
 from burnish.tasks.logic import Logic
 from burnish.tasks.multiply import Multiply
@@ -20,7 +21,7 @@ from burnish.tasks.source import Source
 BUILTIN: dict[str, type] = {
     kind.name: kind for kind in (Add, Multiply, Countdown, Sort, Reverse, Edit, Path, Logic, Guess)
 }  # the tasks that the model `tiny` was pre-trained on
-GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code}  # all tasks that can be named
+GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code, **GAMES}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:
