@@ -96,7 +96,7 @@ def read_observation(given: Any) -> Observed:
 
 
 def reset_arguments(reset: Callable[..., Any], task: Any, seed: int, seated: bool = False) -> dict[str, Any]:
-    """Those of task, seed and seated that `reset` takes. seated: only where it names it, and models play other seats."""
+    """Those of task, seed and seated that `reset` takes; seated only where it is so, and named."""
     try:
         parameters = inspect.signature(reset).parameters
     except (TypeError, ValueError):

@@ -23,10 +23,10 @@ from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.scorer import mark_failed
 from burnish.step import Step
+from burnish.tasks.seated import OPPONENT
 from burnish.types import Group, Task, Trace, Turn
 
 PLAY = "play"  # the tag of traces that an environment rewards
-OPPONENT = "opponent_model"  # in Task.given: the model that plays the seats besides the policy's
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")

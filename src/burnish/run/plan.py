@@ -8,6 +8,7 @@ from pathlib import Path
 from burnish.method import Method
 from burnish.methods.curricula import drawn
 from burnish.methods.multi_turn import played
+from burnish.methods.seats import read_opponent, seated
 from burnish.methods.swap import swapped
 from burnish.methods.table import Entry
 from burnish.models.hub import hub_name, pinned
@@ -30,6 +31,7 @@ from burnish.scorers.read import named_rewards, named_shapes, split_rewards
 from burnish.step import Settings
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.resolve import pin, resolve_task
+from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import Tooled, read_tools
 from burnish.tasks.unscored import Unscored
@@ -71,7 +73,12 @@ def compose(
         source = Tooled(source, read_tools(options.tools))
     if options.agent:
         source = Hosted(source, load_function(options.agent, "agent"), options.agent_pays)
+    opponent = read_opponent(options.opponent) if options.opponent else None
+    if opponent is not None:
+        source = Seated(source, opponent.train, opponent.heldout)
     method = played(entry.build(source, **config.arguments), source)
+    if opponent is not None:
+        method = seated(replace(method, name=config.method), opponent)
     method = drawn(method, options.draw, source)
     if options.swap:
         method = swapped(method, options.swap)

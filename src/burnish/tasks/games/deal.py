@@ -21,7 +21,7 @@ PLAYER, OPPONENT = "player", "opponent"
 
 @dataclass(frozen=True)
 class Bargain:
-    """buys: whether the policy buys. mine, other: what the thing is worth to each; first: the opponent's first price."""
+    """buys: whether the policy buys. mine, other: what the thing is worth to each. first: the opponent's price."""
 
     buys: bool
     mine: int
@@ -128,7 +128,9 @@ class Haggling(Game):
             return said
         self.told.add(seat)
         worth = self.position.mine if seat == PLAYER else self.position.other
-        return f"You {'buy' if self._buys(seat) else 'sell'}, worth {worth} to you, {self.position.rounds} rounds. {said}"
+        return (
+            f"You {'buy' if self._buys(seat) else 'sell'}, worth {worth} to you, {self.position.rounds} rounds. {said}"
+        )
 
 
 class Deal(GameFamily):

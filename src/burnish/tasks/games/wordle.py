@@ -40,7 +40,7 @@ class Words:
 
 
 class Spelling(Game):
-    """Reward 1 for the hidden word. Words that are not in the list cost a guess, too. The state: words left, guesses."""
+    """Reward 1 for the hidden word. Words that are not in the list cost a guess. The state: words left, guesses."""
 
     def __init__(self, position: Words) -> None:
         super().__init__(position)
