@@ -17,7 +17,6 @@ from burnish.tasks.source import NoVerifier
 class Played:
     """Base of sources whose tasks are played with an environment that rewards them: there is no verifier."""
 
-    name: str
     drop_failed = False
     eager: None = None
 
@@ -28,7 +27,8 @@ class Played:
         return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
 
     def verify(self, task: Task, reply: str) -> Verdict:
-        raise NoVerifier(f"task {self.name!r} is an environment: it rewards steps, and is played, not verified")
+        kind = task.key.partition(" ")[0]
+        raise NoVerifier(f"task {kind!r} is an environment: it rewards steps, and is played, not verified")
 
 
 def demonstration_of(messages: list[Message]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Haggling(Game):
             self.prices[me] = said
         self.rounds += me == PLAYER
         if me == PLAYER and not self.seated:
-            return self._scripted()
+            return self._scripted(bool(numbers))
         if me == OPPONENT and self.rounds >= self.position.rounds:
             return Outcome("no deal", 0.0, terminated=True)
         self.turn = other
@@ -109,15 +109,16 @@ class Haggling(Game):
         rewards = {seat: self.position.share(seat, price) for seat in (PLAYER, OPPONENT)}
         return Outcome(f"deal at {price}", 0.0, terminated=True, info={"price": price}, rewards=rewards)
 
-    def _scripted(self) -> Outcome:
-        """The opponent's answer: it accepts what costs it nothing, else moves its price by 1."""
+    def _scripted(self, named: bool) -> Outcome:
+        """The opponent's answer: it accepts what costs it nothing; where a price was named, it moves its own by 1."""
         p, said, price = self.position, self.prices[PLAYER], self.prices[OPPONENT]
         assert price is not None
         if said is not None and (said >= p.other if p.buys else said <= p.other):
             return self._deal(said)
         if self.rounds >= p.rounds:
             return Outcome("no deal", 0.0, terminated=True)
-        self.prices[OPPONENT] = max(p.other, price - 1) if p.buys else min(p.other, price + 1)
+        if named:
+            self.prices[OPPONENT] = max(p.other, price - 1) if p.buys else min(p.other, price + 1)
         return Outcome(self._view(), 0.0)
 
     def _view(self) -> str:

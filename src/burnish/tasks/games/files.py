@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,8 +49,8 @@ class Shell(Game):
     def act(self, action: str) -> Outcome:
         lines = action.splitlines()
         words = lines[0].split() if lines else []
-        commands = {
-            "ls": (partial(self._ls), (0, 1)),
+        commands: dict[str, tuple[Callable[..., str], tuple[int, int]]] = {
+            "ls": (self._ls, (0, 1)),
             "cat": (self._cat, (1, 1)),
             "cd": (self._cd, (0, 1)),
             "pwd": (lambda: f"/{self.here}", (0, 0)),

@@ -97,7 +97,8 @@ class Maze(GameFamily):
                 cell = part[cell]
             return cell
 
-        passages, rest = [], []
+        passages: list[tuple[Cell, Cell]] = []
+        rest: list[tuple[Cell, Cell]] = []
         for a, b in walls:
             (rest if root(a) == root(b) else passages).append((a, b))
             part[root(a)] = root(b)
