@@ -37,7 +37,7 @@ def test_a_user_simulator_and_an_evaluation_against_a_model(
 def test_sft_trains_on_the_episodes_of_experts(small_model: Path, tmp_path: Path) -> None:
     options = {key: value for key, value in SMALL.items() if key != "n"}
     result = burnish.train("sft", model=small_model, task="form:1", out=str(tmp_path / "run"), **options)
-    assert result.metrics[0]["sft/nll"] > 0 if "sft/nll" in result.metrics[0] else result.metrics[0]
+    assert result.metrics[1]["sft/nll"] > 0 and result.metrics[1]["traces"] == 2
 
 
 def test_a_method_without_episodes_has_no_seat(small_model: Path, tmp_path: Path) -> None:

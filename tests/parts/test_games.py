@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from typing import Any
 
@@ -27,6 +29,16 @@ from burnish.tasks.games.wordle import Spelling, Words, marks
 from burnish.tasks.source import NoVerifier
 from burnish.tasks.table import source
 
+GOLDEN = {
+    "deal": "6a5d440dd65ebd8a",
+    "files": "4fd51e9df750b22f",
+    "form": "1e0c424ac8f2a8c9",
+    "maze": "b638788ab1c295fe",
+    "nim": "5a1b85f3277012df",
+    "text_nav": "e0f54fbe12a699b2",
+    "twenty_questions": "7f16e70f70431824",
+    "wordle": "58900f66e5ceb378",
+}  # of level 1: the same games in every process and every version
 LEVELS = [(name, level) for name in GAMES for level in GAMES[name].levels]
 
 
@@ -62,6 +74,16 @@ def test_the_expert_wins_and_splits_are_apart(name: str, level: int) -> None:
                     total += earned(outcome)
             assert outcome.terminated and total == 1.0
     assert not keys["train"] & keys["heldout"] and len(keys["train"]) > 3
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_game_is_what_it_was(name: str) -> None:
+    told = []
+    for split in ("train", "heldout"):
+        for index in range(60):
+            found = source(f"{name}:1").task(split, index)
+            told.append([found.kind, str(found.prompt), [("demo", found.given["demo"])], found.key])
+    assert hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16] == GOLDEN[name]
 
 
 @pytest.mark.parametrize("name", GAMES)

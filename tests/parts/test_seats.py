@@ -98,6 +98,13 @@ def test_a_game_that_ends_before_the_policys_turn_still_pays(small_model: Path) 
     assert [trace.scores["reward"] for trace in group.traces] == [1.0, 1.0]
 
 
+def test_a_seat_that_the_environment_plays_gives_no_trace(small_model: Path) -> None:
+    for name in ("nim:1", "deal:1", "twenty_questions:1"):
+        (group,) = episodes(source(name), small_model)
+        assert [trace.note["seat"] for trace in group.traces] == ["player", "player"]
+        assert "against" not in group.traces[0].note
+
+
 def test_a_reward_for_a_stranger_is_a_failure(small_model: Path) -> None:
     with pytest.raises(ValueError, match="rewards 'nobody', which is none of its seats"):
         episodes(EnvSource(Stranger), small_model)

@@ -155,8 +155,10 @@ class _Episode:
             self._fail(str(failure))
 
     def trained(self) -> list[str]:
-        """The seats that the policy has."""
-        return [seat for seat, player in self.players.items() if player.who == self.who]
+        """The seats that the policy has: its own, and others in which it has had a turn."""
+        first = self.env.seats()[0]
+        mine = {seat: player for seat, player in self.players.items() if player.who == self.who}
+        return [seat for seat, player in mine.items() if seat == first or player.turns]
 
     def _seated(self, seat: str) -> _Player:
         return _Player(self.who if self.other is None or seat == self.env.seats()[0] else self.other)

@@ -82,7 +82,8 @@ class Wordle(GameFamily):
             words: set[str] = set()
             while len(words) < many:
                 words.add("".join(dice.choices(alphabet, k=letters)))
-            position = Words(tuple(sorted(words, key=lambda word: dice.random())), dice.choice(sorted(words)), guesses)
+            listed = sorted(words)  # the order of a set differs between processes
+            position = Words(tuple(dice.sample(listed, many)), dice.choice(listed), guesses)
             if _solved(position):
                 return position
 
