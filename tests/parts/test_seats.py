@@ -15,7 +15,7 @@ from burnish.method import Method, frozen, roles
 from burnish.methods.multi_turn import played
 from burnish.methods.seats import read_opponent, seated
 from burnish.methods.table import find
-from burnish.rollout.play import play
+from burnish.rollout.play import _shared, play
 from burnish.run.evaluate import evaluate
 from burnish.step import Step
 from burnish.tasks.environment import EnvSource
@@ -80,6 +80,7 @@ def test_each_seat_of_the_policy_is_a_trace_with_its_own_view_and_rewards(small_
             assert [turn.author for turn in trace.turns] == ["task", "policy", "env", "policy"]
             assert trace.turn_scores["reward"][1::2] == rewards and trace.scores["reward"] == sum(rewards)
             assert trace.note["turns"] == 2 and trace.note["done"]
+    assert right.task.prompt == ({"role": "user", "content": "right sees 1"},)
     assert left.traces[0].note["seat"] == "left" and right.traces[0].note["seat"] == "right"
 
 
@@ -167,3 +168,9 @@ def test_what_is_said_of_opponents() -> None:
         Seated(source("maze"), "start", "start")
     with pytest.raises(ValueError, match="plays no episodes"):
         seated(find("sft").build(source("nim")), read_opponent("start"))
+
+
+def test_a_group_whose_first_views_differ_shows_what_they_share() -> None:
+    views = [({"role": "user", "content": f"Take 1 to 3. I take {n}."},) for n in (1, 2)]
+    assert _shared(views) == ({"role": "user", "content": "Take 1 to 3. I take ..."},)
+    assert _shared(views[:1]) == views[0] and _shared([]) == ()

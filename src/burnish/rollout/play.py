@@ -12,6 +12,7 @@ the environment, which is not trained on.
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from burnish.envs.expert import as_messages
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
+from burnish.messages import Message, text_of
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.scorer import mark_failed
@@ -84,6 +86,7 @@ class _Player:
     keys: list[str | None] = field(default_factory=list)
     replies: int = 0
     before: float = 0.0  # reward that it got before its first reply
+    asked: tuple[Message, ...] = ()  # its first view, where there are several seats
 
     def add(self, turn: Turn, reward: float = math.nan) -> None:
         self.turns.append(turn)
@@ -171,7 +174,8 @@ class _Episode:
         if player.turns:
             words = Turn(chat.observation(seen), "env", parent=player.turns[-1])
         else:
-            words = Turn(chat.prompt(replace(self.task, prompt=as_messages(seen)) if seat else self.task), "task")
+            player.asked = as_messages(seen) if seat else ()
+            words = Turn(chat.prompt(replace(self.task, prompt=player.asked) if seat else self.task), "task")
         key = self.env.key()
         if player.turns and len(Trace(tuple(player.turns))) + len(words) + self.room > context:
             self._end("context")
@@ -222,8 +226,18 @@ def _groups(episodes: list[_Episode], paid: bool) -> list[Group]:
     found = []
     for seat in seats:
         named = task if len(seats) == 1 else replace(task, key=f"{task.key} as {seat}")
-        found.append(Group(named, [episode.trace(seat, paid) for episode in episodes]))
+        asked = [episode.players[seat].asked for episode in episodes if seat in episode.players]
+        prompt = _shared([messages for messages in asked if messages]) or named.prompt
+        found.append(Group(replace(named, prompt=prompt), [episode.trace(seat, paid) for episode in episodes]))
     return found
+
+
+def _shared(prompts: list[tuple[Message, ...]]) -> tuple[Message, ...]:
+    """What the first views of a seat have in common: they differ where another player began. Empty without any."""
+    if len({str(prompt) for prompt in prompts}) < 2:
+        return prompts[0] if prompts else ()
+    common = os.path.commonprefix(["\n".join(map(text_of, prompt)) for prompt in prompts])
+    return ({"role": "user", "content": f"{common.rstrip()} ..."},)
 
 
 def _note(episodes: list[_Episode], step: Step) -> None:
