@@ -14,7 +14,8 @@ from test_agent_turns import TASK, episode, nothing, turn
 
 from burnish.credit.contributions import contribution_rewards, executed
 from burnish.credit.gae import advantages_and_returns, token_rewards
-from burnish.credit.turn_gae import bi_level_advantages, bi_level_gae, chain_gae, standardised_turns, turn_rewards
+from burnish.credit.turn_gae import bi_level_advantages, bi_level_gae, chain_gae, standardised_turns
+from burnish.credit.turns import turn_rewards
 from burnish.envs.protocol import Outcome
 from burnish.learn.learn import Learn
 from burnish.learn.term import Live

@@ -8,7 +8,7 @@ import pytest
 from conftest import SMALL, Tossed, build_cast, credited
 
 from burnish.loop import loop
-from burnish.methods.agent_rewards import armap, armap_best_of_n, armap_reflexion, armap_search, eef
+from burnish.methods.agent_planners import armap, armap_best_of_n, armap_reflexion, armap_search, eef
 from burnish.methods.playpen import playpen_sft
 from burnish.rollout.takeover import harmful, spaced
 from burnish.step import Step

@@ -66,6 +66,8 @@ class EvalOptions:
     reference: str | None = None
     """A model to compare with: margins of pairs are of log pi / ref, as in DPO; of replies, the win rate is shown: how
     often they score more than the reference's."""
+    opponent: str | None = None
+    """In an environment of several players, the model that has the other seats; by default the environment itself."""
     chat_template: str | None = None
     """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
     system_prompt: str | None = None
@@ -108,12 +110,17 @@ class Report:
 def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
     from burnish.models.template import Style, read_template
+    from burnish.roles import frozen
     from burnish.run import measures
     from burnish.run.lengths import Needs, fit
     from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
+    from burnish.tasks.seated import Seated
 
     source = resolve_task(options.task, options.reward, columns=options.columns)
+    others = {"opponent": frozen(options.opponent)} if options.opponent else {}
+    if others:
+        source = Seated(source, "opponent", "opponent")
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
     settings = Settings(
@@ -127,9 +134,8 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     if scores:
         models = _load_scorer(name, settings, options.device, style)
     else:
-        models = load_policy(
-            name, settings, options.device, style, reward_model=options.reward_model, reference=options.reference
-        )
+        judges = {"reward_model": options.reward_model, "reference": options.reference}
+        models = load_policy(name, settings, options.device, style, **judges, more=others)
     print_assumed_template(models[reader].chat, Console(stderr=True, highlight=False))
     needs = {
         "likelihood": Needs((), conversations=True, samples=False),

@@ -16,26 +16,6 @@ from burnish.step import Step
 from burnish.types import Group, Trace
 
 
-@supplies("stream:reward")
-def turn_rewards(*, author: str = "policy") -> Part:
-    """Stream "reward": each turn's own reward at its last token, 0 at the author's other tokens."""
-
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        reward = torch.full((len(trace),), float("nan"))
-        for (turn, start, end), earned in zip(trace.spans(), trace.turn_scores["reward"], strict=True):
-            if turn.author == author and end > start:
-                reward[start:end] = 0.0
-                reward[end - 1] = earned
-        trace.streams["reward"] = reward
-
-    return per_trace(
-        write,
-        name="turn_rewards",
-        reads=frozenset({f"tokens:{author}", "turn_score:reward"}),
-        writes=frozenset({"stream:reward"}),
-    )
-
-
 def bi_level_advantages(
     rewards: Tensor, values: Tensor, lengths: Sequence[int], gamma: float, lam: float, turn_gamma: float
 ) -> tuple[Tensor, Tensor]:

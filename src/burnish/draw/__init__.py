@@ -2,44 +2,43 @@
 
 from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
+from burnish.draw.easier import easier_first
 from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.failed import failed_again
-from burnish.draw.easier import easier_first
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
 from burnish.draw.labelled import labelled_steps
-from burnish.draw.replay import past_groups, transitions
-from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.replay import past_groups, transitions, with_replies
+from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.stored import stored, stored_prompts
 from burnish.draw.tasks import demos, episodes, pairs, prompts, questions
 from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
-    "helper_states",
-    "ORDERS",
     "Evolution",
     "Instructions",
+    "ORDERS",
     "Pool",
-    "Writing",
-    "evolving",
-    "informativeness",
-    "self_instructed",
-    "failed_again",
-    "easier_first",
-    "WEIGHTS",
     "Source",
+    "WEIGHTS",
+    "Writing",
     "by_bandit",
     "demos",
     "distracted",
+    "easier_first",
     "episodes",
+    "evolving",
+    "failed_again",
     "few",
+    "helper_states",
+    "informativeness",
     "labelled_steps",
     "pairs",
     "past_groups",
     "prompts",
     "questions",
+    "self_instructed",
     "stored",
     "stored_prompts",
     "transitions",

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as OutOfTime
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -36,42 +37,84 @@ class GuardedEnv:
         self.due = math.inf  # when the call that runs runs out of time
         self.cut = 0  # characters that were cut off observations
         self.closed = False
+        self._origin: tuple[Any, int, bool] = (None, 0, False)  # the arguments of the reset
+        self.said: list[str] = []  # the actions so far
+        self.seen: list[Observed | Outcome] = []  # what reset said, then what each step gave
+        self._kept: dict[int, Any] = {}  # copies of the environment by the number of steps
 
-    def begin_reset(self, task: Any, seed: int) -> Future[Any]:
-        """Start making and resetting the environment."""
+    def begin_reset(self, task: Any, seed: int, seated: bool = False) -> Future[Any]:
+        """Start making and resetting the environment. seated: models play the seats besides the policy's."""
+        self._origin, self.said, self.seen, self._kept = (task, seed, seated), [], [], {}
 
         def call() -> Any:
             self.env = self._make()
             if self.closed:  # the episode has ended while the instance was being made
                 self.closed = False
                 self.close()
-            return self.env.reset(**reset_arguments(self.env.reset, task, seed))
+            return self.env.reset(**reset_arguments(self.env.reset, task, seed, seated))
 
         self.due = time.monotonic() + self.seconds
         return _begun(call, trusted=False)
 
     def begin_step(self, action: str) -> Future[Any]:
         """Start a step."""
+        self.said.append(action)
         self.due = time.monotonic() + self.seconds
         return _begun(lambda: self.env.step(action), trusted=_is_ours(self.env))
 
     def observed(self, call: Future[Any]) -> Observed:
         """What a reset that was begun says; raises Failure."""
-        return self._cut(_read("reset", self._wait(call, "reset"), read_observation))
+        found = self._cut(_read("reset", self._wait(call, "reset"), read_observation))
+        self.seen.append(found)
+        return found
 
     def outcome(self, call: Future[Any]) -> Outcome:
         """What a step that was begun gives; raises Failure."""
         found: Outcome = _read("step", self._wait(call, "step"), read_outcome)
-        return Outcome(self._cut(found.observation), found.reward, found.terminated, found.truncated, found.info)
+        found = replace(found, observation=self._cut(found.observation))
+        self.seen.append(found)
+        return found
+
+    def keep(self) -> None:
+        """Keep a copy of the state for `at`, where the environment has fork()."""
+        if hasattr(self.env, "fork"):
+            self._kept[len(self.said)] = self._fork(self.env)
+
+    def at(self, k: int) -> GuardedEnv:
+        """An episode of its own in the state after k steps of this one, which goes on unchanged.
+
+        The newest state, and those that `keep` kept, are copied by fork() where the environment has it. Any other is
+        reached by a fresh instance: the same reset, then the same k actions. Every observation, reward and end must
+        be the same as before, which is checked. Raises Failure where a state cannot be reached again.
+        """
+        assert 0 <= k < len(self.seen), f"step {k} of an episode of which {len(self.seen) - 1} steps are known"
+        found = GuardedEnv(self._make, self.seconds)
+        found._origin, found.cut = self._origin, self.cut
+        source = self._kept.get(k, self.env if k == len(self.said) else None)
+        if source is not None and hasattr(source, "fork"):
+            found.env = self._fork(source)
+            found.said, found.seen = self.said[:k], self.seen[: k + 1]
+            return found
+        _same(0, found.observed(found.begin_reset(*self._origin)), self.seen[0])
+        for j, action in enumerate(self.said[:k], 1):
+            _same(j, found.outcome(found.begin_step(action)), self.seen[j])
+        return found
 
     def key(self) -> str | None:
         """The name of the state; None where the environment gives none."""
-        if not hasattr(self.env, "key"):
-            return None
-        try:
-            return str(self.env.key())
-        except Exception as error:
-            raise Failure(f"key() of the environment raised {_said(error)}") from error
+        return self._asked("key") if hasattr(self.env, "key") else None
+
+    def expert(self) -> str:
+        """A good action in this state."""
+        return self._asked("expert")
+
+    def seat(self) -> str:
+        """The player whose turn it is; "" where there is one player."""
+        return self._asked("seat") if hasattr(self.env, "seat") else ""
+
+    def seats(self) -> tuple[str, ...]:
+        """The names of all players, the policy's first; "" where there is one player."""
+        return tuple(getattr(self.env, "seats", ())) or ("",)
 
     def tools(self) -> list[dict[str, Any]]:
         """The JSON schemas of its tools; none where it has none."""
@@ -82,6 +125,16 @@ class GuardedEnv:
         closed, self.closed = self.closed, True
         if not closed and self.env is not None and hasattr(self.env, "close"):
             _begun(self.env.close, trusted=False)
+
+    def _asked(self, what: str) -> str:
+        try:
+            return str(getattr(self.env, what)())
+        except Exception as error:
+            raise Failure(f"{what}() of the environment raised {_said(error)}") from error
+
+    def _fork(self, env: Any) -> Any:
+        self.due = time.monotonic() + self.seconds
+        return self._wait(_begun(env.fork, trusted=_is_ours(env)), "fork")
 
     def _wait(self, call: Future[Any], what: str) -> Any:
         try:
@@ -136,7 +189,10 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _is_ours(env: Any) -> bool:
-    return type(env).__module__.startswith("burnish.") and not getattr(env, "foreign", False)
+    """Whether it is burnish's own, and so is the environment that it wraps (`inner`), if it wraps one."""
+    inner = vars(env).get("inner") if hasattr(env, "__dict__") else None
+    ours = type(env).__module__.startswith("burnish.") and not getattr(env, "foreign", False)
+    return ours and (inner is None or _is_ours(inner))
 
 
 def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
@@ -144,6 +200,18 @@ def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
         return read(given)
     except ValueError as error:
         raise Failure(f"{what}() of the environment: {error}") from error
+
+
+def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> None:
+    """Raise Failure where a replayed step gave something else than the first time; `info` may differ."""
+    for part in ("observation", "reward", "terminated", "truncated") if isinstance(before, Outcome) else ("",):
+        new, old = (getattr(now, part), getattr(before, part)) if part else (now, before)
+        if new != old:
+            raise Failure(
+                f"a replay of the episode differs in the {part or 'observation'} of "
+                f"{f'step {step}' if step else 'reset'}: {str(new)[:60]!r}, before {str(old)[:60]!r}; give the "
+                "environment fork(), or make reset(task, seed) repeat itself"
+            )
 
 
 def _said(error: BaseException) -> str:

@@ -3,16 +3,24 @@
 One instance is one episode. `reset` and `step` may be async.
 
     reset(task, seed) -> observation            task: the row of the data; it takes those of the two that it names
+                                                (and `seated`, see below)
     step(action) -> Outcome                     or (observation, reward, done), (observation, reward, done, info), or
                                                 Gymnasium's (observation, reward, terminated, truncated, info)
     key() -> str                                optional: names the state; equal states have equal keys
     fork() -> Environment                       optional: a copy that goes its own way; without it, methods that
                                                 return to a state reset a fresh instance and repeat the actions
+    expert() -> str                             optional: a good action in this state, for demonstrations
     tools() -> list of JSON schemas             optional: for the chat template
     close()                                     optional: called once, at the end of the episode
 
 An observation is text, a message, or a list of messages (role user or tool). A reward may be None: nothing is paid yet.
 terminated: the episode is over; truncated: it was cut off (a limit of turns), which is not its end.
+
+Several players. An environment with `seat() -> str` names the player whose turn it is; `seats` has all names, that of
+the policy first. The observation that was returned last is what this player sees: its prompt the first time (a system
+message, the rules), later what happened since its last reply. So each player has a view of its own. `Outcome.reward`
+is for the player who acted; `Outcome.rewards` adds rewards by seat. With `seated`, reset says whether models play the
+other seats; where they do not, an environment may play them itself and name the policy's seat alone.
 """
 
 from __future__ import annotations
@@ -20,7 +28,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from burnish.messages import Message, check_message
@@ -48,6 +56,7 @@ class Outcome:
     terminated: bool = False
     truncated: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, float] = field(default_factory=dict)  # by seat, where several play
 
     @property
     def over(self) -> bool:
@@ -65,8 +74,9 @@ class Outcome:
 def read_outcome(given: Any) -> Outcome:
     """The outcome that a step returned, in any of the conventions; raises ValueError for anything else."""
     if isinstance(given, Outcome):
-        return Outcome(
-            read_observation(given.observation), _reward(given.reward), given.terminated, given.truncated, given.info
+        rewards = {seat: _reward(value) or 0.0 for seat, value in given.rewards.items()}
+        return replace(
+            given, observation=read_observation(given.observation), reward=_reward(given.reward), rewards=rewards
         )
     if not isinstance(given, tuple) or not 3 <= len(given) <= 5:
         raise ValueError(
@@ -94,14 +104,15 @@ def read_observation(given: Any) -> Observed:
     raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
 
 
-def reset_arguments(reset: Callable[..., Any], task: Any, seed: int) -> dict[str, Any]:
-    """Those of task and seed that `reset` takes."""
+def reset_arguments(reset: Callable[..., Any], task: Any, seed: int, seated: bool = False) -> dict[str, Any]:
+    """Those of task, seed and seated that `reset` takes; seated only where it is so, and named."""
     try:
         parameters = inspect.signature(reset).parameters
     except (TypeError, ValueError):
         return {}
     everything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {name: value for name, value in (("task", task), ("seed", seed)) if everything or name in parameters}
+    found = {name: value for name, value in (("task", task), ("seed", seed)) if everything or name in parameters}
+    return {**found, "seated": True} if seated and "seated" in parameters else found
 
 
 def _reward(given: Any) -> float | None:

@@ -2,11 +2,11 @@
 
 from burnish.methods import (  # noqa: F401
     advantages,
-    agent_rewards,
+    agent_branches,
     agent_credit,
     agent_imitation,
+    agent_planners,
     agent_replay,
-    agent_branches,
     agent_rewards,
     agent_search,
     agent_turns,

@@ -16,7 +16,6 @@ STARPO = Paper(
     "RAGEN: Understanding Self-Evolution in LLM Agents via Multi-Turn Reinforcement Learning",
 )
 UFO = Paper("ufo", "2507.14295", 'A Simple "Try Again" Can Elicit Multi-Turn LLM Reasoning')
-
 AUTOREFINE = Paper(
     "autorefine", "2505.11277", "Search and Refine During Think: Autonomous Retrieval-Augmented Reasoning of LLMs"
 )
@@ -36,28 +35,6 @@ SELF_REGULATION = Paper("self-regulating-helper", "2502.04576", "Self-Regulation
 SEM = Paper("sem", "2505.07903", "SEM: Reinforcement Learning for Search-Efficient Large Language Models")
 TOOLRL = Paper("toolrl", "2504.13958", "ToolRL: Reward is All Tool Learning Needs")
 USER_SIMULATOR = Paper("embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI")
-ARENA_LEARNING = Paper(
-    "arena-learning",
-    "2407.10627",
-    "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
-)
-EVA = Paper(
-    "eva",
-    "2411.00062",
-    "Scalable Reinforcement Post-Training Beyond Static Human Prompts: Evolving Alignment via Asymmetric Self-Play",
-)
-REFUSAL_COMPOSITION = Paper(
-    "refusal-composition-classifier",
-    "2412.16974",
-    "Cannot or Should Not? Automatic Analysis of Refusal Composition in IFT/RLHF Datasets and Refusal Behavior of "
-    "Black-Box LLMs",
-)
-SERL = Paper("serl", "2505.20347", "SeRL: Self-Play Reinforcement Learning for Large Language Models with Limited Data")
-TEAMS_RL = Paper(
-    "teams-rl",
-    "2403.08694",
-    "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
-)
 BANDITBENCH = Paper("banditbench", "2410.06238", "EVOLvE: Evaluating and Optimizing LLMs For Exploration")
 IMAGINATION_ENGINE = Paper(
     "imagination-engine", "2311.05584", "Zero-Shot Goal-Directed Dialogue via RL on Imagined Conversations"
@@ -86,6 +63,7 @@ STEPAGENT = Paper(
 )
 WEBRL = Paper(
     "webrl", "2411.02337", "WebRL: Training LLM Web Agents via Self-Evolving Online Curriculum Reinforcement Learning"
+)
 AGENT_Q = Paper("agent-q", "2408.07199", "Agent Q: Advanced Reasoning and Learning for Autonomous AI Agents")
 AGENT_R = Paper(
     "agent-r", "2501.11425", "Agent-R: Training Language Model Agents to Reflect via Iterative Self-Training"
@@ -104,4 +82,26 @@ PLAYPEN = Paper(
 )
 REFUEL = Paper(
     "refuel", "2410.04612", "Regressing the Relative Future: Efficient Policy Optimization for Multi-turn RLHF"
+)
+ARENA_LEARNING = Paper(
+    "arena-learning",
+    "2407.10627",
+    "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
+)
+EVA = Paper(
+    "eva",
+    "2411.00062",
+    "Scalable Reinforcement Post-Training Beyond Static Human Prompts: Evolving Alignment via Asymmetric Self-Play",
+)
+REFUSAL_COMPOSITION = Paper(
+    "refusal-composition-classifier",
+    "2412.16974",
+    "Cannot or Should Not? Automatic Analysis of Refusal Composition in IFT/RLHF Datasets and Refusal Behavior of "
+    "Black-Box LLMs",
+)
+SERL = Paper("serl", "2505.20347", "SeRL: Self-Play Reinforcement Learning for Large Language Models with Limited Data")
+TEAMS_RL = Paper(
+    "teams-rl",
+    "2403.08694",
+    "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
 )

@@ -8,12 +8,13 @@ import torch
 
 from burnish import randomness
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.play import PLAY, _Episode, _note
+from burnish.rollout.episode import PLAY, Episode
+from burnish.rollout.play import note_episodes
 from burnish.rollout.sample import continue_from
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
-Gate = Callable[[list[_Episode], Step], list[bool]]
+Gate = Callable[[list[Episode], Step], list[bool]]
 
 
 @supplies("tokens:expert", "turn_score:reward", "score:reward")
@@ -27,7 +28,7 @@ def assisted(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        episodes = [_Episode(task, i, step, "policy") for task in tasks for i in range(n)]
+        episodes = [Episode(task, i, step, "policy") for task in tasks for i in range(n)]
         for episode in episodes:
             episode.begin()
         asked = 0
@@ -42,10 +43,10 @@ def assisted(
                 starts = [(one.task, tuple(one.turns), one.number()) for one in some]
                 said = continue_from(starts, who, step, tag="play", temperature=temperature) if some else []
                 for episode, trace in zip(some, said, strict=True):
-                    episode.reply(trace)
+                    episode.reply(trace.turns[-1])
             for episode in running:
                 episode.answer()
-        _note(episodes, step)
+        note_episodes(episodes, step)
         traces = [episode.trace(True, PLAY) for episode in episodes]
         if gate is not None:
             step.notes.add("help_asked", asked, max(1, len(episodes)))
@@ -62,7 +63,7 @@ def assisted(
     )
 
 
-def _at_random(running: list[_Episode], share: float, step: Step) -> list[bool]:
+def _at_random(running: list[Episode], share: float, step: Step) -> list[bool]:
     clock = step.clock
     return [
         randomness.rng(clock.seed, "help", clock.step, clock.tick, one.task.key, one.number()).random() < share
@@ -70,7 +71,7 @@ def _at_random(running: list[_Episode], share: float, step: Step) -> list[bool]:
     ]
 
 
-def _by_gate(running: list[_Episode], gate: str, step: Step) -> list[bool]:
+def _by_gate(running: list[Episode], gate: str, step: Step) -> list[bool]:
     traces = [Trace(tuple(one.turns)) for one in running]
     masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
     found = step.models[gate].streams(traces, masks, {"score"}, step.settings.token_budget)

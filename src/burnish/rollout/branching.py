@@ -10,7 +10,8 @@ import torch
 
 from burnish import randomness
 from burnish.parts import Rollout, supplies
-from burnish.rollout.play import Episode, note_episodes, of_episodes, play_on, replies_to, take_turn
+from burnish.rollout.episode import Episode
+from burnish.rollout.play import note_episodes, of_episodes, play_on, replies_to, take_turn
 from burnish.step import Step
 from burnish.types import Clock, Group, Task, Trace
 

@@ -9,8 +9,9 @@ import torch
 from burnish.parts import Rollout
 from burnish.rollout.choosing import told
 from burnish.rollout.conditioned import conditioned
+from burnish.rollout.episode import Episode
 from burnish.rollout.intents import written
-from burnish.rollout.play import Episode, note_episodes, of_episodes, play_on
+from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.search_tree import ends
 from burnish.rollout.searched import Branch, Worth, finished
 from burnish.score.model import only_score

@@ -1,29 +1,31 @@
-"""Episodes of several turns: the policy and an environment take turns, token in, token out.
+"""Episodes of several turns: the policy and an environment take turns, token in, token out (rollout/episode.py).
 
-What the policy sampled is never tokenised again: a turn of the environment is encoded as what the chat template writes
-after a reply. An episode whose environment has answered is sampled on while the environments of others still think. A
-reply depends on its own key alone, so the traces do not depend on who answers when.
+An episode whose environment has answered is sampled on while the environments of others still think. A reply depends
+on its own key alone, so the traces do not depend on who answers when. Where other models speak, too, episodes are
+played in rounds.
 """
 
 from __future__ import annotations
 
-import math
+import os
 import queue
 import time
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from burnish.envs.guarded import Failure, GuardedEnv
-from burnish.envs.protocol import Outcome
+from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
+from burnish.messages import Message, text_of
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.starts import Reply, Start, sample_key, write_arriving
-from burnish.scorer import mark_failed
+from burnish.rollout.episode import PLAY, Episode
+from burnish.rollout.sample import continue_from
+from burnish.rollout.starts import Reply, write_arriving
 from burnish.step import Step
-from burnish.types import Group, Sampling, Task, Trace, Turn
+from burnish.types import Group, Task, Trace, Turn
 
-PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
 GATHER = 0.002  # seconds in which episodes gather before the first of them are sampled
+EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
+Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
 
 
 @supplies("tokens:env", "turn_score:reward", "score:reward")
@@ -35,136 +37,120 @@ def play(
     who: str = "policy",
     paid: bool = True,
     judged: str = TAG,
+    blend: Blend | None = None,
 ) -> Rollout:
     """n episodes per task, of at most `turns` replies each (by default those of the run's settings).
 
     The environment's reward for a reply stands on the turn (turn_scores["reward"]); their sum is scores["reward"].
     Episodes of one task have the same seed. note["keys"] names the state before each reply, where the environment
-    has names for them. An environment that raises, hangs or answers nonsense ends its episode, which counts as failed
-    with the reason.
+    has names for them; note["valid"] says which replies were executed, where its info says so ("valid"). With several
+    seats of the policy, a task gives a group for each. An environment that raises, hangs or answers nonsense ends its
+    episode, which counts as failed with the reason.
     paid: whether environments reward; if not, episodes are judged by what follows in score
     judged: the tag of episodes that environments do not reward: of TAG the last reply is judged, else the whole
+    blend: replies are sampled from `who` blended with other models
     """
+    tag = PLAY if paid else judged
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        most = turns or step.settings.turns
-        episodes = [Episode(task, i, step, who, most, temperature) for task in tasks for i in range(n)]
+        episodes = [
+            Episode(task, i, step, who, most=turns, temperature=temperature) for task in tasks for i in range(n)
+        ]
         try:
-            write_arriving(Episodes(episodes), who, step)
+            if blend is not None or any(episode.other is not None for episode in episodes):
+                for episode in episodes:
+                    episode.begin()
+                play_on(episodes, step, temperature=temperature, blend=blend)
+            else:
+                write_arriving(Arriving(episodes), who, step)
         finally:
             for episode in episodes:
                 episode.env.close()
-        _note(episodes, step)
-        return [
-            Group(task, [episode.trace(paid, tag) for episode in episodes[k * n : (k + 1) * n]])
-            for k, task in enumerate(tasks)
-        ]
+        note_episodes(episodes, step)
+        return [group for k in range(len(tasks)) for group in _groups(episodes[k * n : (k + 1) * n], paid, tag)]
 
-    tag = PLAY if paid else judged
-    rewards = frozenset({"turn_score:reward", "score:reward"} if paid else ())
+    mixed = {f"model:{who}.mix", *(f"model:{other}.logits" for other in blend.others)} if blend else set()
+    name = f"play({n}) from {blend.name}" if blend else f"play({n})"
+    return of_episodes(name, call, who, paid=paid, reads=mixed, tag=tag)
+
+
+def of_episodes(
+    name: str,
+    call: Callable[[list[Task], Step], list[Group]],
+    *who: str,
+    paid: bool = True,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
+    tag: str | None = None,
+) -> Rollout:
+    """A rollout of episodes that these models play, which reads and writes what `play` does, and more where named."""
+    rewards = {"turn_score:reward", "score:reward"} if paid else set()
     return Rollout(
-        name=f"play({n})",
+        name=name,
         call=call,
-        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate"}),
-        writes=names("tokens", ("task", "env", who)) | names("mu", who) | rewards | {f"tag:{tag}"},
+        reads=frozenset({"task:prompt", "given:env", *(f"model:{one}.generate" for one in who), *reads}),
+        writes=names("tokens", ("task", "env", *who))
+        | names("mu", who)
+        | rewards
+        | {f"tag:{tag or (PLAY if paid else TAG)}"}
+        | frozenset(writes),
     )
 
 
-class Episode:
-    """One episode: an environment, the turns so far, and the reward of each.
-
-    call  the reset or step of its environment that runs, or has run
-    """
-
-    def __init__(self, task: Task, index: int, step: Step, who: str, most: int, temperature: float) -> None:
-        self.task, self.index, self.who, self.most = task, index, who, most
-        self.model, self.room, self.clock = step.models[who], step.settings.max_new_tokens, step.clock
-        self.settings = Sampling(temperature)
-        self.env = GuardedEnv(task.given["env"], step.settings.env_timeout)
-        self.turns: list[Turn] = []
-        self.rewards: list[float] = []
-        self.keys: list[str | None] = []
-        self.over, self.why, self.failure = False, "turns", ""
-        self.call: Future[Any] = self.env.begin_reset(task.given.get("task"), task.given.get("seed", 0))
-
-    def go_on(self) -> Reply | None:
-        """The environment has answered, or run out of time: the next reply that is asked for; None at the end."""
-        self._answer() if self.turns else self._begin()
-        if self.over or self.replies() >= self.most:
-            return None
-        number = self.index * 1000 + len(self.turns)  # differs for every reply of every episode of the task
-        key = sample_key(self.clock, self.task, number, PLAY)
-        return Reply(Start(self.task, tuple(self.turns), number, key, self.who, self.who, PLAY, self.settings))
-
-    def _begin(self) -> None:
-        """The prompt, once the environment is ready: it is the task's, which is what `reset` says."""
-        self.turns.append(Turn(self.model.chat.prompt(self.task), "task"))
-        self.rewards.append(math.nan)
-        try:
-            self.env.observed(self.call)
-            self.keys.append(self.env.key())
-        except Failure as failure:
-            self._fail(str(failure))
-
-    def reply(self, said: Turn) -> None:
-        """The policy has replied: the environment begins to step."""
-        self.turns.append(said)
-        self.rewards.append(0.0)
-        self.call = self.env.begin_step(self.model.chat.action(said.tokens))
-
-    def replies(self) -> int:
-        return sum(turn.author not in ("task", "env") for turn in self.turns)
-
-    def _answer(self) -> None:
-        """What the environment made of the reply."""
-        try:
-            found: Outcome = self.env.outcome(self.call)
-            self.rewards[-1] = found.reward or 0.0
-            if found.over:
-                self._end("done" if found.terminated else "truncated")
-                return
-            words = Turn(self.model.chat.observation(found.observation), "env", parent=self.turns[-1])
-            self.keys.append(self.env.key())
-        except (Failure, ValueError) as failure:
-            self._fail(str(failure))
-            return
-        if len(Trace(tuple(self.turns))) + len(words) + self.room > self.model.context:
-            self._end("context")
-            return
-        self.turns.append(words)
-        self.rewards.append(math.nan)
-
-    def _end(self, why: str) -> None:
-        self.over, self.why = True, why
-        self.env.close()  # now, not when all have ended: it may hold a process or a connection
-
-    def _fail(self, why: str) -> None:
-        self.failure = why
-        self._end("failed")
-
-    def trace(self, paid: bool, tag: str) -> Trace:
-        """The episode as a trace, which ends with the policy's last reply."""
-        spoken = self.turns[-1].author != "env"
-        turns, rewards = (self.turns, self.rewards) if spoken else (self.turns[:-1], self.rewards[:-1])
-        earned = sum(reward for reward in rewards if not math.isnan(reward))
-        replies = self.replies()
-        note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": replies}
-        if any(key is not None for key in self.keys):
-            note["keys"] = self.keys[:replies]
-        trace = Trace(
-            tuple(turns),
-            self.index,
-            {"reward": earned} if paid else {},
-            {"reward": rewards} if paid else {},
-            tags=frozenset({tag}),
-            note=note,
-        )
-        if self.failure:
-            mark_failed(trace, self.failure)
-        return trace
+def run_episodes(
+    tasks: list[Task], n: int, step: Step, who: str, turns: int | None, speak: Speak, paid: bool = True
+) -> list[Group]:
+    """n episodes for each task, in which `speak` gives the replies; `who` has the chat template and the context."""
+    episodes = [Episode(task, i, step, who, most=turns) for task in tasks for i in range(n)]
+    for episode in episodes:
+        episode.begin()
+    while running := [episode for episode in episodes if episode.goes_on()]:
+        starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in running]
+        take_turn(running, speak(starts, step))
+    note_episodes(episodes, step)
+    return [
+        Group(task, [episode.trace(paid) for episode in episodes[k * n : (k + 1) * n]]) for k, task in enumerate(tasks)
+    ]
 
 
-class Episodes:
+def play_on(
+    episodes: Sequence[Episode],
+    step: Step,
+    turns: int | None = None,
+    *,
+    temperature: float = 1.0,
+    blend: Blend | None = None,
+) -> None:
+    """Play episodes on in rounds until they are over or have `turns` replies each (by default as many as they may)."""
+    while running := [
+        episode for episode in episodes if not episode.over and episode.replies < (turns or episode.most)
+    ]:
+        take_turn(running, replies_to(running, step, temperature=temperature, blend=blend))
+
+
+def replies_to(
+    episodes: Sequence[Episode], step: Step, *, temperature: float = 1.0, blend: Blend | None = None
+) -> list[Trace]:
+    """The next reply of each episode, all of one model sampled together."""
+    found: dict[Episode, Trace] = {}
+    for who in dict.fromkeys(episode.player.who for episode in episodes):
+        mine = [episode for episode in episodes if episode.player.who == who]
+        starts = [(episode.task, tuple(episode.turns), episode.number()) for episode in mine]
+        mixed = blend if who == mine[0].who else None
+        said = continue_from(starts, who, step, tag=PLAY, temperature=temperature, blend=mixed)
+        found |= dict(zip(mine, said, strict=True))
+    return [found[episode] for episode in episodes]
+
+
+def take_turn(episodes: Sequence[Episode], replies: Sequence[Trace]) -> None:
+    """Each episode takes its reply; their environments then step at the same time."""
+    for episode, trace in zip(episodes, replies, strict=True):
+        episode.reply(trace.turns[-1])
+    for episode in episodes:
+        episode.answer()
+
+
+class Arriving:
     """Episodes whose next replies are asked for as their environments answer (rollout/starts.py: Arrivals)."""
 
     def __init__(self, episodes: list[Episode]) -> None:
@@ -218,13 +204,37 @@ class Episodes:
         return answered
 
 
-def _note(episodes: list[Episode], step: Step) -> None:
+def _groups(episodes: list[Episode], paid: bool, tag: str) -> list[Group]:
+    """The episodes of one task as groups: one for each seat of the policy, which is compared with itself alone."""
+    task = episodes[0].task
+    seats = list(dict.fromkeys(seat for episode in episodes for seat in episode.trained())) or [""]
+    found = []
+    for seat in seats:
+        named = task if len(seats) == 1 else replace(task, key=f"{task.key} as {seat}")
+        asked = [episode.players[seat].asked for episode in episodes if seat in episode.players]
+        prompt = _shared([messages for messages in asked if messages]) or named.prompt
+        found.append(Group(replace(named, prompt=prompt), [episode.trace(paid, tag, seat) for episode in episodes]))
+    return found
+
+
+def _shared(prompts: list[tuple[Message, ...]]) -> tuple[Message, ...]:
+    """What the first views of a seat have in common: they differ where another player began. Empty without any."""
+    if len({str(prompt) for prompt in prompts}) < 2:
+        return prompts[0] if prompts else ()
+    common = os.path.commonprefix(["\n".join(map(text_of, prompt)) for prompt in prompts])
+    return ({"role": "user", "content": f"{common.rstrip()} ..."},)
+
+
+def note_episodes(episodes: Sequence[Episode], step: Step) -> None:
     """Metrics of the episodes: turns, how they ended. Raises ValueError where every environment failed."""
     failed = [episode.failure for episode in episodes if episode.failure]
     if episodes and len(failed) == len(episodes):
         raise ValueError(f"every environment failed; the first: {failed[0]}")
     for episode in episodes:
-        step.notes.add("turns", episode.replies())
+        for seat in episode.trained():
+            step.notes.add("turns", episode.players[seat].replies)
         step.notes.add("episode_ended", float(episode.why == "done"))
+        for name, value in episode.metrics.items():
+            step.notes.add(f"env/{name}", value)
     if failed:
         step.notes.count("env_failures", len(failed))

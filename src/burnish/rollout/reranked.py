@@ -12,7 +12,8 @@ from burnish import randomness
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.again import past_trace
 from burnish.rollout.conditioned import conditioned
-from burnish.rollout.play import PLAY, EpisodeStart, run_episodes
+from burnish.rollout.episode import PLAY
+from burnish.rollout.play import EpisodeStart, run_episodes
 from burnish.rollout.sample import continue_from
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn

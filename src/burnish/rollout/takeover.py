@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from burnish.parts import Rollout, supplies
-from burnish.rollout.play import Episode, note_episodes, of_episodes, play_on
+from burnish.rollout.episode import Episode
+from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.step import Step
 from burnish.types import Group, Task, Trace
 
@@ -59,7 +60,7 @@ def takeovers(
 
 def _handed(episode: Episode, who: str, step: Step) -> Episode:
     """The episode with another player from here on."""
-    episode.who, episode.model = who, step.models[who]
+    episode.hand_to(who)
     return episode
 
 

@@ -190,6 +190,9 @@ class Options:
     my_agent.py:run, a function run(task, base_url, api_key) (docs/agents.md)."""
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
+    opponent: str | None = None
+    """In an environment of several players, who has the other seats: self, start, snapshot(10) (of the policy), or a
+    model; by default the environment (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     env_timeout: Seconds = 60.0

@@ -130,7 +130,7 @@ def evaluate(
     ]
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
     answers = tuple(tuple(final_answer(text) for text in texts) for texts in replies)
-    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths))
+    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]))
 
 
 def can_evaluate(source: Source) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from burnish.method import Method
 from burnish.methods.curricula import drawn
 from burnish.methods.multi_turn import played
+from burnish.methods.seats import read_opponent, seated
 from burnish.methods.swap import swapped
 from burnish.methods.table import Entry
 from burnish.models.hub import hub_name, pinned
@@ -32,6 +33,7 @@ from burnish.serve.pulled import read_pulled
 from burnish.step import Settings
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.resolve import pin, resolve_task
+from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import Tooled, read_tools
 from burnish.tasks.unscored import Unscored
@@ -74,7 +76,12 @@ def compose(
     if options.agent:
         agent = read_pulled(options.agent) or load_function(options.agent, "agent")
         source = Hosted(source, agent, options.agent_pays)
+    opponent = read_opponent(options.opponent) if options.opponent else None
+    if opponent is not None:
+        source = Seated(source, opponent.train, opponent.heldout)
     method = played(entry.build(source, **config.arguments), source)
+    if opponent is not None:
+        method = seated(replace(method, name=config.method), opponent)
     method = drawn(method, options.draw, source)
     if options.swap:
         method = swapped(method, options.swap)

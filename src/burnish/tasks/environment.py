@@ -6,18 +6,43 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.messages import Message
 from burnish.seeds import key_of
 from burnish.task import Task, Verdict
 from burnish.tasks.source import NoVerifier
 
 
-class EnvSource:
+class Played:
+    """Base of sources whose tasks are played with an environment that rewards them: there is no verifier."""
+
+    drop_failed = False
+    eager: None = None
+
+    def require_verifier(self, split: str) -> None:
+        """Episodes are rewarded as they are played: methods/multi_turn.py puts that in the place of a verifier."""
+
+    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        kind = task.key.partition(" ")[0]
+        raise NoVerifier(f"task {kind!r} is an environment: it rewards steps, and is played, not verified")
+
+
+def demonstration_of(messages: list[Message]) -> dict[str, Any]:
+    """What an expert's episode gives a task: the conversation, and its last reply."""
+    return {"demo": messages[-1]["content"], "messages": messages}
+
+
+class EnvSource(Played):
     """An environment class as a source of tasks.
 
     Where the class has `tasks(split)` (a list of rows, static or class method), each row is a task, passed to
     reset(task=...). Without it there are endless tasks, which differ by their seed. The prompt of a task is what
-    `reset` says; every episode is reset again with the same row and seed.
+    `reset` says; every episode is reset again with the same row and seed. Where the class has `expert()`, each task
+    demonstrates an episode that the expert plays: `sft` trains on it.
     """
 
     def __init__(self, factory: Callable[..., Any], name: str | None = None, **options: Any) -> None:
@@ -25,9 +50,8 @@ class EnvSource:
         self.name = name or str(getattr(factory, "__name__", "environment"))
         first_line = (getattr(factory, "__doc__", None) or "an environment").strip().splitlines()[0]
         self.summary = first_line
-        self.gives = frozenset({"env"})
-        self.drop_failed = False
-        self.eager = None
+        self.demonstrates = callable(getattr(factory, "expert", None))
+        self.gives = frozenset({"env", "demo", "messages"} if self.demonstrates else {"env"})
         rows = getattr(factory, "tasks", None)
         self._rows: dict[str, Sequence[Any]] = {}
         if callable(rows):
@@ -46,19 +70,12 @@ class EnvSource:
         try:
             seen = env.observed(env.begin_reset(row, seed))
             tools = env.tools()
+            given: dict[str, Any] = {"env": self.factory, "task": row, "seed": seed}
+            if self.demonstrates:
+                given |= demonstration_of(expert_episode(GuardedEnv(self.factory), row, seed))
         except Failure as failure:
             raise ValueError(f"task {self.name!r} cannot be started: {failure}") from failure
         finally:
             env.close()
         prompt = ({"role": "user", "content": seen},) if isinstance(seen, str) else seen
-        given = {"env": self.factory, "task": row, "seed": seed}
         return Task("game", prompt, {**given, "tools": tools} if tools else given, key)
-
-    def require_verifier(self, split: str) -> None:
-        """Episodes are rewarded as they are played: methods/multi_turn.py puts that in the place of a verifier."""
-
-    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
-        return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]
-
-    def verify(self, task: Task, reply: str) -> Verdict:
-        raise NoVerifier(f"task {self.name!r} is an environment: it rewards steps, and is played, not verified")

@@ -6,11 +6,12 @@ import difflib
 from typing import Any
 
 from burnish.tasks.add import Add
-from burnish.tasks.calls import Calls
 from burnish.tasks.bandit import BanditTask
+from burnish.tasks.calls import Calls
 from burnish.tasks.code import Code
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.edit import Edit
+from burnish.tasks.games.table import GAMES
 from burnish.tasks.guess import Guess
 from burnish.tasks.logic import Logic
 from burnish.tasks.multiply import Multiply
@@ -27,9 +28,9 @@ BUILTIN: dict[str, type] = {
 }  # the tasks that the model `tiny` was pre-trained on
 GENERATED: dict[str, type] = {
     **BUILTIN,
-    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User)},
+    **{kind.name: kind for kind in (Code, Calls, Passages, Search, User, BanditTask)},
+    **GAMES,
 }  # all tasks that can be named
-GENERATED: dict[str, type] = {**BUILTIN, Code.name: Code, BanditTask.name: BanditTask}  # all tasks that can be named
 
 
 def nearest(name: str, known: dict[str, type]) -> str:

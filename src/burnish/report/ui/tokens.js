@@ -4,6 +4,8 @@ import { el, hideTip, number, percent, showTip } from "./dom.js";
 
 const AUTHORS = { task: 0, policy: 1, demo: 2, env: 3, guide: 4, hint: 4, past: 5 };
 
+const CONTROL = /^<\|[^|]*\|>$|^<\/?s>$/; // what the chat template writes between messages
+
 const isClaim = (name) => /^(claim|member):/.test(name); // runs of version 0.1 and before call a claim a member
 const termOf = (name) => name.slice(name.indexOf(":") + 1);
 
@@ -26,13 +28,14 @@ export function tokensView(trace, mode) {
   const { ids, pieces, logp } = trace.tokens, values = valuesOf(trace, mode);
   const largest = Math.max(1e-9, ...values.filter((x) => x !== null).map(Math.abs));
   const box = el("div", { class: "tokens", tabindex: "0" });
+  const states = statesOf(trace);
   let start = 0;
   trace.turns.forEach((turn, index) => {
-    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), el("span", { class: "dim" }, ` ${turn.tokens} tokens${writtenBy(turn)}${turnScores(trace, index)}`)));
+    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), states[index] ? el("span", { class: "state" }, states[index]) : "", el("span", { class: "dim" }, ` ${turn.tokens} tokens${writtenBy(turn)}${turnScores(trace, index)}`)));
     const text = el("div", { class: "text" });
     for (let i = start; i < start + turn.tokens; i++) {
       const piece = pieces[i] || `⟨${ids[i]}⟩`;
-      const token = el("span", { class: "token", "data-i": String(i) }, visible(piece));
+      const token = el("span", { class: CONTROL.test(piece) ? "token control" : "token", "data-i": String(i) }, visible(piece));
       if (mode !== "author" && values[i] !== null) paint(token, mode, values[i], largest);
       else if (mode !== "author") token.classList.add("none");
       text.append(token);
@@ -88,6 +91,15 @@ function about(trace, i) {
   if (logp[i] !== null) found.push(row("probability", percent(Math.exp(logp[i]))), row("log-prob", number(logp[i])));
   for (const [name, values] of Object.entries(streams)) if (values[i] !== null) found.push(row(name === "adv" ? "advantage" : name, number(values[i])));
   return found;
+}
+
+/** In an episode of several replies, a label for each reply: its number, its seat, and the state in which it was made. */
+function statesOf(trace) {
+  const replies = trace.turns.map((turn, i) => i).filter((i) => !["task", "env"].includes(trace.turns[i].author));
+  const { seat, keys } = trace.note || {};
+  if (replies.length < 2 && !seat && !keys) return {};
+  const label = (k) => [`reply ${k + 1}`, seat ? `as ${seat}` : "", keys?.[k] ? `in state ${keys[k]}` : ""].filter(Boolean).join(" ");
+  return Object.fromEntries(replies.map((at, k) => [at, label(k)]));
 }
 
 function turnScores(trace, index) {

@@ -62,7 +62,7 @@ export function tracesView(page, names, words) {
   function entry(row) {
     return el("button", { class: `entry ${row.id === open?.id ? "on" : ""} ${row.dropped ? "gone" : ""}`, role: "option", "aria-selected": String(row.id === open?.id), "data-id": String(row.id), onclick: () => show(row.id) },
       el("span", { class: "line1" }, score(row), el("span", { class: "dim" }, `step ${row.step + 1}`), el("span", { class: "dim" }, `#${row.id}`), row.dropped ? el("span", { class: "tag" }, `dropped: ${row.dropped}`) : null),
-      el("span", { class: "prompt" }, row.prompt), el("span", { class: "text" }, row.text || "(nothing)"));
+      el("span", { class: "prompt" }, row.prompt), el("span", { class: "text" }, (row.text || "(nothing)").replaceAll("\n", " ⏎ ")));
   }
 
   function groupEntry(row) {
@@ -109,7 +109,7 @@ export function tracesView(page, names, words) {
 
   function facts() {
     const pair = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
-    const note = Object.entries(open.note || {}).map(([name, value]) => pair(name, typeof value === "string" ? value : JSON.stringify(value)));
+    const note = Object.entries(open.note || {}).filter(([name]) => name !== "keys").map(([name, value]) => pair(name, typeof value === "string" ? value : JSON.stringify(value)));
     const given = Object.entries(open.given || {}).filter(([, value]) => typeof value === "string" || typeof value === "number").map(([name, value]) => pair(name, String(value)));
     return el("div", { class: "facts" },
       el("dl", {}, Object.entries(open.scores).map(([name, value]) => pair(name, number(value))), open.advantage !== null ? pair("advantage", number(open.advantage)) : null, open.tags.length ? pair("tags", open.tags.join(", ")) : null, note),

@@ -1,0 +1,34 @@
+"""Demonstrations: episodes that the environment's own expert plays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.envs.protocol import Observed
+from burnish.messages import Message
+
+MOST = 200  # actions of an expert in one episode
+
+
+def expert_episode(env: GuardedEnv, task: Any, seed: int) -> list[Message]:
+    """The conversation of an episode in which `expert()` chooses every action: that of the policy's seat.
+
+    It ends with the last action. Raises Failure where the environment fails, or has not ended after MOST actions.
+    """
+    seen = env.observed(env.begin_reset(task, seed))
+    talks: dict[str, list[Message]] = {}
+    for _ in range(MOST):
+        seat, said = env.seat(), env.expert()
+        talks.setdefault(seat, []).extend([*as_messages(seen), {"role": "assistant", "content": said}])
+        outcome = env.outcome(env.begin_step(said))
+        if outcome.over:
+            env.close()
+            return talks.get(env.seats()[0]) or next(iter(talks.values()))
+        seen = outcome.observation
+    raise Failure(f"expert() of the environment has not ended the episode after {MOST} actions")
+
+
+def as_messages(seen: Observed) -> tuple[Message, ...]:
+    """An observation as messages."""
+    return ({"role": "user", "content": seen},) if isinstance(seen, str) else seen

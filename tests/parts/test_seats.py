@@ -1,0 +1,176 @@
+"""Several players: whose turn it is, a view and a trace for each seat, rewards by seat, and who is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL, build_cast
+
+from burnish.envs.protocol import Outcome
+from burnish.loop import loop
+from burnish.method import Method, frozen, roles
+from burnish.methods.multi_turn import played
+from burnish.methods.seats import read_opponent, seated
+from burnish.methods.table import find
+from burnish.rollout.play import _shared, play
+from burnish.run.evaluate import evaluate
+from burnish.step import Step
+from burnish.tasks.environment import EnvSource
+from burnish.tasks.games.deal import Bargain, Haggling
+from burnish.tasks.games.nim import Heap, Taking
+from burnish.tasks.games.questions import Items, Questions
+from burnish.tasks.seated import Seated
+from burnish.tasks.source import Source
+from burnish.tasks.table import source
+from burnish.types import Clock, Group
+
+SHORT = replace(SMALL, max_new_tokens=3)
+
+
+class Echo:
+    """Two players in turn, two replies each: `left` is paid 1 for each of its own, and both 10 at the end."""
+
+    seats = ("left", "right")
+
+    def reset(self, seed: int) -> Any:
+        self.made = 0
+        return ({"role": "system", "content": "You are left."}, {"role": "user", "content": "Go."})
+
+    def seat(self) -> str:
+        return self.seats[self.made % 2]
+
+    def step(self, action: str) -> Outcome:
+        self.made += 1
+        paid = 1.0 if self.seat() == "right" else None
+        if self.made == 4:
+            return Outcome("", paid, terminated=True, rewards={"left": 10.0, "right": 10.0})
+        return Outcome(f"{self.seat()} sees {self.made}", paid)
+
+
+class Resigns(Echo):
+    """The right player begins, and the game is over before the left one has a turn."""
+
+    def seat(self) -> str:
+        return "right"
+
+    def step(self, action: str) -> Outcome:
+        return Outcome("", terminated=True, rewards={"left": 1.0})
+
+
+class Stranger(Echo):
+    def step(self, action: str) -> Outcome:
+        return Outcome("", terminated=True, rewards={"nobody": 1.0})
+
+
+def episodes(task: Source, model: Path, n: int = 2) -> list[Group]:
+    method = find("grpo").build(task)
+    cast = build_cast(replace(method, models=roles(ref=frozen("policy"), other=frozen("policy"))), model)
+    return play(n).call([task.task("train", 0)], Step(Clock(0, 1), cast, SHORT))
+
+
+def test_each_seat_of_the_policy_is_a_trace_with_its_own_view_and_rewards(small_model: Path) -> None:
+    """left: 1 for each reply, and 10 at the end, which falls on its last reply; right: 10 on its last reply."""
+    left, right = episodes(EnvSource(Echo), small_model)
+    assert [left.task.key.rpartition(" ")[2], right.task.key.rpartition(" ")[2]] == ["left", "right"]
+    for group, rewards in ((left, [1.0, 11.0]), (right, [0.0, 10.0])):
+        for trace in group.traces:
+            assert [turn.author for turn in trace.turns] == ["task", "policy", "env", "policy"]
+            assert trace.turn_scores["reward"][1::2] == rewards and trace.scores["reward"] == sum(rewards)
+            assert trace.note["turns"] == 2 and trace.note["done"]
+    assert right.task.prompt == ({"role": "user", "content": "right sees 1"},)
+    assert left.traces[0].note["seat"] == "left" and right.traces[0].note["seat"] == "right"
+
+
+def test_other_seats_are_sampled_by_the_opponent_and_give_no_trace(small_model: Path) -> None:
+    task = Seated(EnvSource(Echo), "other", "other")
+    (group,) = episodes(task, small_model)
+    assert [trace.note["seat"] for trace in group.traces] == ["left", "left"]
+    assert {trace.note["against"] for trace in group.traces} == {"other"}
+    assert all(set(trace.authors()) == {"task", "policy", "env"} for trace in group.traces)
+    assert all(trace.scores["reward"] == 12.0 for trace in group.traces)
+
+
+def test_a_game_that_ends_before_the_policys_turn_still_pays(small_model: Path) -> None:
+    (group,) = episodes(Seated(EnvSource(Resigns), "other", "other"), small_model)
+    assert [len(trace.turns) for trace in group.traces] == [1, 1]
+    assert [trace.scores["reward"] for trace in group.traces] == [1.0, 1.0]
+
+
+def test_a_seat_that_the_environment_plays_gives_no_trace(small_model: Path) -> None:
+    for name in ("nim:1", "deal:1", "twenty_questions:1"):
+        (group,) = episodes(source(name), small_model)
+        assert [trace.note["seat"] for trace in group.traces] == ["player", "player"]
+        assert "against" not in group.traces[0].note
+
+
+def test_a_reward_for_a_stranger_is_a_failure(small_model: Path) -> None:
+    with pytest.raises(ValueError, match="rewards 'nobody', which is none of its seats"):
+        episodes(EnvSource(Stranger), small_model)
+
+
+def test_views_of_nim_with_two_models() -> None:
+    game = Taking(Heap(8, "opponent"))
+    assert game.reset(seated=True) == "Take 1 to 3, the last one wins. 8 left." and game.seat() == "opponent"
+    seen = game.step("2")
+    assert seen.observation == "Take 1 to 3, the last one wins. I take 2. 6 left." and game.seat() == "player"
+    assert game.step("2").observation == "I take 2. 4 left." and game.seat() == "opponent"
+    assert game.step("0").rewards == {"player": 1.0, "opponent": 0.0}
+
+
+def test_views_of_a_deal_with_two_models() -> None:
+    game = Haggling(Bargain(True, 10, 6, 8, 2))
+    assert game.reset(seated=True) == "You sell, worth 6 to you, 2 rounds. Name a price." and game.seat() == "opponent"
+    assert game.step("9").observation == "You buy, worth 10 to you, 2 rounds. I ask 9."
+    assert game.step("7").observation == "I offer 7."
+    done = game.step("7")
+    assert done.rewards == {"player": 0.75, "opponent": 0.25}
+
+
+def test_a_model_answers_questions_as_the_user() -> None:
+    game = Questions(Items(("ab", "b", "a"), 2, 3))
+    game.reset(seated=True)
+    asked = game.step("b")
+    assert game.seat() == "user" and [m["role"] for m in asked.observation] == ["system", "user"]
+    assert asked.observation[1]["content"] == "Your item: a. b?" and game.expert() == "no"
+    assert game.step("No.").observation == "no" and game.seat() == "player" and game.left == ["C"]
+    assert game.step("a").observation == "a?"
+    assert game.step("hm").observation == "no answer"
+    assert game.step("C").reward == 1.0
+
+
+@pytest.mark.parametrize("opponent", ["self", "start", "snapshot(2)"])
+@pytest.mark.parametrize("name", ["grpo", "gigpo"])
+def test_a_step_against_each_opponent(name: str, opponent: str, small_model: Path) -> None:
+    who = read_opponent(opponent)
+    task = Seated(source("nim:1"), who.train, who.heldout)
+    method: Method = seated(played(find(name).build(task, n=2), task), who)
+    cast = build_cast(method, small_model)
+    report = next(loop(method, cast, SHORT, steps=1))
+    seats = {trace.note["seat"] for group in report.groups["main"] for trace in group.traces}
+    assert seats == ({"player", "opponent"} if opponent == "self" else {"player"})
+    found = evaluate(cast, task, SHORT, tasks=3, k=2)
+    assert [len(row) for row in found.rewards] == [2, 2, 2]
+
+
+def test_what_is_said_of_opponents() -> None:
+    assert read_opponent("snapshot").roles["opponent"].every == 10
+    assert read_opponent("snapshot(3)").roles["opponent"].every == 3 and read_opponent("snapshot(3)").heldout == "start"
+    assert read_opponent("runs/a/model").roles["opponent"].source == "runs/a/model"
+    for wrong, why in (("snapshot(0)", "every 1 or more"), ("snapshot(x)", "it is self, start")):
+        with pytest.raises(ValueError, match=why):
+            read_opponent(wrong)
+    with pytest.raises(ValueError, match="no environment of several players"):
+        Seated(source("sort"), "start", "start")
+    with pytest.raises(ValueError, match="no environment of several players"):
+        Seated(source("maze"), "start", "start")
+    with pytest.raises(ValueError, match="plays no episodes"):
+        seated(find("sft").build(source("nim")), read_opponent("start"))
+
+
+def test_a_group_whose_first_views_differ_shows_what_they_share() -> None:
+    views = [({"role": "user", "content": f"Take 1 to 3. I take {n}."},) for n in (1, 2)]
+    assert _shared(views) == ({"role": "user", "content": "Take 1 to 3. I take ..."},)
+    assert _shared(views[:1]) == views[0] and _shared([]) == ()
