@@ -43,8 +43,9 @@ def run(model: Path, workers: int, name: str = "grpo", **settings: Any) -> tuple
     generate, begin = models["policy"].engine.generate, rewarded.begin
 
     def watched(*asked: Any) -> Any:
-        *others, heard = asked
-        return generate(*others, heard and (lambda *sample: (events.append("reply"), heard(*sample))))
+        requests, others, mix, rule, heard, *feed = asked
+        told_ = heard and (lambda *sample: (events.append("reply"), heard(*sample)))
+        return generate(requests, others, mix, rule, told_, *feed)
 
     models["policy"].engine.generate = watched  # type: ignore[method-assign]
     rewarded.begin = lambda *asked: (events.append("judge"), begin(*asked))[1]  # type: ignore[method-assign]

@@ -22,6 +22,7 @@ from burnish.learn.terms.imitation import imitate
 from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, pg_clip, pg_clip_blended, pg_reinforce
 from burnish.learn.terms.preference import dpo, dpo_with_nll
 from burnish.learn.terms.process import step_chance, step_regression
+from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.regression import balance, chi2_pull, regress_advantage
 from burnish.learn.terms.reward import score_pairs
 from burnish.learn.terms.right_and_wrong import discriminate, hold, mean_logp, mean_ratio, negative_aware, pg_tapered
@@ -36,6 +37,7 @@ from burnish.learn.terms.surrogates import (
     pg_sequence,
     pg_sequence_by_token,
     pg_soft,
+    pg_whole,
     stay,
 )
 from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
@@ -271,6 +273,15 @@ CASES: list[Case] = [
         {"old": [2 * math.log(1.25), 0, math.log(1.25), math.log(1.25)]},
     ),
     Case(pg_sequence(0.2, 0.2), "00++", lambda p: [-1.2, 1.25], ADV, {"old": [math.log(1.25)] * 4}),
+    Case(pg_whole(0.2, 0.2), "00++", lambda p: [-1.2, 1.25**2], ADV, {"old": [math.log(1.25)] * 4}),
+    Case(pg_whole(0.5, 0.7), "--++", lambda p: [-(1.25**2), 1.25**2], ADV, {"old": [math.log(1.25)] * 4}),
+    Case(  # the scores of a reply add up to .7 and to .4, and the outcomes are 1 and 0
+        redistribution(),
+        "--++",
+        lambda p: [0.3**2, 0.4**2],
+        {"outcome": [1.0, 1.0, 0.0, 0.0]},
+        value=[0.2, 0.5, 0.3, 0.1],
+    ),
     Case(pg_sequence(0.1, 0.3), "--00", lambda p: [-0.8, 0.9], ADV, {"old": [math.log(0.8)] * 4}),
     Case(
         pg_sequence_by_token(0.2, 0.3),

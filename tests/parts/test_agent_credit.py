@@ -29,7 +29,7 @@ from burnish.methods.swap import swapped
 from burnish.rollout.play import play
 from burnish.select.turn_rows import by_turn
 from burnish.step import Step
-from burnish.tasks.seats import Seated, read_seats
+from burnish.tasks.speakers import InTurn, read_seats
 from burnish.tasks.table import source
 from burnish.types import Clock, Group, Task, Trace
 
@@ -134,7 +134,7 @@ def table(words: str) -> Any:
         def task(self, split: str, index: int) -> Task:
             return task
 
-    return Seated(One(), read_seats(words)).task("train", 0)  # type: ignore[arg-type]
+    return InTurn(One(), read_seats(words)).task("train", 0)  # type: ignore[arg-type]
 
 
 def test_the_last_seat_acts_and_all_read_what_was_said() -> None:

@@ -16,10 +16,10 @@ from burnish.draw.easier import easier_first
 from burnish.learn.maths import dpo_logistic
 from burnish.methods.agent_search import agent_q, agent_r, itool, lspo
 from burnish.parts import Draw
-from burnish.rollout.choosing import told, word_logps
 from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import mixed_value, replies_with, searched
 from burnish.score.latents import action_values, k_means, regret_matching
+from burnish.score.words import told, word_logps
 from burnish.select.revisions import REVISIONS, revisions, spliced
 from burnish.select.siblings import sibling_pairs
 from burnish.step import Step

@@ -369,7 +369,8 @@ def test_effects_of_drawn_values_are_by_thirds() -> None:
 
 def built(name: str, task: str = "sort") -> Any:
     entry = METHODS[name]
-    return entry.build(source(str(entry.trial.get("task", task))), **dict.fromkeys(needs(entry), "tiny"))
+    columns = {key: entry.trial[key] for key in ("column", "cannot", "should_not") if key in entry.trial}
+    return entry.build(source(str(entry.trial.get("task", task))), **dict.fromkeys(needs(entry), "tiny"), **columns)
 
 
 def test_every_difference_is_undone_or_refused_in_a_sentence(name: str) -> None:

@@ -30,7 +30,10 @@ from burnish.run.flags import flags_of_method
 SHARE = Option("A share.", at_least=0, at_most=1)
 UNRANGED = {  # numbers of which every finite one makes sense
     *("copo.centre", "copo.gate", "aapo.margin_low", "aapo.margin_high", "aepo.above", "topr.baseline"),
-    *("clip_cov.low", "clip_cov.high", "cpgd.cut", "alphapo.alpha", "dno.floor"),
+    *("clip_cov.low", "clip_cov.high", "cpgd.cut", "alphapo.alpha", "dno.floor", "arpo.alpha", "arpo.tau"),
+    *("playpen_sft.win", "playpen_dpo.win", "playpen_grpo.win", "eef.win", "itool.enough"),  # rewards
+    *("arpo_replay.above", "arpo_replay.flat", "arpo_replay.low", "agent_r.alpha", "agent_r.final"),
+    "armap_reflexion.threshold",
 }
 
 

@@ -96,6 +96,8 @@ def test_every_term_has_a_row_in_the_table() -> None:
     tested |= {"pair_term", "list_term", "unpaired_term"}  # factories of others; tests/parts/test_compared.py
     tested |= SEVERAL_OUTPUTS  # tests/parts/test_reward_terms.py
     tested |= {"value_heads_clip"}  # below
+    tested |= {"pg_sequence", "pg_whole"}  # which share one loss
+    tested |= {"many_labels"}  # tests/parts/test_refusal_classifier.py
     assert len(factories()) > 40
     assert set(factories()) - tested == set()
 

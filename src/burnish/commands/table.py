@@ -5,7 +5,7 @@ from __future__ import annotations
 # name -> (module of burnish.commands with a function `main(words)`, help text)
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a model; measure it on held-out tasks"),
-    "plan": ("plan", "the memory that a run will need on a GPU, before anything is loaded"),
+    "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
     "tasks": ("tasks", "list the tasks, or show one"),

@@ -17,6 +17,7 @@ from burnish.credit.baselines import (
 from burnish.credit.branches import claim_copies, claim_where_they_part, reward_where_they_part, shared_mean
 from burnish.credit.by_part import gae_of_parts
 from burnish.credit.cached import LogpCache, cached_ref
+from burnish.credit.categories import category_labels
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.claims import alternating, claim
 from burnish.credit.components import decoupled
@@ -112,6 +113,7 @@ __all__ = [
     "by_token",
     "cached_ref",
     "calibrated_weight",
+    "category_labels",
     "chain_gae",
     "chi2_scale",
     "claim",

@@ -7,7 +7,9 @@ from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.failed import failed_again
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
+from burnish.draw.instructor import decided, taught
 from burnish.draw.labelled import labelled_steps
+from burnish.draw.made import mixed_in
 from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.stored import stored, stored_prompts
@@ -24,6 +26,7 @@ __all__ = [
     "WEIGHTS",
     "Writing",
     "by_bandit",
+    "decided",
     "demos",
     "distracted",
     "easier_first",
@@ -34,6 +37,7 @@ __all__ = [
     "helper_states",
     "informativeness",
     "labelled_steps",
+    "mixed_in",
     "pairs",
     "past_groups",
     "prompts",
@@ -41,6 +45,7 @@ __all__ = [
     "self_instructed",
     "stored",
     "stored_prompts",
+    "taught",
     "transitions",
     "with_replies",
 ]

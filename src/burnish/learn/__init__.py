@@ -11,6 +11,7 @@ from burnish.learn.terms.fit import chance_fit, value_fit
 from burnish.learn.terms.focal import focal_pairs
 from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped, teacher_k2
 from burnish.learn.terms.imitation import imitate
+from burnish.learn.terms.labels import many_labels
 from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, kl_to, pg_clip, pg_clip_blended, pg_reinforce
 from burnish.learn.terms.preference import dpo, dpo_with_nll
 from burnish.learn.terms.preference_features import feature_constrained
@@ -154,6 +155,7 @@ __all__ = [
     "list_term",
     "log_ratio",
     "logit_pairs",
+    "many_labels",
     "mean_logp",
     "mean_ratio",
     "nca",

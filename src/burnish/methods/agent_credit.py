@@ -9,7 +9,7 @@ from burnish import credit, draw, learn, rollout, select
 from burnish.method import Method, Option, Phase, chain, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.schedules import after, before
-from burnish.tasks.seats import Seated, read_seats
+from burnish.tasks.speakers import InTurn, read_seats
 
 TurnGamma = Annotated[float, Option("Discount per turn.", at_least=0, at_most=1)]
 
@@ -121,7 +121,7 @@ def marft(
     skips an update when the KL exceeds 0.001, and treats an advantage of 0 as missing: both are left out, and so is
     its variant with the ratio of tokens. `--swap "pg=pg_sequence(0.2, 0.2)"` divides the log-ratio by the tokens.
     """
-    source = Seated(task, read_seats(seats))
+    source = InTurn(task, read_seats(seats))
     return method(
         draw=replace(draw.prompts(source, "env"), source=source),
         rollout=rollout.play(n, temperature=temperature),

@@ -276,7 +276,7 @@ def online_iterative_dpo(
     n: opt.GroupSize = 8,
     beta: opt.Beta = 0.1,
     price: Annotated[float, Option("Reward that a token of a reply costs.", at_least=0)] = 0.001,
-    memory: Annotated[int, Option("Prompts whose pairs are kept for later rounds.", at_least=1)] = 2048,
+    remembered: Annotated[int, Option("Prompts whose pairs are kept for later rounds.", at_least=1)] = 2048,
     sync: opt.Sync = 100,
     temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
@@ -289,7 +289,7 @@ def online_iterative_dpo(
     Each step makes one update on new pairs and one on as many old ones. beta and n are the paper's (three rounds), the
     price is ours.
     """
-    kept = select.Store("pairs", memory)
+    kept = select.Store("pairs", remembered)
     rule = select.best_vs_worst("net")
     fresh = Phase(
         draw=draw.prompts(task),

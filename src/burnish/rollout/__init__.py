@@ -27,7 +27,9 @@ from burnish.rollout.improved import improved
 from burnish.rollout.injected import injected
 from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
-from burnish.rollout.play import play
+from burnish.rollout.operated import answered, expanded, operated
+from burnish.rollout.planned import reflected
+from burnish.rollout.play import of_episodes, play
 from burnish.rollout.recalled import recalled
 from burnish.rollout.replayed import replayed
 from burnish.rollout.reranked import next_candidates, reranked
@@ -50,6 +52,7 @@ __all__ = [
     "Prefix",
     "above",
     "again",
+    "answered",
     "any_stage",
     "anywhere",
     "arithmetic",
@@ -66,6 +69,7 @@ __all__ = [
     "directed",
     "early_exits",
     "either",
+    "expanded",
     "expert_steps",
     "filled",
     "finished",
@@ -90,11 +94,14 @@ __all__ = [
     "mixed_value",
     "next_candidates",
     "next_steps",
+    "of_episodes",
+    "operated",
     "play",
     "prefixed",
     "probed",
     "ranked_by",
     "recalled",
+    "reflected",
     "replayed",
     "replies_with",
     "reranked",

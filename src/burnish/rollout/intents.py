@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from burnish import randomness
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.choosing import asked, told
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, play_on
 from burnish.rollout.sample import continue_from
+from burnish.score.words import asked, told
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 

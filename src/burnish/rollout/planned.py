@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from burnish.parts import Rollout
-from burnish.rollout.choosing import told
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import Episode
 from burnish.rollout.intents import written
@@ -15,6 +14,7 @@ from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.search_tree import ends
 from burnish.rollout.searched import Branch, Worth, finished
 from burnish.score.model import only_score
+from burnish.score.words import told
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from burnish.parts import Rollout, supplies
-from burnish.rollout.choosing import told, word_logps
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, replies_to, take_turn
 from burnish.rollout.search_tree import Backup, Node, Rule, Value, ends, nodes, running_mean, search, value_of
+from burnish.score.words import told, word_logps
 from burnish.step import Step
 from burnish.types import Group, Task, Trace
 

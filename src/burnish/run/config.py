@@ -88,8 +88,7 @@ class Options:
     token_budget: CountOrNone = None
     """Tokens in one micro-batch; by default 8192, on a GPU as many as keep it busy. It cannot change the gradient."""
     memory: str | None = None
-    """What the run may take of the GPU's memory: 24GiB. Micro-batches, KV cache, recomputation and optimiser are chosen
-    to fit (burnish plan)."""
+    """The GPU memory that the run may take: 24GiB. Micro-batches, KV cache and optimiser are chosen to fit."""
     packed: bool = True
     """Pack the rows of a micro-batch end to end, shared prefixes once, instead of padding them. It cannot change the
     gradient."""
@@ -191,8 +190,7 @@ class Options:
     agent_pays: bool = False
     """The number that the agent returns or posts is the reward, in place of the task's verifier."""
     opponent: str | None = None
-    """In an environment of several players, who has the other seats: self, start, snapshot(10) (of the policy), or a
-    model; by default the environment (docs/environments.md)."""
+    """Who has the other seats of an environment: self, start, snapshot(10) or a model (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
     env_timeout: Seconds = 60.0
@@ -226,8 +224,7 @@ class Options:
     keep_every: CountOrZero = 0
     """Also keep, permanently, the checkpoints at multiples of this number of steps; 0 keeps none."""
     on_nan: Annotated[str, Option(choices=("skip", "stop"))] = "skip"
-    """A batch with NaN or infinity in a reward, loss or gradient does not change the weights and is kept in the run
-    folder.
+    """A batch with NaN or infinity in a reward, loss or gradient changes no weights and is kept in the run folder.
     skip: continue, but stop after three such steps in a row; stop: stop at once."""
     engine: Annotated[str, Option(choices=("local", "process", "vllm"))] = "local"
     """The engine that samples the policy's replies: local (burnish, with the trained weights themselves), process (the

@@ -8,6 +8,7 @@ from burnish.score.debugged import START as REFINED_AT
 from burnish.score.debugged import Refinements, debugged, keep_refinements
 from burnish.score.given import given_label, given_order, given_scores
 from burnish.score.heads import aggregated, discriminated, gated, preferred_to_baseline, scoring_part
+from burnish.score.judges.battles import battles, unequal
 from burnish.score.judges.pairs import leads, leads_by_score
 from burnish.score.judges.pointwise import pointwise
 from burnish.score.judges.self_scores import note_agreement, self_scores
@@ -19,6 +20,7 @@ from burnish.score.model import reward_model, rm_role, scoring
 from burnish.score.objectives import brevity, directed_reward, implicit_score
 from burnish.score.outcomes import outcomes
 from burnish.score.process import aggregated_steps, dense_steps
+from burnish.score.refusals import no_refusal
 from burnish.score.sanity import price_astray
 from burnish.score.segments import segmentation
 from burnish.score.shape import Moments, clipped, normalised, spread, success_chance
@@ -39,6 +41,7 @@ __all__ = [
     "aggregated_steps",
     "answer_entropy",
     "as_gap",
+    "battles",
     "brevity",
     "brevity_once_right",
     "calibrated",
@@ -66,6 +69,7 @@ __all__ = [
     "like_reference",
     "majority",
     "mean_logp_of",
+    "no_refusal",
     "normalised",
     "note_agreement",
     "outcomes",
@@ -90,6 +94,7 @@ __all__ = [
     "steered_reward",
     "success_chance",
     "toward_goal",
+    "unequal",
     "verify",
     "win_rates",
     "within",

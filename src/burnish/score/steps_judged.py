@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burnish.parts import Part, supplies
-from burnish.rollout.choosing import told, word_logps
+from burnish.score.words import told, word_logps
 from burnish.step import Step
 from burnish.types import Group, Trace
 

@@ -2,6 +2,7 @@
 
 from burnish.select.apart import apart
 from burnish.select.axioms import axiom_pairs
+from burnish.select.battles import decided_battles, winners
 from burnish.select.beside import beside_reference
 from burnish.select.confidence import drop_surest
 from burnish.select.constrained import best_satisfying, satisfied_vs_violating
@@ -60,6 +61,7 @@ __all__ = [
     "by_turn",
     "compared",
     "convex_pairs",
+    "decided_battles",
     "diverse_vs_usual",
     "drop_surest",
     "easy_pairs",
@@ -101,5 +103,6 @@ __all__ = [
     "user_pairs",
     "watched",
     "whole_lists",
+    "winners",
     "with_feedback",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.mixture import Ingredient, Mixture
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source, unwrapped
-from burnish.tasks.table import GENERATED, source
+from burnish.tasks.table import GENERATED, closest, source
 
 
 class UnknownTask(ValueError):
@@ -142,7 +141,7 @@ def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
     if Path(name).exists() or "/" in name or Path(name).suffix:
         own = {key: options.pop(key) for key in ("split", "heldout", "canary", "unsafe_code") if key in options}
         return Dataset(name, columns={**columns, **read_mapping(options)}, **own)
-    near = difflib.get_close_matches(name, GENERATED, 3, 0.4)
+    near = closest(name, GENERATED)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(GENERATED)}"
     raise UnknownTask(
         f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME, "

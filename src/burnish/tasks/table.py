@@ -33,9 +33,15 @@ GENERATED: dict[str, type] = {
 }  # all tasks that can be named
 
 
+def closest(name: str, known: dict[str, type]) -> list[str]:
+    """Up to three names like a misspelt one; those that are only a little like it where none is very much."""
+    very = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return very or difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+
+
 def nearest(name: str, known: dict[str, type]) -> str:
     """The known names closest to a misspelt one, best first, as a phrase."""
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    close = closest(name, known)
     return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}"
 
 

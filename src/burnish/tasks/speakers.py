@@ -41,7 +41,7 @@ def read_seats(text: str) -> tuple[Seat, ...]:
     return tuple(seats)
 
 
-class Seated(SameTasks):
+class InTurn(SameTasks):
     """The tasks of a source with an environment, played by several agents."""
 
     eager = None
@@ -71,7 +71,7 @@ class Table:
     """The environment of one episode: the inner environment steps after the last seat's turn."""
 
     def __init__(self, make: Any, seats: tuple[Seat, ...]) -> None:
-        self.inner, self.seats = make(), seats
+        self.inner, self.speakers = make(), seats
         self.said: list[str] = []
 
     def reset(self, task: Any = None, seed: int = 0) -> Any:
@@ -82,8 +82,8 @@ class Table:
     def step(self, action: str) -> Outcome | Awaitable[Outcome]:
         """A turn of the seat whose turn it is: the next seat's instruction, or what the environment answers."""
         self.said.append(action)
-        if len(self.said) < len(self.seats):
-            return Outcome(self.seats[len(self.said)].instruction, 0.0)
+        if len(self.said) < len(self.speakers):
+            return Outcome(self.speakers[len(self.said)].instruction, 0.0)
         self.said = []
         found = self.inner.step(action)
         return self._later(found) if inspect.isawaitable(found) else self._followed(found)
@@ -93,12 +93,12 @@ class Table:
 
     def _followed(self, found: Any) -> Outcome:
         outcome = read_outcome(found)
-        return replace(outcome, observation=_with(outcome.observation, self.seats[0].instruction))
+        return replace(outcome, observation=_with(outcome.observation, self.speakers[0].instruction))
 
     def key(self) -> str:
         """The inner state, the seat whose turn it is, and what was said before it in this step."""
         inner = str(self.inner.key()) if hasattr(self.inner, "key") else str(id(self))
-        return " | ".join([inner, self.seats[len(self.said)].name, *self.said])
+        return " | ".join([inner, self.speakers[len(self.said)].name, *self.said])
 
     def close(self) -> None:
         if hasattr(self.inner, "close"):
