@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
 	$(BIN)/burnish train
 
-test: $(VENV)/.ready lint  ## linters, type checker and the fast tests
-	$(BIN)/pytest -n 2
+test: $(VENV)/.ready lint  ## linters, type checker and the fast tests; what fails is run once more, alone
+	$(BIN)/pytest -n 2 || $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 	$(BIN)/pytest -m slow
