@@ -122,7 +122,7 @@ NOT_HERE = {
     "moe_lm": "it plays games for minutes on two cores",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",
-    "refusal_classifier": "it needs replies with labels: tests/parts/test_refusals.py has a run",
+    "refusal_classifier": "it needs replies with labels: tests/parts/test_refusal_classifier.py has a run",
     "serl": "tiny cannot write prompts: docs/curricula.md has a run with a policy that can",
     "teams_rl": "tiny cannot rewrite instructions: docs/curricula.md has a run with a model that can",
     "leti": "a round of a hundred samples a task is what it needs: +7 points after twenty steps",
@@ -133,6 +133,15 @@ NOT_HERE = {
     "self_debug": "it corrects programs: docs/agent-rewards.md has its numbers",
     "self_regulating": "it trains a classifier of states, which answers nothing",
     "user_simulator": "it is a user of a robot: docs/agent-rewards.md has its numbers",
+}
+NOT_HERE |= dict.fromkeys(
+    ("agentrefine", "stepagent", "stepagent_inverse"),
+    "it reads an expert's episodes: tests/parts/test_agent_imitation.py",
+)
+NOT_HERE |= {
+    name: "it plays games: docs/agents.md, agent-credit.md and agent-search.md have numbers"
+    for name, entry in METHODS.items()
+    if name not in NOT_HERE and str(entry.trial.get("task", "")).startswith("guess")
 }
 
 
