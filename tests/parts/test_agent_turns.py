@@ -145,7 +145,8 @@ def test_games_are_learned(name: str, tmp_path: Path) -> None:
 
     options = {"prompts": 16, "max_new_tokens": 8, "eval_tasks": 100, "eval_every": 0, "seed": 0}
     result = train(name, task="guess:1", steps=20, out=str(tmp_path / "run"), **options)
-    before, after = (outcome.value for outcome in (result.before, result.after))  # type: ignore[union-attr]
+    assert result.before is not None and result.after is not None
+    before, after = result.before.as_sampled, result.after.as_sampled  # greedy games are won before, too: 94%
     assert after.mean > before.mean + 0.1
 
 
