@@ -46,7 +46,7 @@ def test_under_lora_policy_and_reference_share_their_weights() -> None:
     assert found["weights"] == 2 * EIGHT_B.weights + 6 * adapters
     four = parts_of(SHAPES, ROLES, Lora(16), Batch(), Choices(2048, quantised=True))
     assert four["weights"] < 0.5 * found["weights"]
-    assert found["KV cache"] == (128 * (256 + 64) + 16 * 128) * EIGHT_B.kv_bytes()
+    assert found["KV cache"] == (128 * (256 + 32) + 16 * 128) * EIGHT_B.kv_bytes()
 
 
 THREE_B = DecoderShape(2048, 11008, 36, 16, 2, 128, 151936, False, 3_085_860_864, 2_774_532_096)

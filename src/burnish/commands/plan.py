@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.markup import escape
 from rich.table import Table
 
 from burnish.commands.train import read_run
 from burnish.methods.table import find
 from burnish.util.terminal import stdout_console
+
+if TYPE_CHECKING:
+    from burnish.run.memory_plan import Choices
 
 USAGE = """\
 [bold]burnish plan[/] [METHOD] --model MODEL [--memory 24GiB] [any flag of burnish train]
@@ -31,7 +36,7 @@ def main(words: list[str]) -> int:
     from burnish.run.memory_plan import GIB, Choices, batch_of, parts_of, shapes_of
     from burnish.run.plan import plan
 
-    name, config = read_run([*words, *([] if "--device" in words else ["--device", "auto"])])
+    name, config = read_run(words)
     found = plan(find(name), config)
     options, settings = found.config.options, found.settings
     batch = batch_of(found.method, settings.prompts, settings.max_new_tokens, settings.max_length)
@@ -51,10 +56,8 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _flags(how: object, kv_gib: float | None) -> str:
-    from burnish.run.memory_plan import Choices
-
-    assert isinstance(how, Choices)
+def _flags(how: Choices, kv_gib: float | None) -> str:
+    """The flags of `burnish train` that the plan is for."""
     words = [f"--token-budget {how.token_budget}", f"--optimiser {how.optimiser}"]
     words += ["--checkpoint-activations"] if how.recomputed else []
     words += [f"--kv-gib {kv_gib:g}"] if kv_gib is not None else []

@@ -19,6 +19,7 @@ def on_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+KEPT = 8 << 30  # bytes up to which a GPU's KV cache stays between calls, with its CUDA graphs; a larger one is freed
 STEP = 32  # on a CPU the tokens of a slot are a multiple of it: matmuls read so many keys at once
 
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from burnish.engine.kv_cache import KEPT
+from burnish.forward.packing import KEYS
 from burnish.method import Method
 from burnish.models.decoder_shape import HALF, DecoderShape
 from burnish.models.known_models import resolve
@@ -22,8 +24,6 @@ from burnish.roles import Role
 from burnish.run.lengths import Needs
 
 GIB = 2**30
-LARGE_CACHE = 8 * GIB  # a KV cache beyond it is freed before the learner begins (kernels/cuda_graphs/strategy.py)
-SLOT = 64  # tokens by which a slot of the KV cache is longer than the longest reply: the end of its prompt
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
 PROMPT = 256  # tokens that a prompt is taken to have
 MOMENTS = {"adamw": 8.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
@@ -86,14 +86,14 @@ def parts_of(
     found["activations"] = tokens * widest.activation_bytes(how.recomputed)
     if how.recomputed:
         found["activations"] += tokens * widest.layer_bytes()
-    if cache <= LARGE_CACHE:
+    if cache <= KEPT:
         return {**found, "KV cache": cache}
     return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
 
 
 def kv_tokens(batch: Batch) -> int:
-    """Tokens that the KV cache holds."""
-    return batch.replies * (batch.reply + SLOT) + batch.prompts * batch.prompt
+    """Tokens that the KV cache holds: a slot has room for what a prompt has beyond whole blocks of keys, too."""
+    return batch.replies * (batch.reply + KEYS) + batch.prompts * batch.prompt
 
 
 def fitted(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from burnish.engine import kv_cache
 from burnish.engine.batch import RunningBatch, mates_among
 from burnish.engine.host_copy import HostCopy
 from burnish.engine.request import Prompt
@@ -18,8 +19,6 @@ from burnish.kernels.cuda_graphs.decoding import DecodeGraphs
 from burnish.kernels.cuda_graphs.prefill import GpuDecoder
 
 AHEAD = 2  # steps queued on the device before rows change
-
-LARGE = 8 << 30  # bytes of a KV cache that is not kept between calls: capturing its CUDA graphs takes a second
 
 
 class GraphStrategy(DecodeStrategy):
@@ -54,7 +53,7 @@ class GraphStrategy(DecodeStrategy):
 
     def release(self) -> None:
         """The next call uses the same memory; a KV cache that is large gives it to the learner, and is made again."""
-        if self.graphs.cache_bytes() > LARGE:
+        if self.graphs.cache_bytes() > kv_cache.KEPT:
             self.graphs.release()
             self.call.engine.workspace = None
 
