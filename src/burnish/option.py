@@ -23,6 +23,7 @@ class Option:
 
     unlimited  infinity is valid and means "no limit"
     choices    the only valid values
+    bare       the choice that a switch means: its flag without a value, or true; false is then the first choice
     None, and a schedule (any callable), are always within the range.
     """
 
@@ -34,6 +35,7 @@ class Option:
     below: float | None = None
     unlimited: bool = False
     choices: tuple[str, ...] = ()
+    bare: str = ""
 
     def check(self, name: str, value: Any) -> None:
         """Raise ValueError, with the option's name, the value and the range, if the value is not valid."""

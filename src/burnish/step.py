@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 UNFINISHED = "unfinished"  # metric: replies that are still unfinished at the end of a step
 
 
+ACTIVATIONS = ("off", "recompute", "offload")  # what becomes of activations until the backward pass
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a run that do not belong to the method: batch, lengths, budgets, optimiser."""
@@ -40,9 +43,10 @@ class Settings:
     lr_warmup: float = 0  # steps of linear warm-up; below 1: a share of all steps
     lr_min: float = 0.0  # where linear and cosine end, as a share of lr
     weight_decay: float = 0.0
-    optimiser: str = "adamw"  # adamw, or adamw8bit: moments in 8 bits
+    optimiser: str = "adamw"  # adamw; adamw16bit, adamw8bit: its moments in bf16 or in 8 bits
+    master_weights: str = "float32"  # float32; split or bfloat16: trained weights in bf16 (models/compact_adamw.py)
     clip: float = 1.0  # largest gradient norm; 0 turns clipping off
-    checkpoint_activations: bool = False
+    checkpoint_activations: str = "off"  # off: kept on the device; recompute: made again; offload: kept on the host
     engine: str = "local"  # the engine that samples for trained models: local, process or vllm
     vllm_python: str | None = None  # the Python that has vLLM
     on_mismatch: str = "stop"  # stop or warn, if the engine does not run the trained weights

@@ -206,7 +206,7 @@ WANTED: dict[str, dict[str, Any]] = {
         "save_every": 50,
         "keep": 1,
         "run_name": "grpo-sums",
-        "checkpoint_activations": True,
+        "checkpoint_activations": "recompute",
         "swap": "pg=pg_clip(0.2, 0.28); group_relative=group_relative(std=False)",
     },
     "factory.yaml": {
@@ -258,7 +258,7 @@ WANTED: dict[str, dict[str, Any]] = {
         "steps": 250,
         "beta": 0.0,
         "lr_warmup": 0.1,
-        "checkpoint_activations": True,
+        "checkpoint_activations": "recompute",
     },
 }
 TEXTS = {"trl.yaml": TRL, "factory.yaml": FACTORY, "axolotl.yaml": AXOLOTL, "verl.yaml": VERL, "unsloth.py": UNSLOTH}

@@ -253,7 +253,7 @@ def test_recomputed_activations_give_the_same_run(lora: int | None, small_model:
 def test_recomputed_activations_give_the_same_gradient_whatever_dropout_the_model_had(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model", attention_dropout=0.5)
     found = []
-    for recompute in (False, True):
+    for recompute in ("off", "recompute"):
         method = build_method("sft", model)
         models = build_cast(method, model, replace(SMALL, checkpoint_activations=recompute))
         for phase, groups, step in credited(method, models):

@@ -38,6 +38,19 @@ def test_full_fine_tuning_takes_18_bytes_a_weight_or_12() -> None:
     small = parts_of(SHAPES, {"policy": trained()}, None, Batch(), Choices(1024, optimiser="adamw8bit"))
     a_weight = sum(small[name] for name in ("weights", "gradients", "optimiser")) / EIGHT_B.weights
     assert a_weight == pytest.approx(12.03, abs=0.01)
+    for held, kept, total in (("split", "adamw8bit", 10.03), ("bfloat16", "adamw8bit", 8.03), ("split", "adamw", 16)):
+        how = Choices(1024, optimiser=kept, master_weights=held)
+        found = parts_of(SHAPES, {"policy": trained()}, None, Batch(), how)
+        sizes = [found[name] for name in ("weights", "gradients", "optimiser")]
+        assert sum(sizes) / EIGHT_B.weights == pytest.approx(total, abs=0.01)
+
+
+def test_activations_on_the_host_are_those_of_three_layers() -> None:
+    kept, moved = (
+        parts_of(SHAPES, {"policy": trained()}, None, Batch(), Choices(1024, activations=how))["activations"]
+        for how in ("off", "offload")
+    )
+    assert moved == pytest.approx(kept * 3 / 36)
 
 
 def test_under_lora_policy_and_reference_share_their_weights() -> None:
@@ -64,7 +77,7 @@ MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an 
     (EIGHT_B, ROLES, LORA, FEW, Choices(2048), 27.91),
     (EIGHT_B, ROLES, LORA, FEW, Choices(4096), 35.35),
     (EIGHT_B, ROLES, LORA, FEW, Choices(4096, quantised=True), 26.59),
-    (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, True, quantised=True), 10.40),
+    (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, "recompute", quantised=True), 10.40),
 ]
 
 
@@ -84,8 +97,9 @@ def test_choices_are_tried_from_the_fastest_on() -> None:
 
     assert chosen(300) == start
     assert chosen(110) == replace(start, optimiser="adamw8bit")
-    assert chosen(96) == replace(start, optimiser="adamw8bit", recomputed=True)
-    with pytest.raises(ValueError, match=r"needs at least 9\d\.\d GiB, and --memory gives it 40\.0; use --lora 16"):
+    assert chosen(96) == replace(start, optimiser="adamw8bit", activations="recompute")
+    assert chosen(85) == replace(chosen(96), master_weights="split")
+    with pytest.raises(ValueError, match=r"needs at least [78]\d\.\d GiB, and --memory gives it 40\.0; use --lora 16"):
         chosen(40)
     with pytest.raises(ValueError, match="use --quantization nf4"):
         fitted(SHAPES, ROLES, Lora(16), Batch(), start, 10 * 2**30)

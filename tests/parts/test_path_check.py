@@ -129,7 +129,7 @@ def test_a_critic_is_checked_too(tmp_path: Path, small_model: Path) -> None:
 def test_gradient_checkpointing_repeats_packed_layers_as_they_were(tmp_path: Path, small_model: Path) -> None:
     """Layers that pass no layout on find it on the mask, also when the backward runs them again."""
     directory, found = save_decoder("stablelm", tmp_path, small_model), []
-    for again in (False, True):
+    for again in ("off", "recompute"):
         policy = member_of(directory, Settings(checkpoint_activations=again))
         assert policy.packed
         policy.outputs(ROWS, MASKS, {"logp"})["logp"].sum().backward()

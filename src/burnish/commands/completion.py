@@ -86,7 +86,8 @@ def known_words() -> Words:
     for command, (module, _) in COMMANDS.items():
         kind = Options if command == "train" else _options_of(importlib.import_module(f"burnish.commands.{module}"))
         flags[command] = [dashed(flag.name) for flag in flags_of(kind)] if kind else []
-        switches |= {dashed(name) for name in booleans_of(typing.get_type_hints(kind))} if kind else set()
+        hints = typing.get_type_hints(kind, include_extras=True) if kind else {}
+        switches |= {dashed(name) for name in booleans_of(hints)}
     flags["train"] += ["resume", "quiet", "help-all"]
     methods = {name: [dashed(flag.name) for flag in flags_of_method(entry)] for name, entry in METHODS.items()}
     commands = {name: what for name, (_, what) in COMMANDS.items()}

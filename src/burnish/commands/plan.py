@@ -44,7 +44,8 @@ def main(words: list[str]) -> int:
     tokens = settings.token_budget
     if config.options.token_budget is None and config.options.memory is None and not torch.cuda.is_available():
         tokens = (1 if batch.replies else 2) * max(busy(shape) for shape in shapes.values())  # what a GPU would get
-    how = Choices(tokens, settings.checkpoint_activations, settings.optimiser, options.quantization is not None)
+    quantised = options.quantization is not None
+    how = Choices(tokens, settings.checkpoint_activations, settings.optimiser, quantised, settings.master_weights)
     parts = parts_of(shapes, found.method.models, found.lora, batch, how)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
     for part, size in parts.items():
@@ -59,6 +60,7 @@ def main(words: list[str]) -> int:
 def _flags(how: Choices, kv_gib: float | None) -> str:
     """The flags of `burnish train` that the plan is for."""
     words = [f"--token-budget {how.token_budget}", f"--optimiser {how.optimiser}"]
-    words += ["--checkpoint-activations"] if how.recomputed else []
+    words += [f"--checkpoint-activations {how.activations}"] if how.activations != "off" else []
+    words += [f"--master-weights {how.master_weights}"] if how.master_weights != "float32" else []
     words += [f"--kv-gib {kv_gib:g}"] if kv_gib is not None else []
     return f"with {' '.join(words)}"

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from burnish.methods.table import Entry, find
-from burnish.run.config import RESUMABLE, Config, Options, configure, method_fields, method_types, one_length, unknown
+from burnish.run.config import Config, Options, configure, method_fields, method_types, one_length, unknown
 from burnish.run.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
 from burnish.run.help import grouped, print_flags
+from burnish.run.resumable import RESUMABLE
 from burnish.run.values import coerce
 from burnish.run.words import answer
 from burnish.util.plainfile import read_yaml
@@ -73,7 +74,7 @@ def _configured(entry: Entry, name: str, stored: dict[str, Any], flags: dict[str
 
 def _read(words: list[str]) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
     """Parse the arguments into the method's name, the options of the YAML file, and the flags."""
-    switches = _COMMAND_FLAGS | booleans_of(typing.get_type_hints(Options))
+    switches = dict.fromkeys(_COMMAND_FLAGS, ()) | booleans_of(typing.get_type_hints(Options, include_extras=True))
     plain, flags = split(words, switches)
     for word in (one for one in plain if "=" in one and ":" not in one):  # verl's way of writing options: key=value
         method = plain[0] if plain[0] != word else "grpo"

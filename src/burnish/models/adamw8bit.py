@@ -1,86 +1,51 @@
-"""AdamW whose moments are kept in 8 bits: 2 bytes a weight in place of 8 (after arXiv 2110.02861).
+"""Moments of AdamW in 8 bits: 2 bytes a weight in place of 8 (after arXiv 2110.02861).
 
-    m <- b1 m + (1 - b1) g;   v <- b2 v + (1 - b2) g^2;   w <- (1 - lr decay) w - lr (m / c1) / (sqrt(v / c2) + eps)
-
-The arithmetic is fp32; between two steps a moment is kept in blocks of 256, each with its largest absolute value s:
+A moment is kept in blocks of 256 numbers, each block with its largest absolute value s:
 
     m = s sign(c) (c / 127)^2,  c in -127..127;      v = s (c / 255)^4,  c in 0..255
 
 so that small numbers of a block have small errors, as the paper's tree of bits has it. Codes are rounded at random, up
 or down, so that they are right on average: rounded to the nearest, v would never follow, since b2 = 0.999 changes it by
-less than a code. The dice are thrown by step and tensor, so that a resumed run throws the same ones.
+less than a code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from burnish.seeds import key_of
+from burnish.models.compact_adamw import Part, State
 
 BLOCK = 256  # numbers that share a scale
-CHUNK = 1 << 24  # numbers of a tensor that are worked on at once
 
 
-class AdamW8bit(Optimizer):
-    """As torch's AdamW, with 8-bit moments. found_inf: nothing moves if it is 1."""
+class EightBitMoments:
+    """m in codes of -127..127 and v in codes of 0..255, with a scale for each block."""
 
-    def __init__(self, params: Any, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        self.found_inf: Tensor | None = None
-        super().__init__(params, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
+    def fresh(self, p: Tensor) -> State:
+        size, blocks = p.numel(), math.ceil(p.numel() / BLOCK)
+        made: State = {}
+        for name, kind in (("m", torch.int8), ("v", torch.uint8)):
+            made[name] = torch.zeros(size, dtype=kind, device=p.device)
+            made[f"{name}_scale"] = torch.zeros(blocks, device=p.device)
+        return made
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        if self.found_inf is not None and bool(self.found_inf):
-            return None
-        number = 0
-        for group in self.param_groups:
-            for p in group["params"]:
-                number += 1
-                if p.grad is not None:
-                    self._move(p, group, number)
-        return None
+    def read(self, state: State, at: Part) -> tuple[Tensor, Tensor]:
+        blocks = _blocks(at)
+        m = signed_values(state["m"][at], state["m_scale"][blocks])
+        return m, positive_values(state["v"][at], state["v_scale"][blocks])
 
-    def _move(self, p: Tensor, group: dict[str, Any], number: int) -> None:
-        state = self.state[p]
-        if not state:
-            state |= fresh_state(p)
-        state["step"] += 1
-        count, (b1, b2), lr = int(state["step"]), group["betas"], group["lr"]
-        dice = torch.Generator(p.device).manual_seed(key_of("adamw8bit", count, number) % 2**62)
-        whole, grads = p.view(-1), p.grad.reshape(-1)  # type: ignore[union-attr]
-        for at, blocks in chunks_of(p.numel()):
-            g = grads[at].float()
-            m = signed_values(state["m"][at], state["m_scale"][blocks])
-            v = positive_values(state["v"][at], state["v_scale"][blocks])
-            m.lerp_(g, 1 - b1)
-            v.mul_(b2).addcmul_(g, g, value=1 - b2)
-            root = (v / (1 - b2**count)).sqrt_().add_(group["eps"])
-            whole[at].mul_(1 - lr * group["weight_decay"]).addcdiv_(m, root, value=-lr / (1 - b1**count))
-            state["m"][at], state["m_scale"][blocks] = signed_codes(m, dice)
-            state["v"][at], state["v_scale"][blocks] = positive_codes(v, dice)
+    def write(self, state: State, at: Part, m: Tensor, v: Tensor, dice: torch.Generator) -> None:
+        blocks = _blocks(at)
+        state["m"][at], state["m_scale"][blocks] = signed_codes(m, dice)
+        state["v"][at], state["v_scale"][blocks] = positive_codes(v, dice)
 
 
-def fresh_state(p: Tensor) -> dict[str, Tensor]:
-    """The state of a parameter before its first step."""
-    size, blocks = p.numel(), math.ceil(p.numel() / BLOCK)
-    made = {"step": torch.zeros((), dtype=torch.int64)}
-    for name, kind in (("m", torch.int8), ("v", torch.uint8)):
-        made[name] = torch.zeros(size, dtype=kind, device=p.device)
-        made[f"{name}_scale"] = torch.zeros(blocks, device=p.device)
-    return made
-
-
-def chunks_of(size: int) -> Iterator[tuple[slice, slice]]:
-    """Runs of at most CHUNK numbers, and the blocks in which they stand."""
-    for start in range(0, size, CHUNK):
-        end = min(start + CHUNK, size)
-        yield slice(start, end), slice(start // BLOCK, math.ceil(end / BLOCK))
+def _blocks(at: Part) -> Part:
+    """The blocks in which the numbers of a part stand."""
+    return slice(at.start // BLOCK, math.ceil(at.stop / BLOCK))
 
 
 def signed_values(codes: Tensor, scales: Tensor) -> Tensor:

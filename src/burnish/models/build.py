@@ -110,6 +110,11 @@ def build(
         raise ValueError(
             "a GPU needs the package burnish.kernels, which is not installed; reinstall burnish, or pass --device cpu"
         )
+    if where.type == "cpu" and settings.checkpoint_activations == "offload":
+        raise ValueError(
+            "--checkpoint-activations offload moves activations from a GPU to the host, but the run is on the CPU; use "
+            "--checkpoint-activations recompute"
+        )
     engine_spec = None
     if settings.engine == "process" and where.type != "cpu":
         raise ValueError(
@@ -120,7 +125,8 @@ def build(
             settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
         )
     by_name: dict[str, Model] = {}
-    loader, token_room = Loader(where, lora), TokenRoom(settings.token_budget)
+    trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
+    loader, token_room = Loader(where, lora, trained_in), TokenRoom(settings.token_budget)
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
         stored = weights / name if weights is not None and role.liveness != "frozen" else None
@@ -128,7 +134,7 @@ def build(
         module = loader.module(name, role, path, stored)
         trainer = None
         if role.liveness == "trained":
-            if settings.checkpoint_activations:
+            if settings.checkpoint_activations == "recompute":
                 enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
                 enable()
                 module.train()
@@ -136,7 +142,7 @@ def build(
         else:
             module.requires_grad_(False)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None
-        trains = trainer is not None and settings.checkpoint_activations
+        saves = settings.checkpoint_activations if trainer is not None else "off"
         sampled = engine_spec if role.speaks() and not settings.lag else None
         chat = load_chat(path, style)
         chat.fit(vocabulary_size(module))
@@ -151,7 +157,7 @@ def build(
             kv_budget=room,
             exact=settings.exact,
             engine_spec=sampled,
-            recomputes=trains,
+            activations=saves,
             precision=precision_of(start, dtype),
             token_room=token_room,
         )

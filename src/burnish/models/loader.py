@@ -21,10 +21,14 @@ from burnish.roles import Role
 
 
 class Loader:
-    """Loads the modules of one run, one after the other. lora: the adapters of the trained language models."""
+    """Loads the modules of one run, one after the other.
 
-    def __init__(self, device: torch.device, lora: Lora | None) -> None:
-        self.device, self.lora = device, lora
+    lora        the adapters of the trained language models
+    trained_in  the dtype of weights that are all trained: fp32, or bf16 (models/compact_adamw.py)
+    """
+
+    def __init__(self, device: torch.device, lora: Lora | None, trained_in: torch.dtype = torch.float32) -> None:
+        self.device, self.lora, self.trained_in = device, lora, trained_in
         self._bases: dict[Path, nn.Module] = {}  # frozen weights that several models share
 
     def adapts(self, role: Role) -> bool:
@@ -46,7 +50,8 @@ class Loader:
             return add_lora(frozen, self.lora, path) if is_adapter(path) else frozen
         adapted = self.adapts(role)  # peft knows transformers' models, and none of the C kernels'
         dtype, new_head = self._dtype(role), role.liveness == "trained"
-        module = load_model(path, role.outputs, self.device, not adapted, dtype, new_head)
+        native = not adapted and (role.liveness != "trained" or self.trained_in == torch.float32)
+        module = load_model(path, role.outputs, self.device, native, dtype, new_head)
         if role.mixed_with is not None:
             _average(module, load_model(resolve(role.mixed_with), role.outputs, self.device, not adapted), role.share)
         return add_lora(module, self.lora, stored) if adapted and self.lora is not None else module
@@ -72,7 +77,9 @@ class Loader:
         return share_parameters(self._bases[path])
 
     def _dtype(self, role: Role) -> torch.dtype:
-        """In which a model's weights are held: bf16 on a GPU where they are not trained, else fp32."""
+        """Of a model's weights: what was asked where all are trained; else bf16 on a GPU, fp32 on a CPU."""
+        if role.liveness == "trained" and not self.adapts(role):
+            return self.trained_in
         still = self.adapts(role) or role.liveness == "frozen"
         return torch.bfloat16 if still and self.device.type == "cuda" else torch.float32
 
@@ -102,4 +109,4 @@ def _average(module: nn.Module, other: nn.Module, share: float) -> None:
             raise ValueError(
                 f"two models cannot be averaged: {name!r} is not in both, or not of one shape; take two of one kind"
             )
-        p.lerp_(theirs[name], share)
+        p.lerp_(theirs[name].to(p.dtype), share)

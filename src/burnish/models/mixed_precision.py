@@ -3,7 +3,8 @@ weights.
 
 Sampling and training run on the same copy, so there is nothing to synchronise between them. It is refreshed after
 `weights_moved`; gradients that it collects are added up in fp32 on the master weights. Parameters that are not trained
-(all but the adapters, with LoRA) have no master weights: the copy shares them, in bf16.
+(all but the adapters, with LoRA) have no master weights: the copy shares them, in bf16. So it does with those that are
+trained in bf16 themselves (`--master-weights`, models/compact_adamw.py); their gradients are fp32 all the same.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ class ComputeCopy:
     pairs   each master parameter and its copy
     leaves  the parameters of the copy that gradients are taken of, and the master parameters that they belong to
     sums    master parameters and their fp32 gradients at fixed addresses, for CUDA graphs
+    halved  whether weights are trained in bf16: then no CUDA graph is captured, which needs their gradients by `leaves`
     """
 
-    def __init__(self, model: nn.Module, frozen: bool, exact: bool = False, recomputes: bool = False) -> None:
+    def __init__(self, model: nn.Module, frozen: bool, exact: bool = False, activations: str = "off") -> None:
         self.model = self.copy = model
         self.stale = False
         self.pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
         self.leaves: list[tuple[nn.Parameter, list[nn.Parameter]]] = []
         self.sums: list[tuple[nn.Parameter, Tensor]] = []
+        self.halved = _fp32_gradients(model)
         if not on_gpu(next(model.parameters()).device):
             self.runner = runner_of(model)
             return
@@ -49,26 +52,27 @@ class ComputeCopy:
         if not frozen:
             both = zip(model.parameters(), self.copy.parameters(), strict=True)
             self.pairs = [(master, ours) for master, ours in both if master is not ours]
-        self.runner = self._gpu_runner(frozen, exact, recomputes)
+        self.runner = self._gpu_runner(frozen, exact, activations)
         if not self.runner.accelerated and sum(p.numel() for p in model.parameters()) >= COMPILE_FROM:
             compile_layers(self.copy)
 
-    def _gpu_runner(self, frozen: bool, exact: bool, recomputes: bool) -> ModelRunner:
-        """The runner of the copy, its projections joined."""
+    def _gpu_runner(self, frozen: bool, exact: bool, activations: str) -> ModelRunner:
+        """The runner of the copy, its projections joined. CUDA graphs keep activations and gradients where they are."""
         found = kernels()
         joint = [] if found is None else found.join_projections(self.copy)
         if not frozen:
             self._find_leaves(joint)
         if found is None:
             return TransformersRunner(self.copy)
-        return found.gpu_runner(self.copy, exact, recomputes, None if frozen else self)
+        captured = None if frozen or self.halved or activations == "offload" else self
+        return found.gpu_runner(self.copy, exact, activations == "recompute", captured)
 
     def _find_leaves(self, joint: list[tuple[nn.Parameter, list[nn.Parameter]]]) -> None:
         """Gradients are taken of joined weights, and of every other parameter that is trained."""
         master = {ours: theirs for theirs, ours in self.pairs}
         views = {part for _, parts in joint for part in parts}
         alone = [(ours, [theirs]) for theirs, ours in self.pairs if ours not in views]
-        together = [(whole, [master[part] for part in parts]) for whole, parts in joint if whole.requires_grad]
+        together = [(whole, [master.get(part, part) for part in parts]) for whole, parts in joint]
         self.leaves = [(leaf, masters) for leaf, masters in (*alone, *together) if leaf.requires_grad]
         if sum(leaf.numel() for leaf, _ in self.leaves) >= EAGER_FROM:
             for leaf, masters in self.leaves:
@@ -119,7 +123,7 @@ class ComputeCopy:
         parts = [part for grad, some in zip(grads, of, strict=True) for part in grad.split([len(m) for m in some])]
         old = [(master.grad, part) for master, part in zip(masters, parts, strict=True) if master.grad is not None]
         fresh = [(master, part) for master, part in zip(masters, parts, strict=True) if master.grad is None]
-        made = [torch.empty_like(master) for master, _ in fresh]
+        made = [torch.empty_like(master, dtype=torch.float32) for master, _ in fresh]
         for (master, _), grad in zip(fresh, made, strict=True):
             master.grad = grad
         if fresh:
@@ -148,9 +152,17 @@ class ComputeCopy:
 
 
 def _copied(model: nn.Module) -> nn.Module:
-    """A copy with parameters of its own where they are trained; the others are those of the model."""
-    shared = {id(p): p for p in model.parameters() if not p.requires_grad}
+    """A copy with parameters of its own where they are trained in fp32; the others are those of the model."""
+    shared = {id(p): p for p in model.parameters() if not p.requires_grad or p.dtype == torch.bfloat16}
     return copy.deepcopy(model, shared)
+
+
+def _fp32_gradients(model: nn.Module) -> bool:
+    """Give parameters that are trained in bf16 gradients in fp32; whether there are any."""
+    found = [p for p in model.parameters() if p.requires_grad and p.dtype == torch.bfloat16]
+    for p in found:
+        p.grad_dtype = torch.float32
+    return bool(found)
 
 
 def layers(model: nn.Module) -> nn.ModuleList | None:

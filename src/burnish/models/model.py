@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from burnish.engine.protocol import Engine
 from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
+from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import on_gpu
 from burnish.forward.prefix_tree import Numbers
@@ -47,7 +48,7 @@ class Model:
     fresh: whether the weights are still those of that version, not yet moved by an update.
     engine_spec: the engine in another process that samples for it; None: the local engine does, with its own weights.
     warnings: messages of its engine, drained by the run's monitor.
-    recomputes: activations are recomputed in the backward pass.
+    activations: what becomes of them until the backward pass: off, recompute or offload (step.ACTIVATIONS).
     precision: the number formats in which it is saved when the run is over.
     token_room: how many tokens fit into memory at once, since they once did not; shared by the models of a run.
     """
@@ -65,14 +66,14 @@ class Model:
     exact: bool = False
     engine_spec: EngineSpec | None = None
     warnings: list[str] = field(default_factory=list)
-    recomputes: bool = False
+    activations: str = "off"
     precision: Precision = field(default_factory=Precision)
     token_room: TokenRoom = field(default_factory=TokenRoom)
     working: ComputeCopy = field(init=False)
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.recomputes)
+        self.working = ComputeCopy(self.module, self.role.liveness == "frozen", self.exact, self.activations)
         warning = check(self.module, self.working.runner, self.context, samples=self.engine_spec is None)
         self.warnings += [warning] if warning else []
         self.packed = self.packed and packable(self.working.copy)
@@ -156,7 +157,11 @@ class Model:
     ) -> dict[str, Tensor]:
         """Live outputs at the masked tokens, with gradient where grad is on: see forward/outputs.py."""
         runner = self.working.current()
-        return forward.outputs(runner, tokens, masks, want, temperature, self.packed, embedded, replayed, input_keys)
+        to_host = self.activations == "offload" and torch.is_grad_enabled()
+        with offloaded(runner.module) if to_host else nullcontext():
+            return forward.outputs(
+                runner, tokens, masks, want, temperature, self.packed, embedded, replayed, input_keys
+            )
 
     @torch.no_grad()
     def streams(

@@ -1,11 +1,11 @@
-"""AdamW (torch's, or with moments in 8 bits) with a schedule of the clock, clipping, and a state that is saved without
-pickle."""
+"""AdamW (torch's, or with moments and weights in fewer bits) with a schedule of the clock, clipping, and a state that
+is saved without pickle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,8 @@ from burnish.types import Clock
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-OPTIMISERS = ("adamw", "adamw8bit")
+OPTIMISERS = ("adamw", "adamw16bit", "adamw8bit")
+MASTER_WEIGHTS = ("float32", "split", "bfloat16")  # of what is trained (models/compact_adamw.py)
 
 
 class Optimiser:
@@ -43,11 +44,9 @@ class Optimiser:
         vectors = [p for p in self.named.values() if p.ndim < 2]
         decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
         groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
-        if self.settings.optimiser == "adamw8bit":
-            from burnish.models.adamw8bit import AdamW8bit
-
-            return AdamW8bit(groups)
-        return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
+        if self.settings.optimiser == "adamw" and self.settings.master_weights == "float32":
+            return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
+        return compact_adamw(groups, self.settings.optimiser, self.settings.master_weights)
 
     def zero(self) -> None:
         for p in self.named.values():
@@ -97,3 +96,25 @@ class Optimiser:
             kind, name = key.split("/", 1)
             p = self.named[name]
             self.adamw.state[p][kind] = value.to(p.device, copy=True)
+
+
+def compact_adamw(groups: list[dict[str, Any]], optimiser: str, master_weights: str) -> Optimizer:
+    """AdamW with what --optimiser and --master-weights say."""
+    from burnish.models.adamw8bit import EightBitMoments
+    from burnish.models.compact_adamw import (
+        CompactAdamW,
+        FloatMoments,
+        FloatWeights,
+        Moments,
+        RoundedWeights,
+        SplitWeights,
+        Weights,
+    )
+
+    moments: dict[str, Moments] = {
+        "adamw": FloatMoments(torch.float32),
+        "adamw16bit": FloatMoments(torch.bfloat16),
+        "adamw8bit": EightBitMoments(),
+    }
+    weights: dict[str, Weights] = {"float32": FloatWeights(), "split": SplitWeights(), "bfloat16": RoundedWeights()}
+    return CompactAdamW(groups, moments[optimiser], weights[master_weights])

@@ -29,5 +29,5 @@ class Ranks:
             for p in model.parameters():
                 if p.requires_grad:
                     if p.grad is None:
-                        p.grad = p.new_zeros(p.shape)
+                        p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
                     dist.all_reduce(p.grad)

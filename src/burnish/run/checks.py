@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from burnish.learn.learn import Learn
 from burnish.method import Method
 from burnish.models.build import device_named
 from burnish.run.config import Config, Options
@@ -26,6 +27,11 @@ def check_options(config: Config) -> None:
         if field.name.startswith("lora_") and options.lora is None and getattr(options, field.name) != field.default:
             flag = field.name.replace("_", "-")
             raise ValueError(f"--{flag} is about LoRA adapters, but there is no --lora; add --lora 16, or leave it out")
+    if options.master_weights != "float32" and options.lora is not None:
+        raise ValueError(
+            f"--master-weights {options.master_weights} is for weights that are all trained; with --lora they are "
+            "frozen, and held in bf16 on a GPU anyway: leave it out"
+        )
     device_named(options.device)
 
 
@@ -41,6 +47,18 @@ def _check_ending(options: Options) -> None:
             raise ValueError(f"{name} needs held-out evaluations; leave out --eval-tasks 0 and --eval-every 0")
     if options.product == "best" and not options.keep_best:
         raise ValueError("--product best needs the best checkpoint; leave out --no-keep-best")
+
+
+def check_master_weights(config: Config, method: Method) -> None:
+    """Raise ValueError for a method that moves weights by itself, where AdamW would have to round them."""
+    held = config.options.master_weights
+    if held != "float32" and any(
+        isinstance(phase.learn, Learn) and phase.learn.move is not None for phase in method.phases
+    ):
+        raise ValueError(
+            f"{config.method} moves the weights by an update of its own, and --master-weights {held} is AdamW's; "
+            "leave it out"
+        )
 
 
 def check_engine(config: Config, method: Method) -> None:

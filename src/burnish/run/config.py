@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
 import inspect
-import json
 import typing
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -15,14 +13,14 @@ from typing import Annotated, Any
 from burnish.methods.table import Entry
 from burnish.models.conversation import TRAIN_ON
 from burnish.models.lora import ALL_LINEAR, QUANTIZATIONS, VARIANTS, Lora
-from burnish.models.optimiser import OPTIMISERS
+from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS
 from burnish.models.precision import DTYPES
 from burnish.models.template import Style, read_template
 from burnish.option import Option
 from burnish.rewards.resolve import read_rewards, reward_text
 from burnish.run.values import coerce
 from burnish.run.words import answer
-from burnish.step import Settings
+from burnish.step import ACTIVATIONS, Settings
 from burnish.tasks.data.spec import spell_columns, spell_task
 
 Count = Annotated[int, Option(at_least=1)]
@@ -82,7 +80,10 @@ class Options:
     weight_decay: Amount = 0.0
     """AdamW's weight decay, on matrices only."""
     optimiser: Annotated[str, Option(choices=OPTIMISERS)] = "adamw"
-    """adamw; or adamw8bit, whose moments take 2 bytes a weight in place of 8."""
+    """adamw; or adamw16bit, adamw8bit, whose moments take 4 or 2 bytes a weight in place of 8."""
+    master_weights: Annotated[str, Option(choices=MASTER_WEIGHTS)] = "float32"
+    """How weights that are all trained are held: float32; split, the same numbers as bf16 and the bits that this lacks,
+    without a copy; or bfloat16, bf16 alone, rounded at random (docs/models.md)."""
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
     token_budget: CountOrNone = None
@@ -99,8 +100,9 @@ class Options:
     """Sampler and trainer agree on every log-prob bit for bit, and a reply does not depend on the other replies in its
     batch. For plain Llamas, Qwen2 and Qwen3 on a CPU, Llama, Mistral and Qwen2 on a GPU (docs/performance.md); the run
     stops if a single bit differs."""
-    checkpoint_activations: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    checkpoint_activations: Annotated[str, Option(choices=ACTIVATIONS, bare="recompute")] = "off"
+    """Less memory for activations: recompute computes them again in the backward pass; offload moves them from the GPU
+    to the host while it computes, and back; off keeps them. Without a value: recompute."""
     lag: CountOrZero = 0
     """Sample and score this many steps ahead, while earlier steps learn: replies of step t come from the weights after
     step t - 1 - lag. 0: one after the other. Exactly repeatable either way (docs/async.md)."""
@@ -267,52 +269,6 @@ class Options:
 
 def _listed(names: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
-
-
-# Options that may change when a run is resumed: they do not change what it learns, or only from that step on.
-RESUMABLE = (
-    "steps",
-    "epochs",
-    "device",
-    "dtype",
-    "token_budget",
-    "packed",
-    "checkpoint_activations",
-    "save_every",
-    "keep",
-    "keep_every",
-    "keep_best",
-    "patience",
-    "stop_at",
-    "product",
-    "run_name",
-    "tag",
-    "eval_every",
-    "on_nan",
-    "env_timeout",
-    "reward_timeout",
-    "reward_workers",
-    "on_reward_failure",
-    "max_reward_failures",
-    "record",
-    "diagnose_every",
-    "log",
-    "vllm_python",
-    "on_mismatch",
-    "samplers",
-    "graders",
-    "spares",
-    "ray_address",
-    "replacements",
-    "recover_within",
-    "call_timeout",
-)
-
-
-def identity(stored: dict[str, Any]) -> str:
-    """Hash of the fields of config.yaml that affect results: without the run folder and the options in RESUMABLE."""
-    fields = {key: value for key, value in stored.items() if key not in RESUMABLE and key != "out"}
-    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import textwrap
 import types
 import typing
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,8 +52,11 @@ class Flag:
     help: str
 
 
-def split(words: list[str], booleans: Collection[str]) -> tuple[list[str], dict[str, Any]]:
-    """Positional words, and flags by name (dashes become underscores); `booleans` are the flags that take no value."""
+def split(words: list[str], booleans: Mapping[str, Collection[str]]) -> tuple[list[str], dict[str, Any]]:
+    """Positional words, and flags by name (dashes become underscores).
+
+    booleans: the flags that need no value, and what each may have as one besides true and false
+    """
     plain: list[str] = []
     flags: dict[str, Any] = {}
     rest = deque("--help" if word == "-h" else word for word in words)
@@ -70,7 +73,8 @@ def split(words: list[str], booleans: Collection[str]) -> tuple[list[str], dict[
         if equals:
             flags[name] = value
         elif name in booleans:
-            flags[name] = rest.popleft() if rest and truth(rest[0]) is not None else True
+            given = rest and (truth(rest[0]) is not None or rest[0] in booleans[name])
+            flags[name] = rest.popleft() if given else True
         elif name.removeprefix("no_") in booleans:
             flags[name.removeprefix("no_")] = False
         else:
@@ -94,7 +98,7 @@ def valued(flags: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 def read(kind: type[_T], command: str, words: list[str], *, plain: int = 0) -> tuple[list[str], _T] | None:
     """The positional words (at most `plain`) and the options of a command; None after printing its --help."""
     kinds = typing.get_type_hints(kind, include_extras=True)
-    positional, flags = split(words, {"help", "help_all", *booleans_of(kinds)})
+    positional, flags = split(words, {"help": (), "help_all": (), **booleans_of(kinds)})
     helped = [coerce("help", flags.pop(name, False), bool) for name in ("help", "help_all")]
     if any(helped):
         print_help(kind, command)
@@ -131,9 +135,10 @@ def print_help(kind: type, command: str) -> None:
         print_flags(out, flags)
 
 
-def booleans_of(kinds: dict[str, Any]) -> set[str]:
-    """The names whose type is bool: their flags need no value."""
-    return {name for name, kind in kinds.items() if typed(kind)[0] is bool}
+def booleans_of(kinds: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The names whose flags need no value: of type bool, or with a choice that is meant then; and the choices."""
+    found = {name: typed(kind) for name, kind in kinds.items()}
+    return {name: option.choices for name, (kind, option) in found.items() if kind is bool or option.bare}
 
 
 def flags_of(kind: Any) -> list[Flag]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
-from burnish.run.config import Config, identity
+from burnish.run.config import Config
 from burnish.run.lock import NAME, RUN, RunLock
+from burnish.run.resumable import identity
 from burnish.store.reader import open_store
 from burnish.store.recorder import cut
 from burnish.store.schema import FILE

@@ -31,7 +31,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Chat template": ("chat_template", "system_prompt", "template_option"),
     "Rewards": ("reward_timeout", "reward_workers", "on_reward_failure", "max_reward_failures", "reward_weights"),
     "Records": ("tag", "record", "log", "diagnose_every", "on_nan"),
-    "Memory and precision": ("memory", "token_budget", "packed", "kv_gib", "checkpoint_activations", "exact"),
+    "Memory and precision": (
+        "memory",
+        "master_weights",
+        "token_budget",
+        "packed",
+        "kv_gib",
+        "checkpoint_activations",
+        "exact",
+    ),
     "Other": (),  # options that no group names
     "Sampling ahead of learning": ("lag", "chunk"),
     "Engines": ("engine", "vllm_python", "on_mismatch"),

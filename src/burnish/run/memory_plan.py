@@ -26,7 +26,9 @@ from burnish.run.lengths import Needs
 GIB = 2**30
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
 PROMPT = 256  # tokens that a prompt is taken to have
-MOMENTS = {"adamw": 8.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
+MOMENTS = {"adamw": 8.0, "adamw16bit": 4.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
+HELD = {"float32": 4 + HALF, "split": 4, "bfloat16": HALF}  # bytes of a trained weight and of its compute copy
+OFFLOADED = 3  # layers whose activations are on the GPU at once: one computes, one leaves, one comes back
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class Choices:
     """What decides how much memory a run takes, apart from its models."""
 
     token_budget: int
-    recomputed: bool = False
+    activations: str = "off"
     optimiser: str = "adamw"
     quantised: bool = False
+    master_weights: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,18 @@ def parts_of(
             trained = shape.weights if role.liveness == "trained" else 0
             found["weights"] += 0 if trained else HALF * shape.weights
         if role.liveness == "trained":
-            found["weights"] += (4 + HALF) * trained
+            found["weights"] += (4 + HALF if adapted else HELD[how.master_weights]) * trained
             found["gradients"] += 4 * trained
             found["optimiser"] += MOMENTS[how.optimiser] * trained
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_tokens(batch) * widest.kv_bytes())
     tokens = max(how.token_budget, batch.reply + batch.prompt if batch.replies else 0)  # a row is not cut
-    found["activations"] = tokens * widest.activation_bytes(how.recomputed)
-    if how.recomputed:
+    found["activations"] = tokens * widest.activation_bytes(how.activations == "recompute")
+    if how.activations == "recompute":
         found["activations"] += tokens * widest.layer_bytes()
+    if how.activations == "offload":
+        found["activations"] *= min(1.0, OFFLOADED / widest.layers)
     if cache <= KEPT:
         return {**found, "KV cache": cache}
     return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
@@ -106,16 +111,18 @@ def fitted(
 ) -> Choices:
     """The choices with which a run fits, tried from the fastest on; ValueError if none does.
 
-    Smaller micro-batches first, then recomputed activations, then moments in 8 bits; never four-bit weights, which
-    change what is trained.
+    Smaller micro-batches first, then recomputed activations, then moments in 8 bits, then weights in two halves; never
+    weights in bf16 alone or in four bits, which change what is trained.
     """
     largest = min(start.token_budget, max(busy(shape) for shape in shapes.values()))
     budgets = [largest >> k for k in range(12) if largest >> k >= min(LEAST, largest)] or [largest]
     slower = [start]
-    if not start.recomputed:
-        slower.append(replace(start, recomputed=True))
+    if start.activations == "off":
+        slower.append(replace(start, activations="recompute"))
     if start.optimiser == "adamw":
         slower += [replace(one, optimiser="adamw8bit") for one in slower]
+    if start.master_weights == "float32" and lora is None:
+        slower += [replace(slower[-1], master_weights="split")]
     tried = [replace(one, token_budget=budget) for one in slower for budget in budgets]
     for one in tried:
         if sum(parts_of(shapes, roles, lora, batch, one).values()) <= memory:

@@ -19,7 +19,7 @@ from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import Part, read_rewards
 from burnish.rollout.chunked import chunked
-from burnish.run.checks import check_engine, check_options
+from burnish.run.checks import check_engine, check_master_weights, check_options
 from burnish.run.config import Config
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
@@ -117,6 +117,7 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
             "--eval-tasks 0"
         )
     check_engine(config, method)
+    check_master_weights(config, method)
     named_method = replace(method, name=config.method)
     require_pipelined(named_method, options.lag, options.steps)
     check_placing(options, named_method)
@@ -150,14 +151,16 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None) -> Co
     shapes = shapes_of(method.models, base)
     batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
-    start = Choices(most, options.checkpoint_activations, options.optimiser, options.quantization is not None)
+    quantised = options.quantization is not None
+    start = Choices(most, options.checkpoint_activations, options.optimiser, quantised, options.master_weights)
     found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
     cache = kv_tokens(batch) * shapes[method.product].kv_bytes()
     chosen = replace(
         options,
         token_budget=found.token_budget,
-        checkpoint_activations=found.recomputed,
+        checkpoint_activations=found.activations,
         optimiser=found.optimiser,
+        master_weights=found.master_weights,
         kv_gib=options.kv_gib or (round(1.05 * cache / 2**30 + 0.01, 2) if cache else None),
     )
     return replace(config, options=chosen)

@@ -22,6 +22,9 @@ def coerce(key: str, value: Any, wanted: Any) -> Any:
     NaN is never valid. Infinity is valid where the type's Option says so ("no limit").
     """
     plain, option = typed(wanted)
+    if option.bare:
+        on = truth(value) if isinstance(value, str) else value
+        value = option.bare if on is True else option.choices[0] if on is False else value
     converted = _coerced(key, value, plain)
     if option.unlimited and converted == math.inf and isinstance(value, str) and "inf" not in value.lower():
         raise ValueError(f"option {key!r} is {converted}; it must be a finite number")  # 1e999 is a typing error

@@ -73,6 +73,8 @@ COUNTERPARTS: dict[str, str] = {
     "template_option enable_thinking=false": "enable_thinking",
     "checkpoint_activations": "gradient_checkpointing use_gradient_checkpointing activation_checkpointing "
     "enable_gradient_checkpointing actor_rollout_ref.model.enable_gradient_checkpointing",
+    "checkpoint_activations offload": "activation_offloading offload_activations "
+    "actor_rollout_ref.model.enable_activation_offload",
     "packed": "packing sample_packing use_remove_padding actor_rollout_ref.model.use_remove_padding",
     "dtype": "bf16 fp16 torch_dtype model_dtype mixed_precision tf32",
     "engine vllm": f"use_vllm fast_inference vllm_mode vllm_num_engines {_ROLLOUT}.name",
