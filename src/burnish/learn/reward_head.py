@@ -19,7 +19,7 @@ Fold = Callable[[list[Group], Step], Tensor | None]  # a new head matrix [k, H],
 
 def all_but_head(parameter: str, clock: Clock) -> bool:
     """For `Learn(rest=...)`: every parameter but the scoring head's rests."""
-    return not parameter.startswith("score.")
+    return ".score." not in f".{parameter}"  # adapters put their wrapper's name before it
 
 
 def head_of(model: Model) -> Tensor:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from burnish.forward import attention
 from burnish.forward.accelerate import kernels
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat
 from burnish.models.known_models import adapted_model, is_adapter
-from burnish.models.lora import Lora, add_lora
+from burnish.models.lora import Lora, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
@@ -136,7 +137,7 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
 def _scalar(outputs: int, path: Path, options: dict[str, Any], new_head: bool = False) -> tuple[Any, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
-    A fresh head says almost 0 of everything; it is drawn the same every time, so that a run can be repeated.
+    A fresh head is drawn the same every time, so that a run can be repeated.
     """
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
@@ -148,12 +149,39 @@ def _scalar(outputs: int, path: Path, options: dict[str, Any], new_head: bool = 
     model, info = AutoModelForSequenceClassification.from_pretrained(
         place, num_labels=stored or outputs, attn_implementation=name, trust_remote_code=False, **options
     )
-    if is_adapter(path):
+    heads = {"score.weight"} if is_adapter(path) else set()
+    if is_adapter(path) and stored_scores(path):
+        model = add_lora(model, Lora(), path).merge_and_unload().requires_grad_(True)
+    elif is_adapter(path):
         model.base_model.load_state_dict(_language(path, options)[0].base_model.state_dict())
     if stored:
-        return model, set(info["missing_keys"])
-    model.score.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+        return model, set(info["missing_keys"]) - heads
+    draw_head(model)
     return model, set(info["missing_keys"]) - {"score.weight"}
+
+
+def draw_head(model: Any) -> None:
+    """Draw the weights of a scoring head: it says almost 0 of everything, and the same in every run."""
+    weight = torch.empty(model.score.weight.shape).normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+    model.score.weight.data = weight.to(model.score.weight)
+
+
+def scoring(language: Any, outputs: int) -> Any:
+    """A model with a fresh scoring head on the decoder of a language model, whose weights it shares."""
+    from transformers import AutoModelForSequenceClassification
+
+    config = copy.deepcopy(language.config)
+    config.num_labels = outputs
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(
+            config, attn_implementation=config._attn_implementation, trust_remote_code=False
+        )
+    setattr(model, model.base_model_prefix, language.base_model)
+    at: Tensor = next(language.base_model.parameters())
+    kind = at.dtype if at.is_floating_point() else torch.bfloat16
+    model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
+    draw_head(model)
+    return model.eval()
 
 
 def _attention(place: Path, classes: Mapping[Any, Any]) -> str:
@@ -175,6 +203,8 @@ def _without_dropout(model: nn.Module) -> None:
 
 def stored_outputs(path: Path) -> int:
     """How many outputs a saved scalar model has; 0 for a language model."""
+    if is_adapter(path) and (outputs := stored_scores(path)):
+        return outputs
     from transformers import AutoConfig
 
     with _readable("model", path):

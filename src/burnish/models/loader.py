@@ -1,7 +1,8 @@
 """The modules of a run's models. With LoRA the weights that nobody trains are held once.
 
-Policy, reference and the models that follow the policy (EMA, snapshots) are then the same frozen weights, each with its
-own adapters: the reference of a run from a whole model has none, that of a run from adapters has those, frozen.
+Policy, reference, critic, reward model and the models that follow one of them (EMA, snapshots) are then the same frozen
+weights, each with its own adapters: the reference of a run from a whole model has none, that of a run from adapters has
+those, frozen. Critics and reward models have scoring heads of their own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from burnish.forward.accelerate import kernels
 from burnish.forward.nf4 import quantise_linears
 from burnish.models.known_models import adapted_model, is_adapter, resolve
-from burnish.models.load import load_model, stored_outputs
+from burnish.models.load import load_model, scoring, stored_outputs
 from burnish.models.lora import Lora, add_lora
 from burnish.roles import Role
 
@@ -23,7 +23,7 @@ from burnish.roles import Role
 class Loader:
     """Loads the modules of one run, one after the other.
 
-    lora        the adapters of the trained language models
+    lora        the adapters of the trained models
     trained_in  the dtype of weights that are all trained: fp32, or bf16 (models/compact_adamw.py)
     """
 
@@ -33,7 +33,7 @@ class Loader:
 
     def adapts(self, role: Role) -> bool:
         """Whether a model consists of frozen weights and adapters: it is trained, or follows one that is."""
-        return self.lora is not None and not role.outputs and role.liveness != "frozen"
+        return self.lora is not None and role.liveness != "frozen"
 
     def module(self, name: str, role: Role, path: Path, stored: Path | None) -> nn.Module:
         """The module of a model. path: its directory; stored: that of its adapters in a checkpoint."""
@@ -44,10 +44,10 @@ class Loader:
             )
         if self.lora is not None and self.adapts(role) and role.mixed_with is None:
             started = path if is_adapter(path) else None
-            return add_lora(self._shared(adapted_model(path)), self.lora, stored or started)  # type: ignore[no-any-return]
+            return add_lora(self._base(role, path), self.lora, stored or started)  # type: ignore[no-any-return]
         if self.lora is not None and self._shares(role, path):
-            frozen = self._shared(adapted_model(path))
-            return add_lora(frozen, self.lora, path) if is_adapter(path) else frozen
+            base = self._base(role, path)
+            return add_lora(base, self.lora, path) if is_adapter(path) else base
         adapted = self.adapts(role)  # peft knows transformers' models, and none of the C kernels'
         dtype, new_head = self._dtype(role), role.liveness == "trained"
         native = not adapted and (role.liveness != "trained" or self.trained_in == torch.float32)
@@ -57,14 +57,21 @@ class Loader:
         return add_lora(module, self.lora, stored) if adapted and self.lora is not None else module
 
     def _shares(self, role: Role, path: Path) -> bool:
-        """Whether a frozen model takes the weights that are there: not where C kernels, which need their own layout,
-        are worth more.
+        """Whether a frozen model takes the weights that are there. It computes with the same code as the trained one
+        then, so that a policy that has not moved gives its reference's log-probs in every bit.
         """
-        if role.liveness != "frozen" or role.outputs or role.mixed_with is not None:
+        if role.liveness != "frozen" or role.mixed_with is not None:
             return False
-        found = kernels() if self.device.type == "cpu" and not is_adapter(path) else None
-        native = found is not None and found.config(path) is not None
-        return adapted_model(path) in self._bases and not native
+        return adapted_model(path) in self._bases and (not role.outputs or is_adapter(path))
+
+    def _base(self, role: Role, path: Path) -> nn.Module:
+        """The frozen weights under a model's adapters, with a scoring head where it has one."""
+        place = adapted_model(path)
+        if not role.outputs:
+            return self._shared(place)
+        if not stored_outputs(place):
+            return scoring(self._shared(place), stored_outputs(path) or role.outputs)  # type: ignore[no-any-return]
+        return load_model(place, role.outputs, self.device, False, self._dtype(role), True)
 
     def _shared(self, path: Path) -> nn.Module:
         """The frozen weights of a directory as a module of its own, without adapters."""

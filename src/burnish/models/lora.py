@@ -13,6 +13,8 @@ from torch import nn
 
 from burnish.forward.nf4 import Nf4Linear, make_dense
 from burnish.models.lora_dropout import UpdateDropout
+from burnish.models.precision import tensors_in
+from burnish.util.files import read_json
 
 ALL_LINEAR = "all-linear"  # every linear layer of the decoder
 VARIANTS = ("lora", "rslora", "dora")
@@ -54,13 +56,22 @@ class Lora:
 
 
 def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
-    """The model with adapters, fresh or from a directory: only they are trained."""
+    """The model with adapters, fresh or from a directory: only they are trained. A scoring head is trained whole.
+
+    What is trained is fp32, also where the frozen weights are bf16: peft leaves modules that are trained whole as they
+    are, and these are master weights.
+    """
     peft = _peft()
-    if stored is not None:
+    if stored is not None and scores(model) and not stored_scores(stored):
+        adapted = _of_language(peft, model, stored)
+    elif stored is not None:
         adapted = peft.PeftModel.from_pretrained(model, stored, is_trainable=True)
     else:
         torch.manual_seed(0)  # peft draws the adapters from the global generator; the same ones every time
         adapted = _fresh(peft, model, lora)
+    for p in adapted.parameters():
+        if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16):
+            p.data = p.data.float()
     for layer in adapted.modules():
         dropouts = getattr(layer, "lora_dropout", None)
         for name, one in dict(dropouts or {}).items():
@@ -69,8 +80,39 @@ def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
     return adapted.eval()
 
 
+def scores(model: nn.Module) -> bool:
+    """Whether a model has a scoring head in place of logits."""
+    return "SequenceClassification" in type(model).__name__
+
+
+def stored_scores(path: Path) -> int:
+    """How many outputs the scoring head has that a directory of adapters holds; 0 where there is none."""
+    told = read_json(path / "adapter_config.json") or {}
+    if told.get("task_type") != "SEQ_CLS":
+        return 0
+    held = tensors_in(path / "adapter_model.safetensors")
+    return next((int(shape[0]) for name, _, shape in held if name.endswith("score.weight")), 0)
+
+
+def _of_language(peft: Any, model: Any, stored: Path) -> Any:
+    """A scoring model with the adapters of a language model, and a head of its own."""
+    config = peft.PeftConfig.from_pretrained(stored)
+    config.task_type, config.inference_mode = "SEQ_CLS", False
+    names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    config.modules_to_save = [name for name in config.modules_to_save or () if name in names] or None
+    head = {"base_model.model.score.weight": model.score.weight.detach()}  # peft looks for all that it trains
+    adapted = peft.get_peft_model(model, config)
+    peft.set_peft_model_state_dict(adapted, {**peft.load_peft_weights(stored, device="cpu"), **head})
+    return adapted
+
+
 def _fresh(peft: Any, model: nn.Module, lora: Lora) -> Any:
     ties = bool(getattr(getattr(model, "config", None), "tie_word_embeddings", False))
+    names = {name.rpartition(".")[2] for name, _ in model.named_modules() if name}
+    missing = [name for name in lora.whole if name not in names]
+    if missing and not scores(model):  # which has no lm_head
+        raise ValueError(f"--lora-save names {missing[0]!r}, which the model does not have; it has {_layers(model)}")
+    whole = [name for name in lora.whole if name in names]
     config = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha if lora.alpha is not None else 2 * lora.rank,
@@ -78,13 +120,10 @@ def _fresh(peft: Any, model: nn.Module, lora: Lora) -> Any:
         lora_dropout=lora.dropout,
         use_rslora=lora.variant == "rslora",
         use_dora=lora.variant == "dora",
-        modules_to_save=list(lora.whole) or None,
-        ensure_weight_tying=ties and bool(lora.whole),
-        task_type="CAUSAL_LM",
+        modules_to_save=whole or None,
+        ensure_weight_tying=ties and bool(whole) and not scores(model),
+        task_type="SEQ_CLS" if scores(model) else "CAUSAL_LM",
     )
-    names = {name.rpartition(".")[2] for name, _ in model.named_modules() if name}
-    if missing := [name for name in lora.whole if name not in names]:
-        raise ValueError(f"--lora-save names {missing[0]!r}, which the model does not have; it has {_layers(model)}")
     try:
         return peft.get_peft_model(model, config)
     except ValueError as error:

@@ -89,16 +89,22 @@ def for_adapters(precision: Precision) -> Precision:
 def stored_tensors(path: Path) -> Iterator[tuple[str, str, int]]:
     """Name, format ("BF16") and number of weights of each tensor of a model directory, from the files' headers."""
     for file in sorted(adapted_model(path).glob("*.safetensors")):
-        with file.open("rb") as opened:
-            start = opened.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            try:
-                header = json.loads(opened.read(min(length, file.stat().st_size)))
-            except ValueError:
-                continue  # loading it says what is wrong
-        for name, told in header.items() if isinstance(header, dict) else ():
-            if name != "__metadata__" and isinstance(told, dict):
-                yield name, str(told.get("dtype")), math.prod(told.get("shape") or ())
+        for name, kind, shape in tensors_in(file):
+            yield name, kind, math.prod(shape)
+
+
+def tensors_in(file: Path) -> Iterator[tuple[str, str, list[int]]]:
+    """Name, format and shape of each tensor of a safetensors file, from its header."""
+    with file.open("rb") as opened:
+        start = opened.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        try:
+            header = json.loads(opened.read(min(length, file.stat().st_size)))
+        except ValueError:
+            return  # loading it says what is wrong
+    for name, told in header.items() if isinstance(header, dict) else ():
+        if name != "__metadata__" and isinstance(told, dict):
+            yield name, str(told.get("dtype")), told.get("shape") or []
 
 
 def stored_weights(path: Path) -> int:

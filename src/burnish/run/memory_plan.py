@@ -69,7 +69,7 @@ def parts_of(
     shared: set[str] = set()
     for name, role in roles.items():
         shape = shapes[name]
-        adapted = lora is not None and not role.outputs
+        adapted = lora is not None and not (role.outputs and role.liveness == "frozen")
         if adapted and (role.liveness != "frozen" or role.source in shared):
             if role.source not in shared:
                 found["weights"] += shape.frozen_bytes(how.quantised)
