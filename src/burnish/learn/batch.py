@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -227,9 +228,10 @@ def _shared(before: tuple[Turn, ...], turns: tuple[Turn, ...]) -> int:
 def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> list[Micro]:
     """Atoms joined up to `budget` tokens; the largest batch first, so that memory runs out at once or never.
 
-    Groups stay side by side, those with the longest rows first, so that rows of a batch are about as long as each
-    other.
-    An atom larger than the budget is a micro-batch of its own; the learner then works on it in two passes.
+    Atoms are placed from the longest on. One goes to the atom before it, if that is of the same group: they share a
+    prompt. Else, packed, into the batch that has the least room left for it (best fit, decreasing), so that short rows
+    fill what long ones leave; padded, into the last one, whose rows are about as long. An atom larger than the budget
+    is a micro-batch of its own; the learner then works on it in two passes.
     """
     atoms = [(atom.rows[0].group, max([row.length for row in atom.rows]), atom) for atom in found]
     longest: dict[int, int] = {}
@@ -238,14 +240,34 @@ def micro_batches(found: Iterable[Micro], budget: int, packed: bool = True) -> l
     atoms.sort(key=lambda one: (-longest[one[0]], one[0], -one[1]))
     batches: list[list[Micro]] = []
     fillings: list[Filling] = []
-    for _, _, atom in atoms:
-        if batches and fillings[-1].take(atom.rows, budget):
-            batches[-1].append(atom)
-        else:
-            batches.append([atom])
-            fillings.append(Filling(packed, atom.rows))
+    rooms: list[tuple[int, int]] = []  # room left and number of each batch, sorted
+    at = -1  # the batch of the atom before
+    for group, _, atom in atoms:
+        beside = at >= 0 and (not packed or batches[at][-1].rows[-1].group == group)
+        if not (beside and _placed(fillings, rooms, at, atom.rows, budget)):
+            need = Filling(packed, atom.rows).tokens
+            place = bisect.bisect_left(rooms, (need, -1)) if packed else len(rooms)
+            if place < len(rooms):
+                at = rooms[place][1]
+                assert _placed(fillings, rooms, at, atom.rows, budget), "there was room"
+            else:
+                at = len(batches)
+                batches.append([])
+                fillings.append(Filling(packed, atom.rows))
+                bisect.insort(rooms, (budget - need, at))
+        batches[at].append(atom)
     largest_first = sorted(range(len(batches)), key=lambda i: -fillings[i].tokens)
     return [join(batches[i], fillings[i].tokens) for i in largest_first]
+
+
+def _placed(fillings: list[Filling], rooms: list[tuple[int, int]], at: int, rows: Sequence[Row], budget: int) -> bool:
+    """Put rows into a batch, if they fit, and note the room that is left."""
+    before = fillings[at].tokens
+    if not fillings[at].take(rows, budget):
+        return False
+    del rooms[bisect.bisect_left(rooms, (budget - before, at))]
+    bisect.insort(rooms, (budget - fillings[at].tokens, at))
+    return True
 
 
 def pieces(micro: Micro, budget: int, packed: bool = True) -> list[tuple[Row, ...]]:

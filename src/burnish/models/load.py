@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,7 +91,7 @@ def load_model(
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
         model, missing = (None if found is None else found.load(path)) or _by_transformers(
-            path, outputs, kind, new_head
+            path, outputs, {"dtype": kind, **straight_to(device)}, new_head
         )
     if missing:
         raise ValueError(
@@ -104,16 +105,25 @@ def load_model(
     return model.to(device).eval()
 
 
-def _by_transformers(
-    path: Path, outputs: int, dtype: torch.dtype | str, new_head: bool = False
-) -> tuple[Any, set[str]]:
-    """Any model that transformers knows, and the names of the weights that its directory lacks."""
+def straight_to(device: torch.device) -> dict[str, Any]:
+    """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
+    that takes accelerate, which LoRA's packages bring along. None for a CPU.
+    """
+    known = device.type == "cuda" and importlib.util.find_spec("accelerate") is not None
+    return {"device_map": {"": device}} if known else {}
+
+
+def _by_transformers(path: Path, outputs: int, how: dict[str, Any], new_head: bool = False) -> tuple[Any, set[str]]:
+    """Any model that transformers knows, and the names of the weights that its directory lacks.
+
+    how: dtype, and the device if the weights are read straight to it
+    """
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # a fresh head is expected, and bars for files that load in milliseconds are noise
     logging.disable_progress_bar()
     options: dict[str, Any] = {
-        "dtype": dtype,
+        **how,
         "use_safetensors": True,
         "output_loading_info": True,  # weights that are missing are refused, not drawn at random
     }

@@ -160,8 +160,12 @@ def _peft() -> Any:
 
 
 def merged(model: nn.Module) -> nn.Module:
-    """A plain model with the adapters added into the weights; the original is left as it is."""
-    adapted: Any = copy.deepcopy(model)
+    """A plain model with the adapters added into the weights, in the host's memory; the original is left as it is.
+
+    A GPU that is full with the model itself has no room for a second one.
+    """
+    on_host = {id(p): nn.Parameter(p.detach().cpu(), p.requires_grad) for p in model.parameters() if not p.is_cpu}
+    adapted: Any = copy.deepcopy(model, on_host).cpu()
     if any(isinstance(part, Nf4Linear) for part in adapted.modules()):
         make_dense(adapted, next(p.dtype for n, p in adapted.named_parameters() if n.endswith("norm.weight")))
     plain: Any = adapted.merge_and_unload()

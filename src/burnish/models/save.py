@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from burnish.models.hub import name_of
 from burnish.models.lora import is_lora, merged
 from burnish.models.precision import Precision, write_dtype
 from burnish.util.files import read_json
+
+SHARD = "5GB"  # a larger model is several files and an index
 
 
 def save_directory(
@@ -32,7 +35,8 @@ def save_directory(
     whole: Any = merged(model) if merge and is_lora(model) else model
     if precision is not None:
         weights = precision.cast(whole.state_dict() if weights is None else weights)
-    whole.save_pretrained(path, state_dict=weights)
+    sharded = {"max_shard_size": SHARD} if "max_shard_size" in signature(whole.save_pretrained).parameters else {}
+    whole.save_pretrained(path, state_dict=weights, **sharded)
     if (path / "adapter_config.json").is_file():
         _settle_config(path / "adapter_config.json")
     elif precision is not None:
