@@ -248,3 +248,44 @@ def test_layers_that_are_not_there_are_named(small_model: Path) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             Lora(**bad)
+
+
+def damaged(folder: Path, how: str) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    if how == "cut":
+        weights.write_bytes(weights.read_bytes()[:300])
+    elif how == "none":
+        weights.unlink()
+    elif how == "names":
+        save_file({f"other.{name}": w for name, w in load_file(weights).items()}, weights)
+    elif how == "shape":
+        save_file({name: w[..., :-1].contiguous() for name, w in load_file(weights).items()}, weights)
+    else:
+        config.write_text("{oops")
+
+
+@pytest.mark.parametrize("trained_on", [True, False], ids=["trained on", "merged"])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("cut", "cannot be added to the model .*; they are damaged, or were trained on another model"),
+        ("names", "cannot be added to the model .no tensor is called base_model.*lora_A"),
+        ("shape", r"cannot be added to the model .size mismatch for \S*lora_\S*; they"),
+        ("none", "no adapter_model.safetensors; pass a directory that peft's save_pretrained wrote"),
+        ("config", "adapter_config.json is not a JSON object"),
+    ],
+)
+def test_adapters_that_are_not_whole_are_one_sentence(
+    how: str, message: str, trained_on: bool, small_model: Path, tmp_path: Path
+) -> None:
+    from burnish.models.known_models import resolve
+
+    publish_model(built(small_model, Lora(3))["policy"], tmp_path / "adapters")
+    damaged(tmp_path / "adapters", how)
+    with pytest.raises(ValueError, match=message) as found:
+        build(
+            sft().models, resolve(str(tmp_path / "adapters")), SMALL, device="cpu", lora=Lora(3) if trained_on else None
+        )
+    assert "\n" not in str(found.value) and len(str(found.value)) < 500

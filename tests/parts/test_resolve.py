@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.tasks.data.spec import read_spec
 from burnish.tasks.resolve import resolve_task
 
 
@@ -23,3 +24,15 @@ def test_bad_names_are_refused_in_a_sentence() -> None:
         resolve_task("sorted")
     with pytest.raises(ValueError, match="there is no task '3'.* each comma begins another task, or"):
         resolve_task("sort,3")
+
+
+def test_weights_of_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for file in ("a.jsonl", "b/rows.jsonl"):
+        (tmp_path / file).write_text('{"prompt": "one?", "answer": "1"}\n')
+    a, b = tmp_path / "a.jsonl", tmp_path / "b"
+    found = [(spec.name, spec.weight) for spec in read_spec(f"{a}*0.7,{b}/*3e-1")]
+    assert found == [(str(a), 0.7), (f"{b}/", 0.3)]
+    for wrong, shown in (("*x", "'x'"), ("*-1", "'-1'"), ("*0", "0")):
+        with pytest.raises(ValueError, match=f"the weight of .*a.jsonl' is {shown}; give it a positive number"):
+            read_spec(f"{a}{wrong},{b}/*0.3")

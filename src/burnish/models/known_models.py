@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from burnish.models import smollm2
 from burnish.models.hub import fetch, hub_name
 from burnish.models.sizes import check_config
+from burnish.util.files import read_json
 
 TINY = Path(__file__).parent / "tiny"
 _UNSAFE = (".bin", ".pt", ".pth", ".ckpt")
@@ -66,7 +66,9 @@ def adapted_model(path: Path) -> Path:
     """The directory of the whole model that a directory's adapters belong to; of a whole model, its own."""
     if not is_adapter(path):
         return path
-    told = json.loads((path / "adapter_config.json").read_text())
+    told = read_json(path / "adapter_config.json")
+    if told is None:
+        raise ValueError(f"{path / 'adapter_config.json'} is not a JSON object; copy it from the adapters again")
     base = told.get("base_model_name_or_path") or ""
     if told.get("revision") and hub_name(base) is not None:
         base = f"{base}@{told['revision']}"
@@ -94,6 +96,14 @@ def _checked(path: Path) -> Path:
             raise ValueError(f"model directory {path} holds {name}, which is not a file that can be read; remove it")
     if is_adapter(path):
         adapted_model(path)
+        if not (path / "adapter_model.safetensors").is_file():
+            pickled = (
+                " (adapter_model.bin is pickled, which burnish does not read)" * (path / "adapter_model.bin").exists()
+            )
+            raise ValueError(
+                f"model directory {path} has an adapter_config.json and no adapter_model.safetensors{pickled}; pass a "
+                "directory that peft's save_pretrained wrote"
+            )
         return path
     if not (path / "config.json").is_file():
         raise ValueError(f"model directory {path} has no config.json; pass a directory written by save_pretrained")

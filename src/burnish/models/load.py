@@ -17,7 +17,7 @@ from burnish.forward.accelerate import kernels
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat
 from burnish.models.known_models import adapted_model, is_adapter
-from burnish.models.lora import Lora, add_lora, stored_scores
+from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
@@ -29,7 +29,7 @@ def _readable(what: str, path: Path) -> Iterator[None]:
     """Whatever transformers and tokenizers raise over a directory that is not whole, in one sentence."""
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, torch.OutOfMemoryError, WrongAdapters):
         raise
     except Exception as error:  # the tokenizers library raises Exception itself, transformers all kinds
         if "trust_remote_code" in str(error):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from burnish.forward.nf4 import Nf4Linear, make_dense
 from burnish.models.lora_dropout import UpdateDropout
 from burnish.models.precision import tensors_in
+from burnish.util.failures import out_of_memory
 from burnish.util.files import read_json
 
 ALL_LINEAR = "all-linear"  # every linear layer of the decoder
@@ -62,10 +63,8 @@ def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
     are, and these are master weights.
     """
     peft = _peft()
-    if stored is not None and scores(model) and not stored_scores(stored):
-        adapted = _of_language(peft, model, stored)
-    elif stored is not None:
-        adapted = peft.PeftModel.from_pretrained(model, stored, is_trainable=True)
+    if stored is not None:
+        adapted = _stored(peft, model, stored)
     else:
         torch.manual_seed(0)  # peft draws the adapters from the global generator; the same ones every time
         adapted = _fresh(peft, model, lora)
@@ -92,6 +91,36 @@ def stored_scores(path: Path) -> int:
         return 0
     held = tensors_in(path / "adapter_model.safetensors")
     return next((int(shape[0]) for name, _, shape in held if name.endswith("score.weight")), 0)
+
+
+class WrongAdapters(ValueError):
+    """Adapters that are damaged, or of another model."""
+
+
+def _stored(peft: Any, model: nn.Module, stored: Path) -> Any:
+    """The model with the adapters of a directory; ValueError if they are damaged, or those of another model."""
+    try:
+        language = scores(model) and not stored_scores(stored)
+        adapted = (
+            _of_language(peft, model, stored)
+            if language
+            else peft.PeftModel.from_pretrained(model, stored, is_trainable=True)
+        )
+        held = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
+        wanted = [name for name in peft.get_peft_model_state_dict(adapted) if ".lora_A" in name]
+        if wanted and not held.intersection(wanted):  # peft would go on with adapters that do nothing
+            raise ValueError(f"no tensor is called {wanted[0]}")
+        return adapted
+    except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        if out_of_memory(error):
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        why = next((line for line in lines if "mismatch" in line), lines[0] if lines else type(error).__name__)
+        why = why.partition(": copying")[0].rstrip(". ")[:200]
+        raise WrongAdapters(
+            f"the adapters in {stored} cannot be added to the model ({why}); they are damaged, or "
+            "were trained on another model: correct base_model_name_or_path in adapter_config.json"
+        ) from None
 
 
 def _of_language(peft: Any, model: Any, stored: Path) -> Any:
@@ -142,7 +171,7 @@ def _layers(model: nn.Module) -> str:
 
 def stored_rank(path: Path) -> int:
     """The rank of the adapters in a directory; ValueError for adapters of another kind."""
-    told = json.loads((path / "adapter_config.json").read_text())
+    told = read_json(path / "adapter_config.json") or {}
     if told.get("peft_type") != "LORA" or not isinstance(told.get("r"), int):
         raise ValueError(
             f"{path} holds adapters of type {str(told.get('peft_type'))[:40]!r}, and burnish trains LoRA; merge them "

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 _OPTION = re.compile(r"\s*([A-Za-z_][\w-]*)\s*=(.*)", re.DOTALL)
-_WEIGHT = re.compile(r"(.+)\*\s*([0-9]*\.?[0-9]+)\s*", re.DOTALL)
+_WEIGHT = re.compile(r"(.+)\*\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ def read_spec(text: str) -> list[Spec]:
 def _source(piece: str, text: str) -> Spec:
     weighed = None if Path(piece).exists() else _WEIGHT.fullmatch(piece)
     if weighed is None:
+        name, star, weight_text = piece.rpartition("*")
+        if star and weight_text.strip() and Path(name.strip()).exists():
+            raise ValueError(
+                f"task {text!r}: the weight of {name!r} is {weight_text!r}; give it a positive number: {name}*0.5"
+            )
         return Spec(piece)
     weight = float(weighed[2])
     if weight <= 0:
