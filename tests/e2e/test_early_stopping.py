@@ -15,6 +15,7 @@ from burnish.cli import main
 from burnish.run.best import Best, Score
 from burnish.run.config import Options
 from burnish.run.train import Result
+from burnish.store.reader import open_store
 
 MEASURED: dict[str, Any] = {"eval_tasks": 2, "eval_every": 1, "steps": 9}  # a random model scores 0 at every step
 
@@ -67,6 +68,28 @@ def test_the_product_can_be_the_best_model(small_model: Path, tmp_path: Path) ->
     assert not model.items() <= tensors(result.folder / "checkpoints" / "step-000003").items()
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "flag"), [("sft", "sft/nll", "likelihood"), ("dpo", "accuracy", "preference")]
+)
+def test_the_score_can_be_that_of_given_replies(
+    method: str, name: str, flag: str, small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The task has a verifier, and a random model scores 0; the NLL falls, so the run does not end early."""
+    words = ["--task", "sort", "--eval-measure", "loss", "--patience", "2", "--lr", "1e-2", "--prompts", "4", "--quiet"]
+    words += ["--eval-tasks", "8", "--eval-every", "1", "--steps", "4", "--device", "cpu", "--model", str(small_model)]
+    assert main(["train", method, *words, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert "the method's own measure of 8 held-out rows" in said and f"--measure {flag}" in said
+    with open_store(tmp_path / "run") as store:
+        scores = [
+            value
+            for row in store.metrics()
+            for key, value in row.items()
+            if key.endswith(f"{name}") and "heldout" in key
+        ]
+    assert len(scores) >= 3 and (method == "dpo" or scores[-1] < scores[0])
+
+
 def test_lower_is_better_for_losses_and_a_tie_is_no_improvement() -> None:
     best = Best(Options(patience=2, stop_at=1.0))
     for step, value in enumerate((3.0, 2.0, 2.0), 1):
@@ -92,6 +115,7 @@ def test_lower_is_better_for_losses_and_a_tie_is_no_improvement() -> None:
         ({"product": "best", "keep_best": False, "eval_tasks": 2}, "leave out --no-keep-best"),
         ({"lr_min": 2.0, "lr_schedule": "cosine"}, "it must be between 0 and 1"),
         ({"lr_min": 0.1}, "the schedule is constant"),
+        ({"eval_measure": "loss", "eval_tasks": 2}, "for methods that learn from given replies, and grpo samples"),
         ({"lr_warmup": 1.5}, "a number of steps, or a share"),
     ],
 )

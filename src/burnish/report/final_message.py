@@ -217,9 +217,11 @@ def _evaluation(run: Run, model: str) -> list[tuple[str, str]]:
             what = "greedy accuracy, pass@k and majority@k"
         words += [f"--reward {shlex.quote(measured)}"] if measured else []
         words += [f"--reward-model {shlex.quote(str(rewards))}"] if rewards and not options.reward else []
-    elif not can_evaluate(run.source):
+    elif not can_evaluate(run.source) or options.eval_measure == "loss":
         needs = Needs.of(run.method)
         what = "perplexity of held-out demonstrations"
+        if can_evaluate(run.source):
+            words.append(f"--measure {'preference' if 'chosen' in needs.replies else 'likelihood'}")
         if "chosen" in needs.replies:
             what = "held-out pairs in the right order, and margins"
             relative = "ref" in run.method.models and run.method.models["ref"].follows == "policy"

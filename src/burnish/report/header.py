@@ -66,6 +66,8 @@ def derived(run: Run) -> list[tuple[str, str]]:
 def _judged(run: Run) -> str:
     """How many held-out replies are judged, and how they are decoded; empty where none are."""
     options = run.config.options
+    if options.eval_tasks and options.eval_measure == "loss":
+        return f"the method's own measure of {options.eval_tasks:,} held-out rows"
     if not options.eval_tasks or not run.method.generates or not can_evaluate(run.source):
         return ""
     beside = f", and {options.eval_k} sampled at temperature {options.eval_temperature:g}"

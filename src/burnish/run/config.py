@@ -207,6 +207,9 @@ class Options:
     several also pass@k and majority@k; 0: none."""
     eval_temperature: Amount = 1.0
     """Temperature of the held-out replies that are sampled beside the greedy one; 0: none are."""
+    eval_measure: Annotated[str, Option(choices=("auto", "loss"))] = "auto"
+    """The held-out score: auto, the accuracy of replies where they can be judged; loss, the method's own measure of
+    given replies: the NLL of demonstrations, or the pairs in the right order. Nothing is sampled for it."""
     eval_every: CountOrZero = 10
     """Steps between the smaller held-out evaluations during the run; 0 turns them off."""
     save_every: CountOrZero = 20

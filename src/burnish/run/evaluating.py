@@ -68,9 +68,17 @@ class Evaluating:
 
     def _held_out(self, tasks: int, k: int = 0, *, done: bool = False) -> Outcome:
         run = self.run
-        temperature = run.config.options.eval_temperature
+        options = run.config.options
         outcome = held_out(
-            run.method, run.models, run.source, run.settings, tasks, k=k, temperature=temperature, done=done
+            run.method,
+            run.models,
+            run.source,
+            run.settings,
+            tasks,
+            k=k,
+            temperature=options.eval_temperature,
+            measure=options.eval_measure,
+            done=done,
         )
         if not math.isfinite(outcome.value.mean):
             raise NotFinite(f"{outcome.name} is {outcome.value.mean}")

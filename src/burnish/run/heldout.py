@@ -76,14 +76,16 @@ def held_out(
     *,
     k: int = 0,
     temperature: float = 1.0,
+    measure: str = "auto",
     done: bool = False,
 ) -> Outcome:
     """The outcome on `tasks` held-out tasks: of replies the accuracy of the greedy one, temperature 0.
 
+    measure: loss is what the method's terms say of given replies, also where replies could be judged
     k, temperature: so many replies are sampled beside it; 0 of either: none
     done: after the run, when a method without terms is judged by its selection
     """
-    if method.generates and can_evaluate(source):
+    if measure == "auto" and method.generates and can_evaluate(source):
         if done and not any(plan_of(phase).terms for phase in method.phases):
             return _selected(method, models, settings, tasks)
         greedy = evaluate(models, source, settings, tasks=tasks, temperature=0.0, who=method.product)

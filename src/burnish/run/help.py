@@ -21,6 +21,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Held-out evaluation and early stopping": (
         "eval_tasks",
         "eval_every",
+        "eval_measure",
         "eval_k",
         "eval_temperature",
         "patience",

@@ -116,6 +116,11 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
             f"task {source.name!r} has no held-out rows to evaluate on; give it more rows, or turn evaluation off with "
             "--eval-tasks 0"
         )
+    if options.eval_measure == "loss" and Needs.of(method).samples:
+        raise ValueError(
+            f"--eval-measure loss is for methods that learn from given replies, and {config.method} samples its own; "
+            "leave it out"
+        )
     check_engine(config, method)
     check_master_weights(config, method)
     named_method = replace(method, name=config.method)
