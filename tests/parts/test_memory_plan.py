@@ -62,6 +62,12 @@ def test_under_lora_policy_and_reference_share_their_weights() -> None:
     assert found["KV cache"] == (128 * (256 + 32) + 16 * 128) * EIGHT_B.kv_bytes()
 
 
+def test_a_critic_under_lora_is_another_set_of_adapters() -> None:
+    cast = {**ROLES, "critic": trained(outputs=1)}
+    found = parts_of({**SHAPES, "critic": EIGHT_B}, cast, Lora(16), Batch(), Choices(2048))
+    assert found["weights"] == 2 * EIGHT_B.weights + 2 * 6 * EIGHT_B.lora_weights(16)
+
+
 THREE_B = DecoderShape(2048, 11008, 36, 16, 2, 128, 151936, False, 3_085_860_864, 2_774_532_096)
 SMALL = DecoderShape(576, 1536, 30, 9, 3, 64, 49152, False, 134_479_872, 106_168_320)
 LORA, NO_BATCH, ONE = Lora(16), Batch(), {"policy": trained()}
