@@ -2,7 +2,8 @@
 
 Weights change only when an update is applied. Until then the thread may read them in place, so `save` returns at once,
 and `settle`, which is called before weights change, waits only until they are copied to host memory. The thread then
-writes the copy to disk. One checkpoint is written at a time.
+writes the copy to disk. One checkpoint is written at a time. A state that would take more than half of the host's free
+memory is not copied: training waits until it is on disk.
 """
 
 from __future__ import annotations
@@ -132,9 +133,11 @@ class Saver:
 
     def _work(self, contents: checkpoint.Contents, ready: torch.cuda.Event | None, best: int | None) -> None:
         try:
-            if ready is not None or self.staging.fits(contents.bytes()):
+            if self.staging.fits(contents.bytes()):
                 contents = contents.with_tensors(self.staging.copy(contents.tensors(), ready))
                 self._read.set()
+            elif ready is not None:  # files are written from the GPU, one after the other, and training waits for them
+                ready.synchronize()
             self.before_writing()  # flushes the log: a checkpoint must not be newer than the logged steps
             path = checkpoint.write(self.folder, contents)
             checkpoint.retire(self.folder, path, self.keep, self.keep_every, best)
