@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import make_model
+from conftest import SMALL, make_model
 from runs import halted_after
 from torch import Tensor
 
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences
+from burnish.methods.table import METHODS
 from burnish.models import mixed_precision
 from burnish.models.adamw8bit import BLOCK, positive_codes, positive_values, signed_codes, signed_values
+from burnish.models.build import build
 from burnish.models.compact_adamw import halves, joined_halves, rounded
 from burnish.models.load import load_model
 from burnish.models.mixed_precision import ComputeCopy
 from burnish.models.optimiser import MASTER_WEIGHTS, OPTIMISERS, compact_adamw
 from burnish.store.reader import open_store
+from burnish.tasks.table import source
 
 
 def dice() -> torch.Generator:
@@ -176,6 +180,16 @@ def test_what_cannot_be_is_refused(
     given = {"master_weights": "split", "model": str(small_model), "task": "sort", "device": "cpu", **options}
     with pytest.raises(ValueError, match=message):
         burnish.train(method, out=str(tmp_path / "run"), steps=1, eval_tasks=0, **given)
+
+
+def test_a_policy_in_bf16_has_its_reference_s_log_probs(small_model: Path) -> None:
+    method = METHODS["dpo"].build(source("add"))
+    models = build(method.models, small_model, replace(SMALL, master_weights="split"), device="cpu")
+    row = torch.arange(5, 25)
+    with torch.no_grad():
+        found = [models[name].outputs([row], [row > 5], {"logp"})["logp"] for name in ("policy", "ref")]
+    assert torch.equal(*found)
+    assert {p.dtype for name in ("policy", "ref") for p in models[name].module.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.slow

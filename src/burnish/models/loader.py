@@ -50,7 +50,7 @@ class Loader:
             return add_lora(base, self.lora, path) if is_adapter(path) else base
         adapted = self.adapts(role)  # peft knows transformers' models, and none of the C kernels'
         dtype, new_head = self._dtype(role), role.liveness == "trained"
-        native = not adapted and (role.liveness != "trained" or self.trained_in == torch.float32)
+        native = not adapted and dtype == torch.float32
         module = load_model(path, role.outputs, self.device, native, dtype, new_head)
         if role.mixed_with is not None:
             _average(module, load_model(resolve(role.mixed_with), role.outputs, self.device, not adapted), role.share)
@@ -84,8 +84,11 @@ class Loader:
         return share_parameters(self._bases[path])
 
     def _dtype(self, role: Role) -> torch.dtype:
-        """Of a model's weights: what was asked where all are trained; else bf16 on a GPU, fp32 on a CPU."""
-        if role.liveness == "trained" and not self.adapts(role):
+        """Of a model's weights: what was asked where all are trained, and of the reference, which is such a model at the
+        start; else bf16 on a GPU, fp32 on a CPU.
+        """
+        copied = role.liveness == "frozen" and role.follows is not None and self.trained_in != torch.float32
+        if copied or (role.liveness == "trained" and not self.adapts(role)):
             return self.trained_in
         still = self.adapts(role) or role.liveness == "frozen"
         return torch.bfloat16 if still and self.device.type == "cuda" else torch.float32
