@@ -84,8 +84,8 @@ class Loader:
         return share_parameters(self._bases[path])
 
     def _dtype(self, role: Role) -> torch.dtype:
-        """Of a model's weights: what was asked where all are trained, and of the reference, which is such a model at the
-        start; else bf16 on a GPU, fp32 on a CPU.
+        """Of a model's weights: what was asked where all are trained, and for the reference, which is such a model at
+        the start; else bf16 on a GPU, fp32 on a CPU.
         """
         copied = role.liveness == "frozen" and role.follows is not None and self.trained_in != torch.float32
         if copied or (role.liveness == "trained" and not self.adapts(role)):
