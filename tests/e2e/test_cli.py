@@ -351,7 +351,7 @@ def test_split_words() -> None:
         "4",
         "--out",
     ]
-    plain, flags = split(words, {"merge", "packed"})
+    plain, flags = split(words, {"merge": (), "packed": ()})
     assert plain == ["grpo"]
     assert flags == {
         "n": "8",
@@ -362,7 +362,11 @@ def test_split_words() -> None:
         "max_new_tokens": "4",
         "out": BARE,
     }
-    assert split(["--merge", "false", "grpo"], {"merge"}) == (["grpo"], {"merge": "false"})
+    assert split(["--merge", "false", "grpo"], {"merge": ()}) == (["grpo"], {"merge": "false"})
+    kept = {"kept": ("off", "host")}  # a switch that has choices, too
+    assert split(["--kept", "grpo"], kept) == (["grpo"], {"kept": True})
+    assert split(["--kept", "host", "grpo"], kept) == (["grpo"], {"kept": "host"})
+    assert split(["--no-kept", "grpo"], kept) == (["grpo"], {"kept": False})
 
 
 def test_plot_draws_a_rising_line() -> None:

@@ -64,8 +64,8 @@ def test_other_words_are_refused(word: str) -> None:
 
 
 def test_the_last_of_two_counts_and_names_may_have_dashes() -> None:
-    assert split(["--a-b=1", "--a-b", "2"], ()) == ([], {"a_b": "2"})
-    assert split(["--x=a=b"], ()) == ([], {"x": "a=b"})
+    assert split(["--a-b=1", "--a-b", "2"], {}) == ([], {"a_b": "2"})
+    assert split(["--x=a=b"], {}) == ([], {"x": "a=b"})
 
 
 @pytest.mark.parametrize("word", YES + NO)
