@@ -155,7 +155,7 @@ class Options:
     """Save the final model with the LoRA adapters merged into the weights."""
     dtype: Annotated[str, Option(choices=DTYPES)] = "auto"
     """The number format of the saved model: bfloat16, float16 or float32; auto: that of the model that it came from.
-    Training itself keeps fp32 master weights."""
+    Training itself keeps fp32 master weights (--master-weights)."""
     chat_template: str | None = None
     """The chat template: a file with a Jinja template, or chatml, plain (messages line by line) or none (prompts are
     unchanged). By default the model's own; plain if it has none. Saved with the model."""
