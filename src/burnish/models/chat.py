@@ -50,12 +50,14 @@ class Chat:
     vocabulary: how many tokens the model has embeddings for; None where no model is known
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
+    ends: more token ids that end a reply, as the model's generation_config.json lists them
     """
 
     def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
         self.tokenizer, self.assumed = tokenizer, assumed
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
+        self.ends: tuple[int, ...] = ()
         self.templated = bool(getattr(tokenizer, "chat_template", None))
         self.spelling = Detokenizer(tokenizer)
 
@@ -97,8 +99,9 @@ class Chat:
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """The token ids that end a reply: eos, and the token with which the template closes an assistant's message."""
-        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]))))
+        """The token ids that end a reply: eos, the token with which the template closes an assistant's message, and
+        those that the model's own generation settings list."""
+        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]), *self.ends)))
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
