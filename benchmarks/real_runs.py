@@ -22,7 +22,7 @@ from typing import Any
 
 RESULTS = Path(__file__).with_name("results") / "real_runs.json"
 SEEDS = (0, 1, 2)
-RL = {"prompts": 64, "n": 8, "max_new_tokens": 256, "lr": 2e-6, "beta": 0.0, "eval_every": 20}
+RL = {"prompts": 64, "n": 8, "max_new_tokens": 256, "lr": 5e-6, "beta": 0.0, "eval_every": 20}
 SFT = {"prompts": 64, "steps": 300, "eval_every": 100, "max_new_tokens": 256, "lr": 1e-4, "lr_schedule": "cosine"}
 EVAL = {"eval_tasks": 737, "eval_k": 4, "save_every": 0, "record": 0}
 
@@ -42,7 +42,7 @@ def runs() -> dict[str, Run]:
     found: dict[str, Run] = {}
     for seed in SEEDS:
         found[f"sft-{seed}"] = Run("sft", "gsm8k", {**SFT, **EVAL, "seed": seed})
-    for method in ("grpo", "dr_grpo", "rloo"):
+    for method in ("grpo", "rloo", "dr_grpo"):
         for seed in SEEDS:
             more = {key: value for key, value in RL.items() if key != "beta" or method != "dr_grpo"}
             found[f"rl-{method}-{seed}"] = Run(
@@ -53,7 +53,7 @@ def runs() -> dict[str, Run]:
         found[f"lora-{seed}"] = Run("sft", "gsm8k", lora)
         pairs = {"prompts": 64, "epochs": 2, "lr": 1e-5, "eval_tasks": 200, "eval_every": 20, "save_every": 0}
         found[f"dpo-{seed}"] = Run("dpo", "pairs", {**pairs, "record": 0, "seed": seed})
-    math = {"prompts": 32, "n": 8, "max_new_tokens": 384, "lr": 2e-5, "lora": 32, "beta": 0.0, "steps": 24}
+    math = {"prompts": 32, "n": 8, "max_new_tokens": 384, "lr": 2e-5, "lora": 32, "beta": 0.0, "steps": 20}
     shown = {"eval_tasks": 250, "eval_k": 1, "eval_every": 0, "save_every": 0, "record": 0}
     found["qwen-gsm8k-0"] = Run("grpo", "gsm8k", {**math, **shown}, model="qwen")
     found["qwen-code-0"] = Run("grpo", "mbpp", {**math, **shown, "max_new_tokens": 320, "eval_tasks": 90}, model="qwen")
