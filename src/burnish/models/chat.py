@@ -44,6 +44,9 @@ class Around:
     last: str
 
 
+OBSERVATIONS = 4096  # texts of environments whose tokens are kept
+
+
 class Chat:
     """A tokenizer and its chat template.
 
@@ -58,6 +61,7 @@ class Chat:
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
+        self._said: dict[str, Tensor] = {}  # observations: games repeat theirs, and a template takes a while
         self.templated = bool(getattr(tokenizer, "chat_template", None))
         self.spelling = Detokenizer(tokenizer)
 
@@ -139,7 +143,16 @@ class Chat:
 
         The reply before it ended with its stop token, so this starts with whatever the template puts after that token.
         """
-        messages = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+        if not isinstance(said, str):
+            return self._observation(list(said))
+        found = self._said.get(said)
+        if found is None:
+            if len(self._said) >= OBSERVATIONS:
+                self._said.clear()
+            found = self._said[said] = self._observation([{"role": "user", "content": said}])
+        return found
+
+    def _observation(self, messages: list[Message]) -> Tensor:
         if not self.templated:
             return self._encode_text("\n" + "\n".join(map(text_of, messages)) + "\n")
         return self._conversation([*_ASKED, *messages], after_reply=True)
