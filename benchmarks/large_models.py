@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 benchmarks/large_models.py                            every case, each in its own process
     ... benchmarks/large_models.py --only grpo-lora-3b,grpo-lora-8b --steps 5    some of them
+    PYTHONPATH=src:build/peers ... --trl '{"micro": 16, "recompute": true}'      TRL on the same rows, after burnish
 
 Models have real shapes and random weights (benchmarks/workload.py). The first step includes loading nothing but all
 that is compiled or captured; `load` is the time until the weights are there. Memory is the peak of torch's allocator,
@@ -188,6 +189,16 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
     return found
 
 
+def of_trl(name: str, steps: int, device: str, more: dict[str, Any]) -> list[str]:
+    """The command that runs a case's rows in TRL. more: micro, the rows of a micro-batch, and recompute."""
+    case = {**CASES[name], **more, "steps": steps, "device": device}
+    case["model"] = str(model_directory(case.pop("shape"), SCRATCH / "models"))
+    case["rows"] = rows_of(case["method"], case["prompts"] * steps, case.pop("prompt"), case.pop("reply", 0))
+    file = SCRATCH / f"trl-{name}.json"
+    file.write_text(json.dumps(case))
+    return [sys.executable, str(Path(__file__).parent / "sides" / "trl_large.py"), str(file)]
+
+
 def _train(*given: Any, **options: Any) -> None:
     """Train; a disk that has no room for the last checkpoint (46 GiB of an 8B model) does not spoil the measurement."""
     import burnish
@@ -207,6 +218,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--here", help="run this one case in this process and print its result")
     parser.add_argument("--set", type=json.loads, default={}, help='other options: {"token_budget": 4096}')
+    parser.add_argument("--trl", type=json.loads, help='run TRL, too, with {"micro": 16, "recompute": true}')
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if given.here:
@@ -215,17 +227,21 @@ def main() -> None:
     known = json.loads(given.out.read_text()) if given.out.exists() else {}
     for name in given.only.split(","):
         words = [sys.executable, __file__, "--here", name, "--steps", str(given.steps), "--device", given.device]
-        words += ["--set", json.dumps(given.set)]
-        done = subprocess.run(words, capture_output=True, text=True)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-        if not lines:
-            print(f"{name}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
-            continue
         label = name + "".join(f" {key}={value}" for key, value in given.set.items())
-        known[label] = json.loads(lines[-1].removeprefix("RESULT "))
-        print(label, json.dumps(known[label]), flush=True)
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(known, indent=1) + "\n")
+        sides = {label: [*words, "--set", json.dumps(given.set)]}
+        if given.trl is not None:
+            beside = "".join(f" {key}={value}" for key, value in given.trl.items())
+            sides[f"{name} in TRL{beside}"] = of_trl(name, given.steps, given.device, given.trl)
+        for side, command in sides.items():
+            done = subprocess.run(command, capture_output=True, text=True)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+            if not lines:
+                print(f"{side}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
+                continue
+            known[side] = json.loads(lines[-1].removeprefix("RESULT "))
+            print(side, json.dumps(known[side]), flush=True)
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":
