@@ -36,7 +36,7 @@ RESULTS = Path(__file__).parent / "results" / "episodes.json"
 STEPS = 5  # of an episode
 
 
-class Rounds(plays.Episodes):  # type: ignore[name-defined, misc]
+class Rounds(plays.Arriving):  # type: ignore[name-defined, misc]
     """All environments answer before any episode goes on."""
 
     def take(self, wait: bool) -> list[Reply]:
@@ -78,17 +78,17 @@ def measure(models: Any, tasks: int, n: int, mean: float, repeats: int) -> dict[
     settings = Settings(max_new_tokens=8)
     source = EnvSource(Slow, mean=mean)
     given = [source.task("train", i) for i in range(tasks)]
-    modes, seconds, found = {"rounds": Rounds, "continuous": plays.Episodes}, {}, set()
+    modes, seconds, found = {"rounds": Rounds, "continuous": plays.Arriving}, {}, set()
     cpu: dict[str, list[float]] = {}
     for repeat in range(repeats + 1):
         for name, mode in modes.items():
-            plays.Episodes, before = mode, plays.Episodes
+            plays.Arriving, before = mode, plays.Arriving
             try:
                 start, used = time.perf_counter(), time.process_time()
                 groups = plays.play(n).call(given, Step(Clock(0, 1), models, settings))
                 took = time.perf_counter() - start, time.process_time() - used
             finally:
-                plays.Episodes = before
+                plays.Arriving = before
             found.add(digest(groups))
             if repeat:
                 seconds.setdefault(name, []).append(round(took[0], 3))

@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 benchmarks/large_models.py                            every case, each in its own process
     ... benchmarks/large_models.py --only grpo-lora-3b,grpo-lora-8b --steps 5    some of them
+    PYTHONPATH=src:build/peers ... --trl '{"micro": 16, "recompute": true}'      TRL on the same rows, after burnish
 
 Models have real shapes and random weights (benchmarks/workload.py). The first step includes loading nothing but all
 that is compiled or captured; `load` is the time until the weights are there. Memory is the peak of torch's allocator,
@@ -68,6 +69,28 @@ CASES: dict[str, dict[str, Any]] = {
         "max_new_tokens": 20000,
         "prompt": 128,
     },
+    "sft-qlora-8b-20k": {  # the learner's part of the case before: eight rows of about 20k tokens
+        "shape": "qwen3-8b",
+        "lora": 16,
+        "quantization": "nf4",
+        "checkpoint_activations": True,
+        "method": "sft",
+        "prompts": 8,
+        "prompt": 12000,
+        "reply": 8000,
+    },
+    "sampling-qlora-8b-20k": {  # the sampler's part: room for eight replies of 20k tokens, most of which end early
+        "shape": "qwen3-8b",
+        "lora": 16,
+        "quantization": "nf4",
+        "checkpoint_activations": True,
+        "method": "grpo",
+        "prompts": 1,
+        "n": 8,
+        "max_new_tokens": 20000,
+        "prompt": 128,
+        "ends": 100,
+    },
     "sft-full-8b": {
         "shape": "qwen3-8b",
         "optimiser": "adamw8bit",
@@ -99,14 +122,28 @@ def rows_of(method: str, count: int, prompt: int, reply: int) -> list[dict[str, 
     return [{"prompt": words(prompt), "answer": "1"} for _ in range(count)]
 
 
+def ending(model: Path, length: int) -> Path:
+    """The same model with so many tokens that end a reply that random weights reach one after about `length`."""
+    vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
+    place = model.with_name(f"{model.name}-ends-{length}")
+    place.mkdir(exist_ok=True)
+    for file in model.iterdir():
+        if not (place / file.name).exists():
+            (place / file.name).symlink_to(file.resolve())
+    (place / "generation_config.json").unlink(missing_ok=True)
+    ends = list(range(0, vocabulary, length))
+    (place / "generation_config.json").write_text(json.dumps({"eos_token_id": ends, "pad_token_id": 1}))
+    return place
+
+
 def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = None) -> dict[str, Any]:
     """Run one case in this process. more: options in place of the case's own."""
     import torch
 
-    import burnish
-
     case = {**CASES[name], **(more or {})}
     model = model_directory(case.pop("shape"), SCRATCH / "models")
+    if ends := case.pop("ends", 0):
+        model = ending(model, ends)
     length, method = case.pop("prompt"), case.pop("method")
     rows = rows_of(method, case["prompts"] * steps, length, case.pop("reply", 0))
     if method == "grpo":
@@ -122,7 +159,7 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
         def on_step(self, report: Any) -> None:
             seen.append({**report.seconds, "total": time.perf_counter() - begin})
 
-    burnish.train(
+    _train(
         method,
         model=model,
         task=rows,
@@ -136,10 +173,10 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
         device=device,
         **case,
     )
-    ends = [loaded[0] if loaded else 0.0, *(one["total"] for one in seen)]
-    each = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    marks = [loaded[0] if loaded else 0.0, *(one["total"] for one in seen)]
+    each = [b - a for a, b in zip(marks, marks[1:], strict=False)]
     found = {
-        "load_s": ends[0],
+        "load_s": marks[0],
         "first_step_s": each[0],
         "step_s": statistics.median(each[2:] or each),
         "steps_s": each,
@@ -152,6 +189,28 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
     return found
 
 
+def of_trl(name: str, steps: int, device: str, more: dict[str, Any]) -> list[str]:
+    """The command that runs a case's rows in TRL. more: micro, the rows of a micro-batch, and recompute."""
+    case = {**CASES[name], **more, "steps": steps, "device": device}
+    case["model"] = str(model_directory(case.pop("shape"), SCRATCH / "models"))
+    case["rows"] = rows_of(case["method"], case["prompts"] * steps, case.pop("prompt"), case.pop("reply", 0))
+    file = SCRATCH / f"trl-{name}.json"
+    file.write_text(json.dumps(case))
+    return [sys.executable, str(Path(__file__).parent / "sides" / "trl_large.py"), str(file)]
+
+
+def _train(*given: Any, **options: Any) -> None:
+    """Train; a disk that has no room for the last checkpoint (46 GiB of an 8B model) does not spoil the measurement."""
+    import burnish
+
+    try:
+        burnish.train(*given, **options)
+    except ValueError as error:
+        if "could not save" not in str(error):
+            raise
+        print(error, file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(CASES))
@@ -159,6 +218,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--here", help="run this one case in this process and print its result")
     parser.add_argument("--set", type=json.loads, default={}, help='other options: {"token_budget": 4096}')
+    parser.add_argument("--trl", type=json.loads, help='run TRL, too, with {"micro": 16, "recompute": true}')
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     if given.here:
@@ -167,17 +227,21 @@ def main() -> None:
     known = json.loads(given.out.read_text()) if given.out.exists() else {}
     for name in given.only.split(","):
         words = [sys.executable, __file__, "--here", name, "--steps", str(given.steps), "--device", given.device]
-        words += ["--set", json.dumps(given.set)]
-        done = subprocess.run(words, capture_output=True, text=True)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-        if not lines:
-            print(f"{name}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
-            continue
         label = name + "".join(f" {key}={value}" for key, value in given.set.items())
-        known[label] = json.loads(lines[-1].removeprefix("RESULT "))
-        print(label, json.dumps(known[label]), flush=True)
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(known, indent=1) + "\n")
+        sides = {label: [*words, "--set", json.dumps(given.set)]}
+        if given.trl is not None:
+            beside = "".join(f" {key}={value}" for key, value in given.trl.items())
+            sides[f"{name} in TRL{beside}"] = of_trl(name, given.steps, given.device, given.trl)
+        for side, command in sides.items():
+            done = subprocess.run(command, capture_output=True, text=True)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+            if not lines:
+                print(f"{side}: failed\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}", flush=True)
+                continue
+            known[side] = json.loads(lines[-1].removeprefix("RESULT "))
+            print(side, json.dumps(known[side]), flush=True)
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(json.dumps(known, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -243,7 +243,8 @@ def _note_diversity(groups: list[Group], notes: Notes, author: str) -> None:
         notes.add("distinct_replies", len({b"".join(tokens.tobytes() for tokens in own) for own in said}) / len(said))
         bigrams = np.concatenate([(tokens[:-1] << 32) + tokens[1:] for own in said for tokens in own])
         if len(bigrams):
-            notes.add("distinct_bigrams", len(np.unique(bigrams)) / len(bigrams))
+            bigrams.sort()  # sorting is several times as fast as the hash table of np.unique
+            notes.add("distinct_bigrams", (1 + np.count_nonzero(bigrams[1:] != bigrams[:-1])) / len(bigrams))
 
 
 def _note_staleness(groups: list[Group], step: Step) -> None:

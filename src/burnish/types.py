@@ -34,6 +34,10 @@ class Sampling:
         """The temperature of the log-probs that are recorded with its tokens: 1 where it is greedy."""
         return self.temperature or 1.0
 
+    def named(self) -> dict[str, Any]:
+        """The settings by name, as a request takes them."""
+        return dict(vars(self))
+
 
 @dataclass(frozen=True, eq=False)
 class Turn:

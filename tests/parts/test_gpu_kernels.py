@@ -470,6 +470,7 @@ for capability, ahead in ((90, True), (80, False)):
         (experts._gate_backward_kernel, dict(GELU=False, BLOCK=1024)),
         (choice._sums_kernel, dict(BLOCK=4096)),
         (choice._choose_kernel, summed | dict(STOPS=1)),
+        (choice._choose_kernel, summed | dict(STOPS=1500)),
         (logprob._forward_kernel, summed | dict(ENTROPY=True)),
         (logprob._backward_kernel, dict(ENTROPY=True, BLOCK=4096)),
     ):

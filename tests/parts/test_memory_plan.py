@@ -84,6 +84,8 @@ MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an 
     (EIGHT_B, ROLES, LORA, FEW, Choices(4096), 35.35),
     (EIGHT_B, ROLES, LORA, FEW, Choices(4096, quantised=True), 26.59),
     (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, "recompute", quantised=True), 10.40),
+    (EIGHT_B, ONE, LORA, NO_BATCH, Choices(24000, "recompute", quantised=True), 24.66),  # a row at least
+    (EIGHT_B, ONE, None, NO_BATCH, Choices(4096, optimiser="adamw8bit"), 110.22),
 ]
 
 

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
+from burnish.util.threads import in_thread
 
 SECONDS = 60.0  # default time limit of one call
 LONGEST = 20_000  # characters of an observation that are kept
@@ -172,7 +173,7 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
     if trusted:
         run()
     else:
-        threading.Thread(target=run, daemon=True, name="environment").start()
+        in_thread(run)
     return future
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from burnish.forward.accelerate import LogProbKernels, kernels
 
 CHUNK = {"cpu": 1 << 25, "cuda": 1 << 27}  # logits worked on at once
+QUARTER = 1 << 28  # up to so many on a GPU, where that is a quarter of a training pass: fewer chunks are faster
 HOLD = 1 << 27  # logits that are kept for the backward rather than made twice
 
 
@@ -59,7 +60,7 @@ class _Head(torch.autograd.Function):
         ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, matmul: Matmul | None
     ) -> tuple[Tensor, Tensor]:
         n, run, learns = len(states), _fused(states), any(ctx.needs_input_grad[:2])
-        size, few = _even(n, CHUNK[states.device.type] // len(weight)), n * len(weight) <= HOLD
+        size, few = _even(n, _at_once(states, n * len(weight), learns) // len(weight)), n * len(weight) <= HOLD
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
         held = []  # logits, or log-probs where torch makes them
@@ -110,6 +111,12 @@ class _Head(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 d_weight = _add_product(d_weight, d, its)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
+
+
+def _at_once(states: Tensor, logits: int, learns: bool) -> int:
+    """How many logits are worked on at once. A large training pass keeps much more than a large chunk of them."""
+    chunk = CHUNK[states.device.type]
+    return max(chunk, min(QUARTER, logits // 4)) if states.is_cuda and learns else chunk
 
 
 def _even(n: int, most: int) -> int:

@@ -44,18 +44,24 @@ class Around:
     last: str
 
 
+OBSERVATIONS = 4096  # texts of environments whose tokens are kept
+
+
 class Chat:
     """A tokenizer and its chat template.
 
     vocabulary: how many tokens the model has embeddings for; None where no model is known
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
+    ends: more token ids that end a reply, as the model's generation_config.json lists them
     """
 
     def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
         self.tokenizer, self.assumed = tokenizer, assumed
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
+        self.ends: tuple[int, ...] = ()
+        self._said: dict[str, Tensor] = {}  # observations: games repeat theirs, and a template takes a while
         self.templated = bool(getattr(tokenizer, "chat_template", None))
         self.spelling = Detokenizer(tokenizer)
 
@@ -97,8 +103,9 @@ class Chat:
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """The token ids that end a reply: eos, and the token with which the template closes an assistant's message."""
-        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]))))
+        """The token ids that end a reply: eos, the token with which the template closes an assistant's message, and
+        those that the model's own generation settings list."""
+        return tuple(dict.fromkeys((int(self.tokenizer.eos_token_id), int(self.closing[-1]), *self.ends)))
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
@@ -136,7 +143,16 @@ class Chat:
 
         The reply before it ended with its stop token, so this starts with whatever the template puts after that token.
         """
-        messages = [{"role": "user", "content": said}] if isinstance(said, str) else list(said)
+        if not isinstance(said, str):
+            return self._observation(list(said))
+        found = self._said.get(said)
+        if found is None:
+            if len(self._said) >= OBSERVATIONS:
+                self._said.clear()
+            found = self._said[said] = self._observation([{"role": "user", "content": said}])
+        return found
+
+    def _observation(self, messages: list[Message]) -> Tensor:
         if not self.templated:
             return self._encode_text("\n" + "\n".join(map(text_of, messages)) + "\n")
         return self._conversation([*_ASKED, *messages], after_reply=True)

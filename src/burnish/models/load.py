@@ -21,6 +21,7 @@ from burnish.models.lora import Lora, WrongAdapters, add_lora, stored_scores
 from burnish.models.sanity import require_finite_weights, require_sane_config
 from burnish.models.template import Style
 from burnish.models.tokenizer import tokenizer_of
+from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
 
@@ -62,7 +63,16 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
             f"the tokenizer in {path} has no eos token, so no reply would ever end; set eos_token in its "
             "tokenizer_config.json"
         )
-    return styled_chat(tokenizer, style or Style(), str(path))
+    chat = styled_chat(tokenizer, style or Style(), str(path))
+    chat.ends = _ends(path)
+    return chat
+
+
+def _ends(path: Path) -> tuple[int, ...]:
+    """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
+    said = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
+    listed = said if isinstance(said, list) else [said]
+    return tuple(number for number in listed if isinstance(number, int) and number >= 0)
 
 
 def load_model(

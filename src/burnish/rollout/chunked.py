@@ -11,7 +11,7 @@ what is ours.)
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from burnish.method import Method, Phase
@@ -67,7 +67,7 @@ def in_chunks(rollout: Rollout, asks: Asks, unfinished: Unfinished) -> Rollout:
 def _open_to_record(opened: Open) -> dict[str, Any]:
     """Plain values. A reply waits only after its first chunk, so that each has a last turn."""
     starts = [reply.start for reply in opened.replies]
-    how = [{name: getattr(start, name) for name in _HOW} | asdict(start.settings) for start in starts]
+    how = [{name: getattr(start, name) for name in _HOW} | start.settings.named() for start in starts]
     return {"group": group_to_record(opened.group()), "how": how}
 
 

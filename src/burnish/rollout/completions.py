@@ -7,7 +7,7 @@ prefix what its continuations share), so k continuations of a prefix cost k deco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ def continued(prefixes: Sequence[Prefix], who: str, step: Step, settings: Sampli
             torch.cat([prefix.prompt.tokens, prefix.said]),
             sample_key(step.clock, prefix.task, prefix.number, prefix.noise),
             prefix.most,
-            **asdict(settings),
+            **settings.named(),
             input_keys=input_keys((prefix.prompt, Turn(prefix.said, who))),
         )
         for prefix in prefixes

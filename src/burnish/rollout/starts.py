@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -186,7 +186,7 @@ def _request(reply: Reply, model: Model, longest: int, most: int | None) -> Requ
     left = longest - len(reply)
     size = left if most is None else min(most, left)
     return Request(
-        prompt, start.key, size, **asdict(start.settings), said=len(reply), input_keys=input_keys(reply.turns())
+        prompt, start.key, size, **start.settings.named(), said=len(reply), input_keys=input_keys(reply.turns())
     )
 
 

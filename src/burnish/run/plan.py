@@ -7,6 +7,7 @@ from pathlib import Path
 
 from burnish.method import Method
 from burnish.methods.curricula import drawn
+from burnish.methods.idle import without_idle_models
 from burnish.methods.multi_turn import played
 from burnish.methods.seats import read_opponent, seated
 from burnish.methods.swap import swapped
@@ -86,7 +87,7 @@ def compose(
     if options.swap:
         method = swapped(method, options.swap)
     added, shapes = named_rewards(scorers, source), named_shapes(options.shape, source)
-    method = with_scorers(method, added, shapes, dropped)
+    method = without_idle_models(with_scorers(method, added, shapes, dropped))
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, chunked(replace(method, name=config.method)) if options.chunk is not None else method
 

@@ -147,6 +147,25 @@ class ActivationCache:
             self.lent.update(recalled)
             return recalled
 
+    def known(self, tokens: Tensor, tree: Tree) -> Numbers:
+        """[N]: the ids of a pack's tokens, NOBODY where one is not here, and of all that follow it."""
+        with self.lock:
+            if not self.valid:
+                return np.full(len(tokens), NOBODY)
+            self._look_at_notes()
+            found = np.full(len(tokens), NOBODY)
+            said, number = tokens.tolist(), self.number
+            for first, end, parent in tree.stretches.tolist():
+                before = int(found[tree.stretches[parent][1] - 1]) if parent >= 0 else NOBODY
+                if parent >= 0 and before == NOBODY:
+                    continue
+                for at in range(first, end):
+                    before = number.get((before, said[at]), NOBODY)
+                    if before == NOBODY:
+                        break
+                    found[at] = before
+            return found
+
     def _find(self, tokens: Tensor, tree: Tree) -> Tensor | None:
         """[N]: the ids of a pack's tokens; None where one is not here."""
         said, found, known = tokens.tolist(), [NOBODY] * len(tokens), self.number

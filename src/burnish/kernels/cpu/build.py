@@ -41,6 +41,7 @@ class Pack(ctypes.Structure):
         ("trees", ctypes.c_long),
         ("begins", ctypes.c_void_p),
         ("stretches", ctypes.c_void_p),
+        ("known", ctypes.c_void_p),
     ]
 
 
@@ -149,6 +150,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "norm_back": [floats] * 7 + [number] * 2 + [flat],
         "gate_back": [floats] * 5 + [number] * 2,
         "layer": [floats] * 14,
+        "layer_begins": [floats] * 7 + [number],
+        "layer_ends": [floats] * 9 + [number],
         "head_norms_back": [floats] * 6 + [number],
         "attention_back": [floats] * 8,
         "leading": [floats, number],

@@ -6,6 +6,7 @@ from ctypes import byref
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,10 +15,13 @@ from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Tree
 from burnish.kernels.cpu import build
 
+Known = npt.NDArray[np.int8]  # of each stretch: 1 where what it sees is known
 
-def told(tree: Tree, tokens: int) -> build.Pack:
-    """What the kernels are told of a pack; the tree must outlive it."""
-    return build.Pack(tokens, len(tree.begins) - 1, tree.begins.ctypes.data, tree.stretches.ctypes.data)
+
+def told(tree: Tree, tokens: int, known: Known | None = None) -> build.Pack:
+    """What the kernels are told of a pack; the tree, and which of its stretches are known, must outlive it."""
+    flags = None if known is None else known.ctypes.data
+    return build.Pack(tokens, len(tree.begins) - 1, tree.begins.ctypes.data, tree.stretches.ctypes.data, flags)
 
 
 def with_gradient(tree: Tree, dy: Tensor) -> tuple[Tree, Tensor] | None:
@@ -67,7 +71,7 @@ class _Attend(torch.autograd.Function):
         ctx.how = build.Shape(0, q.shape[1], k.shape[1], q.shape[2], 0, 0.0, scale), tree
         ctx.save_for_backward(q, k, v, out)
         run = build.there()
-        run.attend(byref(ctx.how[0]), byref(told(tree, len(q))), _views(q, k, v), _views(out))
+        run.attend(byref(ctx.how[0]), byref(told(tree, len(q))), views(q, k, v), views(out))
         return out
 
     @staticmethod
@@ -76,7 +80,7 @@ class _Attend(torch.autograd.Function):
         d = _side_by_side(grads[0])
         dq, dk, dv = q.new_empty(q.shape), k.new_zeros(k.shape), v.new_zeros(v.shape)
         run = build.there()
-        run.attend_back(byref(shape), byref(told(tree, len(q))), _views(q, k, v, out, d), _views(dq, dk, dv))
+        run.attend_back(byref(shape), byref(told(tree, len(q))), views(q, k, v, out, d), views(dq, dk, dv))
         return dq, dk, dv, None, None
 
 
@@ -85,6 +89,6 @@ def _side_by_side(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _views(*tensors: Tensor) -> Any:
+def views(*tensors: Tensor) -> Any:
     """Of [N, heads, D] each."""
     return (build.View * len(tensors))(*(build.View(x.data_ptr(), x.stride(0), x.stride(1)) for x in tensors))

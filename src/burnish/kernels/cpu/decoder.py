@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from burnish.engine.batch import RunningBatch
 from burnish.engine.kv_cache import KVCache, Plan
-from burnish.engine.layouts import Roots
+from burnish.engine.layouts import Prefill, Roots
 from burnish.engine.model_decoder import ModelDecoder
 from burnish.forward.packing import Packed, send
 from burnish.forward.runner import ModelRunner
 from burnish.kernels.cpu.activation_cache import ActivationCache, CachedPrefill
 from burnish.kernels.cpu.c_decode import Addresses, addresses_of, logits_of_all
+from burnish.kernels.cpu.prefix_reuse import Reuse, new_tokens
 from burnish.kernels.cpu.runner import LlamaRunner
 
 
@@ -43,12 +45,18 @@ class CDecoder(ModelDecoder):
             self._addresses = addresses_of(self.llama, self.cache)
         return self._addresses
 
+    @torch.no_grad()
     def states(self, rows: Packed, places: Tensor) -> Tensor:
+        places, shape = send(places, self.device), self.llama.model.kernels
+        new = None if self.memory is None or shape is None else new_tokens(self.memory, rows)
+        if new is not None and shape is not None:
+            self.ends = new.numbers[torch.from_numpy(rows.ends())].tolist()
+            return Reuse(self.llama.model, shape, new).states(rows, Prefill(rows, self.cache, places).keep)
         first = None if self.memory is None else self.memory.take(len(rows.tokens))
         if self.memory is None or first is None:
             self.ends = []
             return super().states(rows, places)
-        layout = CachedPrefill(rows, self.cache, send(places, self.device), first)
+        layout = CachedPrefill(rows, self.cache, places, first)
         states = self.runner.hidden(rows.tokens[None], rows.positions[None], layout)[0]
         self.ends = self.memory.note_rows(rows.input_keys.numpy(), rows.starts, first)
         return states

@@ -71,8 +71,8 @@ def _choose_kernel(
     place = tl.load(slot_ptr + row) * columns + count
     tl.store(token_ptr + place, token.to(tl.int64))
     tl.store(logp_ptr + place, logp_of(chosen, highest, total))
-    stopped = False
-    for i in tl.static_range(STOPS):
+    stopped = token < 0
+    for i in range(STOPS):  # not unrolled: some models list many tokens that end a reply
         stopped = stopped | (tl.load(stops_ptr + i) == token)
     stopped = stopped & (done == 0)
     count = tl.where(done, count, count + 1)

@@ -32,8 +32,10 @@ class WideStream:
         return torch.empty(len(self.x), width, dtype=self.x.dtype, device=self.x.device)
 
     def _product(self, x: Tensor, weight: Tensor, bias: Tensor | None, adapter: Adapter | None) -> Tensor:
-        made = product(x, weight, bias, self.exact)
-        return made if adapter is None else adapter.add(made, x)
+        if adapter is None:
+            return product(x, weight, bias, self.exact)
+        inner = adapter.begin(x)
+        return adapter.finish(product(x, weight, bias, self.exact), inner)
 
     def normed(self, weight: Tensor, bias: Tensor | None, adapter: Adapter | None = None) -> Tensor:
         """[M, N]: norm(x) weight^T + bias, with an adapter beside it."""

@@ -238,6 +238,7 @@ static void walk(const Shape *s, const Pack *pack, long tree, long head, const V
     float *path_turned[2] = {0}, *own_turned[2] = {0};
     long runs = 0, before = 0, parent = -1;
     for (long i = first_of; i < first_of + number; i++) {
+        if (pack->known && pack->known[i]) continue;
         const Stretch *mine = pack->stretches + i;
         const long own = mine->end - mine->first;
         if (mine->parent != parent) { /* else those that lead to it are turned already */

@@ -102,7 +102,8 @@ typedef struct {
 } View;
 
 /* Rows laid end to end, what they have in common once: trees of stretches, those of tree number f from begins[f] on, each after the
-   one that it goes on from. A stretch looks at those that lead to it, and at itself. */
+   one that it goes on from. A stretch looks at those that lead to it, and at itself. known: which stretches only lead to others, since
+   what they see is known; or NULL. */
 typedef struct {
     int64_t first, end, parent; /* tokens first .. end; parent: the number of a stretch, or -1 */
 } Stretch;
@@ -111,6 +112,7 @@ typedef struct {
     long tokens, trees;
     const int64_t *begins;
     const Stretch *stretches;
+    const char *known;
 } Pack;
 
 /* Rows that add a token each. slot: where the keys and values of each are; own: how many tokens are there already (of capacity).

@@ -173,6 +173,29 @@ void layer(const Shape *s, const Layer *l, const Pack *pack, const float *cos, c
     }
 }
 
+/* The two halves of a layer over rows of which some are known, with `attend` between them (arguments as of `layer`). */
+void layer_begins(const Shape *s, const Layer *l, const float *cos, const float *sin, const float *x, float *found, float *normed, long rows) {
+    const End read = {.to = found, .bias = l->read_bias, .columns = (s->heads + 2 * s->kv_heads) * s->width};
+#pragma omp parallel
+    {
+        norm_rows(x, 0, l->norm, normed, rows, s->hidden, s->eps);
+        product(normed, l->read, rows, s->hidden, &read);
+#pragma omp barrier
+        ready_rows(s, l, found, 0, rows, cos, sin);
+    }
+}
+
+void layer_ends(const Shape *s, const Layer *l, const float *x, const float *seen, float *middle, float *both, float *y, float *normed,
+                float *opened, long rows) {
+    const End added = {.to = middle, .plus = x, .columns = s->hidden};
+#pragma omp parallel
+    {
+        product(seen, l->out, rows, s->heads * s->width, &added);
+#pragma omp barrier
+        inner(s, l, middle, y, normed, opened, both, rows);
+    }
+}
+
 /* The gradient of `found` before its rotation, from that of `seen`; d_found is zero. */
 void attention_back(const Shape *s, const Pack *pack, const float *cos, const float *sin, float *found, float *seen, float *d_seen,
                     float *d_found) {

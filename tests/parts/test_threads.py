@@ -1,0 +1,47 @@
+"""Threads that are used again, and calls that never end."""
+
+from __future__ import annotations
+
+import threading
+
+from burnish.util import threads
+from burnish.util.threads import in_thread
+
+
+def test_a_free_thread_is_used_again() -> None:
+    names: list[int] = []
+
+    def once() -> int:
+        done = threading.Event()
+
+        def call() -> None:
+            names.append(threading.get_ident())
+            done.set()
+
+        in_thread(call)
+        assert done.wait(10)
+        while not threads._free:  # the thread frees itself after the call
+            pass
+        return names[-1]
+
+    assert once() == once()
+
+
+def test_calls_that_hang_do_not_stop_others() -> None:
+    never, done = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        never.wait()
+
+    for _ in range(threads.IDLE + 8):
+        in_thread(hang)
+    for _ in range(5):
+        in_thread(done.release)
+    for _ in range(5):
+        assert done.acquire(timeout=10)
+    never.set()
+    for _ in range(10_000):
+        if len(threads._free) == threads.IDLE:
+            break
+        threading.Event().wait(0.001)
+    assert len(threads._free) == threads.IDLE
