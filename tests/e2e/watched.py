@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,17 @@ def watched(method: str, folder: Path, **options: Any) -> Watched:
     return seen
 
 
+def tuned(folder: Path, rows: str, steps: int) -> None:
+    """tiny after SFT on the demonstrations of a file; the model is in folder/model."""
+    burnish.train("sft", task=rows, out=str(folder), **{**COMMON, "prompts": 8, "steps": steps, "lr": 1e-3})
+
+
 def mean(values: Iterable[float]) -> float:
     found = list(values)
     return sum(found) / len(found)
+
+
+def written(path: Path, rows: Sequence[dict[str, Any]]) -> str:
+    """A dataset in a file of JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
