@@ -107,7 +107,7 @@ def dense_graphs(count: int) -> list[dict[str, str]]:
 
 
 def test_curiosity_visits_more_replies(tmp_path: Path) -> None:
-    """Eight graphs come again and again, and any valid path is paid. Measured: 300 different replies without it and
+    """Seven graphs come again and again, and any valid path is paid. Measured: 300 different replies without it and
     484 with it; 98% and 94% right at the end.
     """
     rows = written(tmp_path / "graphs.jsonl", dense_graphs(9))
