@@ -21,7 +21,7 @@ TASK = source("sort")
 
 def trace(reward: float = 0.0, length: int = 4, right: bool | None = None, tokens: list[int] | None = None) -> Trace:
     """A reply of so many tokens; right where the reward is above 0.5, unless it is said."""
-    ids = torch.tensor(tokens if tokens is not None else list(range(10, 10 + length)))
+    ids = torch.tensor(tokens if tokens is not None else list(range(10, 10 + length)), dtype=torch.long)
     said = Turn(ids, "policy", torch.full((len(ids),), -0.5))
     correct = float(reward > 0.5 if right is None else right)
     return Trace((Turn(torch.tensor([1, 2]), "task"), said), scores={"reward": reward, "correct": correct})

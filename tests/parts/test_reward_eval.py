@@ -16,13 +16,13 @@ from burnish.run.reward_eval import (
     Pair,
     accuracy,
     best_of_curve,
-    calibration_error,
     expected_gold,
     length_baseline,
     nearest,
     reliability,
     slices,
 )
+from burnish.score.maths.calibration import calibration_error
 from burnish.types import Task
 
 

@@ -14,7 +14,14 @@ from shaping import a_step, group, said, scorer, shaped, trace
 from burnish.methods.table import find
 from burnish.models.build import Models
 from burnish.rewards.named import read_call
-from burnish.score.maths.calibration import brier, sayself_reward, stated_confidence, unbiased
+from burnish.score.maths.calibration import (
+    binned,
+    brier,
+    calibration_error,
+    sayself_reward,
+    stated_confidence,
+    unbiased,
+)
 from burnish.score.maths.lengths import cosine_between, group_relative_lengths, shortest_first
 from burnish.score.maths.repetition import bleu, in_repeated, repeated_share
 from burnish.scorer import mark_failed
@@ -222,7 +229,17 @@ def test_confidence_rewards_of_replies(models: Models) -> None:
     assert [t.scores["reward/sayself"] for t in own.traces] == pytest.approx([0.82, 0.02, -1])
     assert [t.scores["reward/brier_score"] for t in own.traces] == pytest.approx([-0.09, -0.49, -1])
     assert step.notes.means()["brier"] == pytest.approx(0.29)
+    assert step.notes.means()["calibration_error"] == pytest.approx(0.2)  # said 0.7, right in half
     assert step.notes.means()["confidence_stated"] == pytest.approx(2 / 3)
+
+
+def test_the_calibration_error_by_hand() -> None:
+    """0.2 twice, right once: 0.3; 1.0 twice, right twice: 0; so 0.15 of all. 0.9 and 1.0 share a bin."""
+    curve = binned([(0.2, 1.0), (0.2, 0.0), (1.0, 1.0), (1.0, 1.0)], 10)
+    assert [(one.count, one.accuracy) for one in curve] == [(2, 0.5), (2, 1.0)]
+    assert calibration_error(curve) == pytest.approx(0.15)
+    assert calibration_error(binned([(0.9, 1.0), (1.0, 1.0)], 10)) == pytest.approx(0.05)
+    assert binned([], 10) == [] and calibration_error([]) == 0
 
 
 def test_denoise_by_hand_and_unbiased() -> None:

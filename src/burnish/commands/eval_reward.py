@@ -16,7 +16,8 @@ from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
     from burnish.run.evaluate import Interval
-    from burnish.run.reward_eval import BestOfN, Bin, Pair, RewardScorer
+    from burnish.run.reward_eval import BestOfN, Pair, RewardScorer
+    from burnish.score.maths.calibration import Bin
     from burnish.scorers.insert import Named
     from burnish.step import Settings
     from burnish.tasks.source import Source
@@ -83,6 +84,7 @@ def main(words: list[str]) -> int:
 
 def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
     from burnish.run import reward_eval
+    from burnish.score.maths.calibration import calibration_error
     from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
 
@@ -99,7 +101,7 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
         "accuracy": asdict(reward_eval.accuracy(pairs)),
         "longer_is_better": asdict(reward_eval.length_baseline(pairs)),
         "slices": {key: {"pairs": len(some), **asdict(reward_eval.accuracy(some))} for key, some in by_slice.items()},
-        "ece": reward_eval.calibration_error(curve),
+        "ece": calibration_error(curve),
         "reliability": [asdict(one) for one in curve],
         "consistency": asdict(contrast),
     }

@@ -91,6 +91,7 @@ DEFINITIONS: list[Definition] = [
         ("multiplier/*", "Lagrange multiplier of the constraint on this reward"),
         ("shuffled_accuracy", "share of correct replies to prompts whose parts are in another order"),
         ("confidence_stated", "share of the replies that state a confidence which can be read", "up"),
+        ("calibration_error", "mean distance of stated confidence and accuracy, over ten bins of confidence", "down"),
         ("brier", "mean squared difference of the stated confidence and of being correct (0 or 1)", "down"),
     ),
     *_chapter(

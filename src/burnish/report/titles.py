@@ -51,6 +51,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ("multiplier/*", "Multiplier of {}", ""),
     ("shuffled_accuracy", "Correct replies to shuffled prompts", SHARE),
     ("confidence_stated", "Replies that state a confidence", SHARE),
+    ("calibration_error", "Calibration error of stated confidence", ""),
     ("brier", "Brier score of stated confidence", "squared"),
     ("staleness", "Staleness of the samples", "versions"),
     ("unfinished", "Unfinished replies", "replies"),

@@ -17,6 +17,7 @@ from burnish.models.build import Models
 from burnish.rollout.given import given_trace
 from burnish.run.evaluate import Interval, held_out_tasks, interval
 from burnish.run.measures import as_pair
+from burnish.score.maths.calibration import Bin, binned
 from burnish.scorer import DENSE, MEASURED, is_failed
 from burnish.scorers.insert import Named
 from burnish.step import Settings, Step
@@ -121,33 +122,13 @@ def length_baseline(pairs: Sequence[Pair]) -> Interval:
     return interval([1.0 if gap > 0 else 0.5 if gap == 0 else 0.0 for gap in gaps])
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Pairs of like confidence: how many, the mean confidence and the share in the right order."""
-
-    count: int
-    confidence: float
-    accuracy: float
-
-
 def reliability(margins: Sequence[float], bins: int = BINS) -> list[Bin]:
     """The reliability curve of sigmoid(|margin|), the model's confidence in its own order, over [1/2, 1]."""
-    held: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    stated = []
     for margin in margins:
         confidence = 1 / (1 + math.exp(-min(700.0, abs(margin))))
-        right = 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0
-        held[min(bins - 1, int((confidence - 0.5) * 2 * bins))].append((confidence, right))
-    return [
-        Bin(len(some), statistics.fmean(c for c, _ in some), statistics.fmean(r for _, r in some))
-        for some in held
-        if some
-    ]
-
-
-def calibration_error(curve: Sequence[Bin]) -> float:
-    """The expected calibration error: sum over bins of share x |accuracy - confidence|."""
-    total = sum(one.count for one in curve)
-    return sum(one.count / total * abs(one.accuracy - one.confidence) for one in curve)
+        stated.append((confidence, 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0))
+    return binned(stated, bins, low=0.5)
 
 
 # ------------------------------------------------------------------------------------------ contrast instructions

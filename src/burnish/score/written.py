@@ -15,6 +15,7 @@ from burnish.models.chat import Chat
 from burnish.parts import Part, names, supplies
 from burnish.score.debias import data_replies
 from burnish.score.heads import all_traces, end_outputs, every_token, scoring_part
+from burnish.scorer import mark_failed
 from burnish.step import Step
 from burnish.tasks.source import Source
 from burnish.types import Group, Task, Trace, Turn
@@ -139,7 +140,11 @@ def toward_goal(
         masks = [every_token(trace, step.models[model].chat) for trace in traces]
         found = step.models[model].streams(traces, masks, {"state"}, step.settings.token_budget)
         lowest = []
-        for out, mask in zip(found, masks, strict=True):
+        for trace, out, mask in zip(traces, found, masks, strict=True):
+            if not mask.any():
+                mark_failed(trace, "the reply has no tokens, so it has no states to compare with the goal")
+                lowest.append(goal[0].new_tensor(-1.0))
+                continue
             cosines = F.normalize(out["state"][mask].double(), dim=-1) @ goal[0]
             lowest.append((cosines[skip:] if len(cosines) > skip else cosines).min())
         return torch.stack(lowest)

@@ -8,16 +8,18 @@ from typing import Annotated
 from burnish import papers
 from burnish.method import Group, Option, Part, Step
 from burnish.score.judge import reply_text
-from burnish.score.maths.calibration import brier, sayself_reward, stated_confidence
+from burnish.score.maths.calibration import binned, brier, calibration_error, sayself_reward, stated_confidence
 from burnish.scorers import MEASURED, Scorer, register_reward
 from burnish.tasks.source import Source
 
+BINS = 10  # of the calibration error
 Scale = Annotated[float, Option("What a confidence is divided by: 10 for 1 to 10.", above=0)]
 
 
 def _measured(name: str, scale: float, reward: Callable[[bool, float | None], float]) -> Scorer:
     def call(groups: list[Group], step: Step) -> list[Group]:
         chat = step.models["policy"].chat
+        stated = []
         for trace in (trace for group in groups for trace in group.traces):
             if "correct" not in trace.scores:
                 raise ValueError("no verifier says which replies are correct; use a task with a verifier")
@@ -27,6 +29,9 @@ def _measured(name: str, scale: float, reward: Callable[[bool, float | None], fl
             step.notes.add("confidence_stated", p is not None)
             if p is not None:
                 step.notes.add("brier", brier(right, p))
+                stated.append((p, float(right)))
+        if stated:
+            step.notes.add("calibration_error", calibration_error(binned(stated, BINS)))
         return groups
 
     return Scorer(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 _STATED = re.compile(r"confidence\s*(?:is|[:=>])?\s*(-?[0-9]+(?:\.[0-9]+)?)\s*(%)?", re.IGNORECASE)
 
@@ -36,3 +39,30 @@ def unbiased(reward: float, false_positive: float, false_negative: float) -> flo
     unbiased estimator of Natarajan et al., Learning with Noisy Labels (NeurIPS 2013), for 0/1 rewards.
     """
     return (reward - false_positive) / (1 - false_positive - false_negative)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Verdicts of like confidence: how many, the mean confidence and the share that is right."""
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+def binned(stated: Iterable[tuple[float, float]], bins: int, low: float = 0.0) -> list[Bin]:
+    """The reliability curve of (confidence, right) over [low, 1] in bins of equal width; empty bins are left out."""
+    held: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    for confidence, right in stated:
+        held[min(bins - 1, int((confidence - low) / (1 - low) * bins))].append((confidence, right))
+    return [
+        Bin(len(some), statistics.fmean(c for c, _ in some), statistics.fmean(r for _, r in some))
+        for some in held
+        if some
+    ]
+
+
+def calibration_error(curve: Sequence[Bin]) -> float:
+    """The expected calibration error: sum over bins of share x |accuracy - confidence|."""
+    total = sum(one.count for one in curve)
+    return sum(one.count / total * abs(one.accuracy - one.confidence) for one in curve)
