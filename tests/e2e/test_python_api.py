@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 import yaml
 from conftest import recorded
 from runs import halted_after, same_run, tensors
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import burnish
@@ -301,3 +303,14 @@ print("grpo" in burnish.list_methods(), "sort" in burnish.list_tasks(), "tiny" i
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "True True True", done.stderr
+
+
+def test_a_folder_that_was_written_again_is_read_again(small_model: Path, tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    shutil.copytree(small_model, place)
+    before = burnish.generate(place, "2 + 2 = ", temperature=0, max_new_tokens=6)
+    weights = load_file(place / "model.safetensors")
+    dice = torch.Generator().manual_seed(0)
+    others = {name: torch.randn(w.shape, generator=dice) * 0.1 for name, w in weights.items()}
+    save_file(others, place / "model.safetensors", {"format": "pt"})
+    assert burnish.generate(place, "2 + 2 = ", temperature=0, max_new_tokens=6) != before

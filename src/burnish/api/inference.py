@@ -86,10 +86,18 @@ def generate(
     return each[0] if isinstance(prompts, str) else each
 
 
-@lru_cache(maxsize=1)
 def _loaded(model: str, device: str, style: Style, settings: Settings) -> Models:
-    """A model as a frozen policy. The last one is kept, so that a second question does not load it again."""
+    """A model as a frozen policy. The last one is kept, so that a second question does not load it again, until its
+    files change."""
     path = resolve(model)
+    files = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(path.glob("*")))
+    return _of_files(model, path, files, device, style, settings)
+
+
+@lru_cache(maxsize=1)
+def _of_files(
+    model: str, path: Path, files: tuple[tuple[str, int, int], ...], device: str, style: Style, settings: Settings
+) -> Models:
     if stored_outputs(path):
         raise ValueError(
             f"{model} is a reward model: it scores replies but cannot generate them; use it as reward_model={model!r}"
