@@ -45,7 +45,9 @@ def helper_states(store: Store, budget: float, pool: str = "task") -> Draw:
 
     def labelled() -> tuple[list[tuple[Group, Trace, int, bool]], float, float]:
         if seen.get("written") != store.written:
-            steps = [(group, trace, recorded_steps(group, trace, pool)) for group in store.groups for trace in group.traces]
+            steps = [
+                (group, trace, recorded_steps(group, trace, pool)) for group in store.groups for trace in group.traces
+            ]
             table = HelperTable(
                 [s for _, _, own in steps for s, _ in own], [own[0][0].state for _, _, own in steps if own]
             )

@@ -47,8 +47,9 @@ def self_regulating(
     The product is the helper. budget = 0 never asks. States are those that the environment's key() names; states in
     which one of the two actions was not recorded have no label. V is a mean over the steps that were recorded in a
     state: where states are met a few times only, labels are noise and the helper learns never to ask. Then let key()
-    name what matters alone, such as what is left to do, and use pool = all. Departures: the rewards of recorded episodes stand for
-    the success probability that the paper takes from a process reward model; the recursion and the bisection are ours.
+    name what matters alone, such as what is left to do, and use pool = all. Departures: the rewards of recorded
+    episodes stand for the success probability that the paper takes from a process reward model; the recursion and the
+    bisection are ours.
     """
     replay = select.Store("helper replay", capacity, select.turns_by("policy"))
     asked = draw.prompts(task, "env")
