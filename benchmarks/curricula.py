@@ -49,7 +49,7 @@ class Sizes:
     tasks: int = 200
 
 
-SMALL = Sizes(helper=100, rows=16, eva=12, every=3, teach=8, serl=8, rival=6, stage=3, tasks=60)
+SMALL = Sizes(eva=12, every=3, teach=12, serl=8, rival=6, stage=3, tasks=60)  # the helper needs all of its steps
 
 
 def right(prompts: list[Any], completions: list[str], **_: Any) -> list[float]:
@@ -102,7 +102,7 @@ def train_helper(folder: Path, sizes: Sizes) -> dict[str, Any]:
     told: dict[str, Any] = {**COMMON, "steps": sizes.helper, "prompts": sizes.rows, "lr": 5e-4}
     data = helper_data(folder / "helper.jsonl")
     run = burnish.train("sft", model="tiny", task=str(data), out=str(folder / "helper"), lr_schedule="cosine", **told)
-    return {"loss": [run.metrics["loss"][0], run.metrics["loss"][-1]]}
+    return {"loss": [run.metrics["sft/loss"][0], run.metrics["sft/loss"][-1]]}
 
 
 def run_eva(folder: Path, sizes: Sizes) -> dict[str, Any]:

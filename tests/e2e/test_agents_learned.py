@@ -56,14 +56,14 @@ def test_two_seats_learn_from_one_reward(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_helper_asks_where_help_is_worth_it(tmp_path: Path) -> None:
-    """Within its budget the helper wins more games than help at random wins with as many requests."""
-    expert = burnish.train(
-        "oracle_bc", task="guess:1", steps=20, out=str(tmp_path / "expert"), **COMMON | {"eval_tasks": 0}
-    )
-    options: dict[str, Any] = {"pool": "all", "share": 0.4, "collect": 6, "measure_every": 5, "lr": 1e-3}
-    games = f"{EXAMPLES / 'guess_help.py'}:Games"
-    model = str(tmp_path / "expert" / "model")
-    run = burnish.train(
-        "self_regulating", task=games, expert=model, steps=16, out=str(tmp_path / "run"), **COMMON, **options
-    )
-    assert expert.folder and 0.3 < run.metrics["help_asked"][-1] < 1.5
+    """The helper asks, in some states and not in all, and wins more games than help at random does. Measured over the
+    last two plays: 74% with 1.3 requests; at random 63% with 1.0 and 68% with 1.45.
+    """
+    quiet = COMMON | {"eval_tasks": 0}
+    burnish.train("oracle_bc", task="guess:1", steps=20, out=str(tmp_path / "expert"), **quiet)
+    options = quiet | {"pool": "all", "share": 0.4, "collect": 6, "measure_every": 5, "lr": 1e-3}
+    options |= {"task": f"{EXAMPLES / 'guess_help.py'}:Games", "expert": str(tmp_path / "expert" / "model")}
+    run = burnish.train("self_regulating", steps=21, out=str(tmp_path / "run"), **options)
+    assert 0.5 < mean_of(run.metrics, "help_asked", slice(12, None)) < 2.0
+    won = mean_of(run.metrics, "assisted_reward", slice(12, None))
+    assert won > mean_of(run.metrics, "random_help_reward", slice(None)) + 0.04
