@@ -32,7 +32,7 @@ def test_successes_are_replayed_where_groups_fail(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_webrl_learns_games(tmp_path: Path) -> None:
-    """Measured with seed 0: 45% to 73% of games won at temperature 1."""
+    """Measured with seeds 0 and 1: 45% to 73% and 83% of games won at temperature 1."""
     options = COMMON | {"n": 8, "updates": 2, "critic_lr": 3.0}
     run = burnish.train("webrl", task="guess:1", steps=14, out=str(tmp_path), **options)
     assert run.after.as_sampled.mean > run.before.as_sampled.mean + 0.08
