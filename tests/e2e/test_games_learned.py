@@ -31,11 +31,11 @@ def test_nim_is_learned_by_imitation_and_by_self_play(tmp_path: Path) -> None:
         ("form:1", 30, {"steps": 10}, 0.45, 0.1),
         ("text_nav:1", 20, {"steps": 12}, 0.5, 0.04),
         ("deal:1", 20, {"steps": 12}, 0.35, 0.08),
-        ("files:1", 14, {"steps": 6, "prompts": 8}, 0.8, 0.04),
+        ("files:1", 14, {"steps": 10, "lr": 3e-4}, 0.8, 0.03),
     ],
 )
 def test_games_are_learned_by_imitation_and_by_playing(
-    task: str, imitate: int, play: dict[str, int], imitated: float, gained: float, tmp_path: Path
+    task: str, imitate: int, play: dict[str, Any], imitated: float, gained: float, tmp_path: Path
 ) -> None:
     """The runs of docs/environments.md. imitated: greedy games won after sft, at least; gained: by grpo, sampled."""
     options = COMMON | {"max_new_tokens": 16, "task": task}
