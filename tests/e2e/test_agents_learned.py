@@ -13,6 +13,7 @@ import burnish
 from burnish.api.result import Metrics
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.timeout(900)  # minutes of one core, more where others share it
 COMMON: dict[str, Any] = {"eval_tasks": 60, "eval_every": 0, "max_new_tokens": 8, "save_every": 0, "seed": 0}
 
 
@@ -42,16 +43,19 @@ def test_webrl_learns_games(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_seats_learn_from_one_reward(tmp_path: Path) -> None:
-    """A scout and a guesser, who have seen 300 games of middling skill. Measured: 53% to 68% won at temperature 1."""
+    """A scout and a guesser, who have seen 300 games of middling skill. Measured: 52% to 80% of greedy games won, and
+    53% to 70% at temperature 1.
+    """
     games = tmp_path / "games.jsonl"
     runpy.run_path(str(EXAMPLES / "seat_games.py"))["main"](str(games))
     short = COMMON | {"eval_tasks": 0}
     burnish.train("sft", model="tiny", task=str(games), steps=12, lr=1e-3, out=str(tmp_path / "sft"), **short)
     seats: dict[str, Any] = {"seats": "scout: | guesser: say a number", "turns": 6, "n": 8, "prompts": 8}
-    learning = {"updates": 2, "critic_warmup": 2, "critic_lr": 3.0, "lr": 3e-4, "max_new_tokens": 4}
+    learning = {"updates": 2, "critic_warmup": 2, "max_new_tokens": 4}
     options = COMMON | seats | learning | {"model": str(tmp_path / "sft" / "model")}
-    run = burnish.train("marft", task="guess:1", steps=8, out=str(tmp_path / "marft"), **options)
-    assert run.after.as_sampled.mean > run.before.as_sampled.mean + 0.04
+    run = burnish.train("marft", task="guess:1", steps=14, out=str(tmp_path / "marft"), **options)
+    assert run.after.value.mean > run.before.value.mean + 0.08
+    assert run.after.as_sampled.mean > run.before.as_sampled.mean
 
 
 @pytest.mark.slow

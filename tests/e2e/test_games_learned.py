@@ -9,6 +9,7 @@ import pytest
 
 import burnish
 
+pytestmark = pytest.mark.timeout(900)  # minutes of one core, more where others share it
 COMMON: dict[str, Any] = {"max_new_tokens": 12, "eval_tasks": 60, "eval_every": 0}
 
 
