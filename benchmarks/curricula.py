@@ -1,7 +1,7 @@
 """The runs of docs/curricula.md: a helper that rewrites prompts, then eva, SeRL, TeaMs-RL and Arena Learning.
 
-    python benchmarks/curricula.py FOLDER                  about 20 minutes on one core
-    python benchmarks/curricula.py FOLDER --small          fewer steps: a few minutes
+    python benchmarks/curricula.py FOLDER                  about 4 minutes of one core
+    python benchmarks/curricula.py FOLDER --small          fewer steps, after the same helper: about 3 minutes
     python benchmarks/curricula.py FOLDER eva --small      one part, after the part `helper`
 
 Each part writes its numbers into results/curricula.json when it ends.
@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; by default all")
-    parser.add_argument("--small", action="store_true", help="fewer steps: a few minutes of one core")
+    parser.add_argument("--small", action="store_true", help="fewer steps: about 3 minutes of one core")
     given = parser.parse_args()
     if unknown := [name for name in given.parts if name not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
