@@ -1,4 +1,4 @@
-"""Guessing games whose states are named by what is left: burnish train self_regulating --task examples/guess_help.py:Games
+"""Guessing games whose states are named by what is left, for self_regulating: --task examples/guess_help.py:Games
 
 Games of 6 or 7 numbers in 3 guesses. A helper learns in which states a stronger model is worth asking; the states of
 all games are pooled (--pool all), so each is met often.
