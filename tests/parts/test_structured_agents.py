@@ -198,6 +198,7 @@ def test_recorded_episodes_become_labelled_states() -> None:
     store.add([recorded("s", helped, won)[0] for helped, won in ((True, 1.0), (True, 1.0), (False, 0.0), (False, 1.0))])
     group, trace = recorded("s", True, 1.0)
     assert recorded_steps(group, trace) == [(Transition("t | s", True, 1.0, None), 1)]
+    assert recorded_steps(group, trace, "all") == [(Transition("s", True, 1.0, None), 1)], "the states of all tasks"
     step = now()
     drawn = helper_states(store, 1.0).call(step)
     assert len(drawn) == SMALL.prompts and all(task.given["asks"] is True and task.given["turn"] == 1 for task in drawn)

@@ -12,16 +12,20 @@ from burnish.types import Group, Task, Trace
 HELP = "expert"  # the author of helping replies
 
 
-def recorded_steps(group: Group, trace: Trace) -> list[tuple[Transition, int]]:
+POOLS = ("task", "all")  # which states with equal names are one state: those of one task, or of all tasks
+
+
+def recorded_steps(group: Group, trace: Trace, pool: str = "task") -> list[tuple[Transition, int]]:
     """The steps of an episode, each with the index of its turn. States are named by the environment's keys, else by
-    their tokens."""
+    their tokens, and with pool "task" by their task, too."""
+    within = f"{group.task.key} | " if pool == "task" else ""
     turns = [i for i, turn in enumerate(trace.turns) if turn.author in ("policy", HELP)]
     keys = trace.note.get("keys") or []
     states = []
     for k, turn in enumerate(turns):
         own = keys[k] if k < len(keys) and keys[k] is not None else None
         said = own if own is not None else randomness.key_of([t.tokens.tolist() for t in trace.turns[:turn]])
-        states.append(f"{group.task.key} | {said}")
+        states.append(f"{within}{said}")
     rewards, following = trace.turn_scores["reward"], [*states[1:], None]
     return [
         (Transition(states[k], trace.turns[i].author == HELP, rewards[i], following[k]), i) for k, i in enumerate(turns)
@@ -29,19 +33,21 @@ def recorded_steps(group: Group, trace: Trace) -> list[tuple[Transition, int]]:
 
 
 @supplies("given:trace", "given:turn", "given:asks")
-def helper_states(store: Store, budget: float) -> Draw:
+def helper_states(store: Store, budget: float, pool: str = "task") -> Draw:
     """Labelled states of the stored episodes, as many as the run has prompts, drawn uniformly.
 
     Each has its episode (given["trace"]), the turn that it comes before (given["turn"]), and given["asks"], whether
     help is to be asked for at the price that keeps to the budget.
 
-    Only states in which both actions were recorded have a label.
+    Only states in which both actions were recorded have a label. pool: one of POOLS.
     """
     seen: dict[str, object] = {}
 
     def labelled() -> tuple[list[tuple[Group, Trace, int, bool]], float, float]:
         if seen.get("written") != store.written:
-            steps = [(group, trace, recorded_steps(group, trace)) for group in store.groups for trace in group.traces]
+            steps = [
+                (group, trace, recorded_steps(group, trace, pool)) for group in store.groups for trace in group.traces
+            ]
             table = HelperTable(
                 [s for _, _, own in steps for s, _ in own], [own[0][0].state for _, _, own in steps if own]
             )

@@ -14,6 +14,7 @@ from burnish.methods.playpen import Win
 from burnish.parts import Part
 from burnish.rollout.planned import finished_and_judged, judged_by, reflected
 from burnish.rollout.searched import Worth, earned
+from burnish.tasks.recorded import RECORDED, Recorded, is_file_of_episodes
 
 Scorer = Annotated[
     str | None, Option("The directory of a reward model of episodes; unset: the environment's own reward.")
@@ -31,7 +32,13 @@ Scorer = Annotated[
 def eef(
     task: draw.Source,
     *,
-    expert: Annotated[str, Option("The expert: a model's name or directory, with the policy's tokenizer.")],
+    expert: Annotated[
+        str,
+        Option(
+            "The expert: a model's name or directory, with the policy's tokenizer, which plays; or a file of its "
+            "recorded episodes (.jsonl), one row each with `messages` and `task`, the number of the training task."
+        ),
+    ],
     n: Annotated[int, Option("Episodes of the policy's own for each task.", at_least=1)] = 4,
     starts: Annotated[int, Option("States of a failed episode that are taken over.", at_least=1)] = 4,
     win: Win = 1.0,
@@ -46,15 +53,19 @@ def eef(
     A step of the expert is harmful if it lies between a start from which the policy won and the next, from which it
     did not. What is harmful depends on the policy of now and is found anew in each step. Without failures of the expert
     it is rejection sampling on both players' episodes. Reconstructed from second-hand text: the number of starts, their
-    spacing and the rule of harmful steps. Departure: the expert is a model that plays, not recorded episodes.
+    spacing and the rule of harmful steps.
+
+    Recorded episodes are the paper's data: their actions are played again, the environment rewards them, and only the
+    tasks of the file are drawn. A model that plays gives new episodes in every step.
     """
+    recorded = is_file_of_episodes(expert)
     return method(
-        draw=draw.prompts(task, "env"),
-        rollout=rollout.takeovers(n, starts, win, temperature=temperature),
+        draw=draw.prompts(Recorded(task, expert) if recorded else task, "env"),
+        rollout=rollout.takeovers(n, starts, win, temperature=temperature, recorded=RECORDED if recorded else None),
         score=score.outcomes(win),
         credit=credit.claim("sft", "policy", "expert", tag="won", where=_not_harmful, needs=("tag:takeover",)),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED), logp_temperature=1.0),
-        models=roles(expert=frozen(expert)),
+        models=roles() if recorded else roles(expert=frozen(expert)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.draw.helper_states import POOLS
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.schedules import after, every
@@ -28,6 +29,10 @@ def self_regulating(
         float, Option("Chance of help in a turn while episodes are recorded.", at_least=0, at_most=1)
     ] = 0.5,
     collect: Annotated[int, Option("Steps that only record episodes.", at_least=0)] = 10,
+    pool: Annotated[
+        str,
+        Option("Which states with the same key() are one state: those of one task, or of all tasks.", choices=POOLS),
+    ] = "task",
     capacity: Annotated[int, Option("Recorded replies that are kept.", at_least=1)] = 20_000,
     measure_every: Annotated[int, Option("Steps between episodes with the helper in charge.", at_least=1)] = 10,
     temperature: opt.Temperature = 1.0,
@@ -40,8 +45,11 @@ def self_regulating(
     L = mean over states of -y log sigmoid(h(s)) - (1 - y) log(1 - sigmoid(h(s))); the helper asks where h(s) > 0
 
     The product is the helper. budget = 0 never asks. States are those that the environment's key() names; states in
-    which one of the two actions was not recorded have no label. Departures: the rewards of recorded episodes stand for
-    the success probability that the paper takes from a process reward model; the recursion and the bisection are ours.
+    which one of the two actions was not recorded have no label. V is a mean over the steps that were recorded in a
+    state: where states are met a few times only, labels are noise and the helper learns never to ask. Then let key()
+    name what matters alone, such as what is left to do, and use pool = all. Departures: the rewards of recorded
+    episodes stand for the success probability that the paper takes from a process reward model; the recursion and the
+    bisection are ours.
     """
     replay = select.Store("helper replay", capacity, select.turns_by("policy"))
     asked = draw.prompts(task, "env")
@@ -54,7 +62,7 @@ def self_regulating(
     )
     main = Phase(
         times=after(collect),
-        draw=draw.helper_states(replay, budget),
+        draw=draw.helper_states(replay, budget, pool),
         rollout=rollout.states(),
         credit=chain(credit.asks_for_help(), credit.claim("ask", "task", "env", positions="end")),
         learn=learn.Learn(learn.step_chance("label", trainee="helper", name="ask")),

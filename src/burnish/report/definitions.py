@@ -56,6 +56,8 @@ DEFINITIONS: list[Definition] = [
         ("help_labels", "share of the trained states in which help is to be asked for"),
         ("help_asked", "requests of an episode with the helper in charge"),
         ("assisted_reward", "mean reward of the episodes with the helper in charge", "up"),
+        ("random_help_asked", "requests of an episode while help comes at random"),
+        ("random_help_reward", "mean reward of the episodes with help at random", "up"),
         ("hinted", "share of the groups that were given a hint"),
         ("answered", "share of the replies that state an answer", "up"),
         ("answer_entropy", "entropy of the answers within a group, in bits: 0 where all replies agree"),

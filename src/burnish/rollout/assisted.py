@@ -24,7 +24,8 @@ def assisted(
     """n episodes per task; each reply is the expert's where help is asked for, else the policy's.
 
     gate: the model with one output that asks for help where its score of the state is above 0; without one, help is
-    asked for with probability `share`. The environment rewards as in `play`. Metrics: help_asked, assisted_reward.
+    asked for with probability `share`. The environment rewards as in `play`. Metrics: help_asked and assisted_reward
+    with a gate, random_help_asked and random_help_reward without one.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
@@ -48,9 +49,9 @@ def assisted(
                 episode.answer()
         note_episodes(episodes, step)
         traces = [episode.trace(True, PLAY) for episode in episodes]
-        if gate is not None:
-            step.notes.add("help_asked", asked, max(1, len(episodes)))
-            step.notes.add("assisted_reward", sum(trace.scores["reward"] for trace in traces), len(traces))
+        names_of = ("random_help_asked", "random_help_reward") if gate is None else ("help_asked", "assisted_reward")
+        step.notes.add(names_of[0], asked, max(1, len(episodes)))
+        step.notes.add(names_of[1], sum(trace.scores["reward"] for trace in traces), len(traces))
         return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
     earned = frozenset({"turn_score:reward", "score:reward"} if gate is None else ())  # with a gate it is measured only

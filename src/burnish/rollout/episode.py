@@ -140,7 +140,7 @@ class Episode:
             found.env = self.env.at(k)
         except Failure as failure:
             found.env = GuardedEnv(self.task.given["env"], self.env.seconds)
-            found._fail(str(failure))
+            found.fail(str(failure))
         return found
 
     def hand_to(self, who: str) -> None:
@@ -155,7 +155,7 @@ class Episode:
             self.players = {seat: self._seated(seat) for seat in self.env.seats()[:1]}
             self._hand_over(seen)
         except (Failure, ValueError) as failure:
-            self._fail(str(failure))
+            self.fail(str(failure))
 
     def go_on(self) -> Reply | None:
         """The environment has answered, or run out of time: the next reply that is asked for; None at the end."""
@@ -198,7 +198,7 @@ class Episode:
                 return
             self._hand_over(found.observation)
         except (Failure, ValueError) as failure:
-            self._fail(str(failure))
+            self.fail(str(failure))
 
     def trained(self) -> list[str]:
         """The seats that the policy has: its own, and others in which it has had a turn."""
@@ -232,7 +232,8 @@ class Episode:
         self.over, self.why = True, why
         self.env.close()  # now, not when all have ended: it may hold a process or a connection
 
-    def _fail(self, why: str) -> None:
+    def fail(self, why: str) -> None:
+        """End the episode as one that failed, with the reason."""
         self.failure = why
         self._end("failed")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from burnish.parts import Rollout, supplies
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
+from burnish.rollout.recorded import played_again
 from burnish.step import Step
 from burnish.types import Group, Task, Trace
 
@@ -22,22 +23,33 @@ def harmful(starts: list[int], won: list[bool]) -> set[int]:
 
 @supplies("tokens:*", "tag:takeover")
 def takeovers(
-    n: int, starts: int, win: float, *, temperature: float = 1.0, who: str = "policy", expert: str = "expert"
+    n: int,
+    starts: int,
+    win: float,
+    *,
+    temperature: float = 1.0,
+    who: str = "policy",
+    expert: str = "expert",
+    recorded: str | None = None,
 ) -> Rollout:
     """n episodes of the policy, one of the expert, and, where that one fails, takeovers: the policy plays it to the end
     from at most `starts` evenly spaced states.
 
+    recorded: the key in Task.given of the expert's episode, whose actions are played again in the environment; without
+    it, the model `expert` plays. Either way its turns have the author `expert`, and the environment rewards them.
     An episode fails if its reward is below `win`. A takeover (tag "takeover") shares the expert's turns up to its
     start; its note["harmful"] lists those of them (as places among its turns) that led from a state from which the
     policy won to one from which it did not.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        masters = [Episode(task, 0, step, expert, keep=True) for task in tasks]
+        masters = [_master(task, step) for task in tasks]
         own = [[Episode(task, 1 + i, step, who) for i in range(n)] for task in tasks]
         for episode in [*masters, *(e for some in own for e in some)]:
-            episode.begin()
-        play_on(masters, step, step.settings.turns, temperature=temperature)
+            if not episode.begun:
+                episode.begin()
+        if recorded is None:
+            play_on(masters, step, step.settings.turns, temperature=temperature)
         play_on([e for some in own for e in some], step, step.settings.turns, temperature=temperature)
         places = [[] if m.failure or m.earned >= win else spaced(m.replies, starts) for m in masters]
         taken = [
@@ -45,7 +57,7 @@ def takeovers(
             for master, at in zip(masters, places, strict=True)
         ]
         play_on([e for some in taken for e in some], step, step.settings.turns, temperature=temperature)
-        note_episodes([e for some in (*own, *taken) for e in some], step)
+        note_episodes([*(masters if recorded else ()), *(e for some in (*own, *taken) for e in some)], step)
         step.notes.add("expert_failed", sum(m.earned < win for m in masters), max(1, len(masters)))
         groups = []
         for task, master, mine, at, some in zip(tasks, masters, own, places, taken, strict=True):
@@ -55,7 +67,15 @@ def takeovers(
             groups.append(Group(task, traces))
         return groups
 
-    return of_episodes(f"takeovers({n}, {starts})", call, who, expert, writes={"tag:takeover"})
+    def _master(task: Task, step: Step) -> Episode:
+        if recorded is None:
+            return Episode(task, 0, step, expert, keep=True)
+        return played_again(task, recorded, step, who, expert)
+
+    if recorded is None:
+        return of_episodes(f"takeovers({n}, {starts})", call, who, expert, writes={"tag:takeover"})
+    given = {f"given:{recorded}"}
+    return of_episodes(f"takeovers({n}, {starts})", call, who, reads=given, writes={"tag:takeover", f"tokens:{expert}"})
 
 
 def _handed(episode: Episode, who: str, step: Step) -> Episode:
