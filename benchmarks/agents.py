@@ -67,13 +67,13 @@ def small(quick: bool) -> list[Part]:
 
 
 def large(quick: bool) -> list[Part]:
-    """The shape of SmolLM2-135M."""
+    """Layers of SmolLM2-135M, 8 of them, with a vocabulary of 8,192: 33M weights."""
     if quick:
-        return [_steps("135m", "quick", (2, 2, 3, 4), (8, 4))]
-    return [_steps("135m", "smollm2-135m", (4, 4, 4, 16), (128, 16))]
+        return [_steps("33m", "quick", (2, 2, 3, 4), (8, 4))]
+    return [_steps("33m", "llama-33m", (4, 8, 4, 16), (128, 16))]
 
 
-PARTS = {"tiny": small, "135m": large}
+PARTS = {"tiny": small, "33m": large}
 
 
 def main() -> None:

@@ -83,6 +83,18 @@ SHAPES: dict[str, dict[str, Any]] = {
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": True,
     },
+    "llama-33m": {
+        "model_type": "llama",
+        "vocab_size": 8192,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+    },
     "quick": {
         "model_type": "llama",
         "vocab_size": 512,

@@ -1,9 +1,11 @@
 """An agent with a tool, on the package openai alone, that pulls its episodes from a run:
 
     python examples/openai_tools.py rows boxes                    boxes/questions.jsonl, demos.jsonl, template.jinja
-    burnish train sft --task boxes/demos.jsonl --chat-template boxes/template.jinja --steps 150 --lr 2e-3 --out boxes/sft
+    burnish train sft --task boxes/demos.jsonl --chat-template boxes/template.jinja --steps 120 --prompts 16 \\
+        --lr 2e-3 --max-new-tokens 48 --out boxes/sft
     export BURNISH_API_KEY=some-long-secret-of-yours
-    burnish serve boxes/sft/model --train grpo --task boxes/questions.jsonl --steps 15 &
+    burnish serve boxes/sft/model --train grpo --task boxes/questions.jsonl --steps 24 --prompts 8 --lr 2e-4 \\
+        --max-new-tokens 48 &
     python examples/openai_tools.py http://127.0.0.1:8765
 
 A question says which box to open and what to add to its content, which the tool alone knows: the answer cannot be
@@ -18,12 +20,14 @@ import os
 import random
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import openai
 
 KEY = os.environ.get("BURNISH_API_KEY", "")
+AT_ONCE = 16  # episodes that are played at the same time: the run samples their replies together
 OPEN = {
     "type": "function",
     "function": {
@@ -51,17 +55,25 @@ def write_rows(folder: Path, number: int = 1000) -> None:
     boxes = [(dice.randrange(100, 1000), dice.randrange(1, 10), dice.randrange(10, 90)) for _ in range(2 * number)]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "template.jinja").write_text(TEMPLATE)
-    with (folder / "questions.jsonl").open("w") as questions, (folder / "demos.jsonl").open("w") as demos:
-        for k, (box, more, content) in enumerate(boxes):
-            asked = {"role": "user", "content": f"Open {box} and add {more}"}
-            if k < number:
-                row: dict[str, Any] = {"prompt": [asked], "answer": str(content + more), "box": box, "content": content}
-                questions.write(json.dumps(row) + "\n")
-            else:
-                call = {"role": "assistant", "content": json.dumps({"name": "open", "arguments": {"box": box}})}
-                found = {"role": "tool", "content": str(content)}
-                answer = {"role": "assistant", "content": f"{content}+{more}={content + more}\nanswer: {content + more}"}
-                demos.write(json.dumps({"messages": [asked, call, found, answer]}) + "\n")
+    for name, row, some in (("questions", question, boxes[:number]), ("demos", conversation, boxes[number:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row(*one)) + "\n" for one in some))
+
+
+def question(box: int, more: int, content: int) -> dict[str, Any]:
+    """A row to train on. The model reads the prompt alone."""
+    asked = {"role": "user", "content": f"Open {box} and add {more}"}
+    return {"prompt": [asked], "answer": str(content + more), "box": box, "content": content}
+
+
+def conversation(box: int, more: int, content: int) -> dict[str, Any]:
+    """A question, the call, what the tool says, the answer."""
+    row = question(box, more, content)
+    said = (
+        ("assistant", json.dumps({"name": "open", "arguments": {"box": box}})),
+        ("tool", str(content)),
+        ("assistant", f"{content}+{more}={row['answer']}\nanswer: {row['answer']}"),
+    )
+    return {"messages": [*row["prompt"], *({"role": role, "content": text} for role, text in said)]}
 
 
 def play(client: openai.OpenAI, task: dict[str, Any], turns: int = 3) -> float:
@@ -87,7 +99,12 @@ def post(url: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def work(url: str) -> None:
-    """Pull episodes until the run is done."""
+    """Pull episodes until the run is done, several at a time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(_work, [url] * AT_ONCE))
+
+
+def _work(url: str) -> None:
     while not (episode := post(f"{url}/episodes", {})).get("done"):
         if episode["id"] is not None:  # None: nothing to do at the moment, the run is learning
             with openai.OpenAI(base_url=episode["base_url"], api_key=KEY) as client:
