@@ -70,7 +70,7 @@ def large(quick: bool) -> list[Part]:
     """Layers of SmolLM2-135M, 8 of them, with a vocabulary of 8,192: 33M weights."""
     if quick:
         return [_steps("33m", "quick", (2, 2, 3, 4), (8, 4))]
-    return [_steps("33m", "llama-33m", (4, 8, 4, 16), (128, 16))]
+    return [_steps("33m", "llama-33m", (4, 4, 4, 16), (128, 16))]
 
 
 PARTS = {"tiny": small, "33m": large}
