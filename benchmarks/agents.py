@@ -12,12 +12,13 @@ Models have random weights, so every reply counts as a call (sides/talk.py).
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
 import prepare
 from command import chosen, flags, run
-from harness import OURS, SCRATCH, Goal, Part, Side
+from harness import OURS, RESULTS, SCRATCH, Goal, Part, Side
 from workload import SHAPES, model_directory, prompts
 
 THREE = Goal("rate", 3.0, "trl")
@@ -80,9 +81,12 @@ def main() -> None:
     reader = flags(__doc__, PARTS)
     reader.add_argument("--shared", action="store_true", help="other programs use the cores, too")
     told = reader.parse_args()
+    told.results = told.results or (SCRATCH / "quick-agents.json" if told.quick else RESULTS / "agents.json")
     if told.shared:
         os.environ.update(SLEEPING)  # of all sides
     run(told, "agents", [part for name in chosen(told, PARTS) for part in PARTS[name](told.quick)])
+    content = json.loads(told.results.read_text())
+    told.results.write_text(json.dumps({**content, "shared_machine": told.shared}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
