@@ -26,7 +26,7 @@ class Turns:
     def __init__(self, answers: TextIO) -> None:
         self._answers = answers
         self._ready = False
-        self._start = 0.0
+        self._start = self._used = 0.0
 
     def begin(self) -> bool:
         """Wait for the next turn and start the clock; False when there is none."""
@@ -37,7 +37,7 @@ class Turns:
             return False
         _reset_peak()
         _synchronise()
-        self._start = time.perf_counter()
+        self._start, self._used = time.perf_counter(), time.process_time()
         return True
 
     def lap(self) -> float:
@@ -46,8 +46,9 @@ class Turns:
         return time.perf_counter() - self._start
 
     def end(self, seconds: float | None = None, **counts: Any) -> None:
-        """Stop the clock (unless it was read before counting) and report."""
-        self.say(seconds=self.lap() if seconds is None else seconds, peak_bytes=_peak(), **counts)
+        """Stop the clock (unless it was read before counting) and report; with the time of all cores in cpu_seconds."""
+        used = round(time.process_time() - self._used, 6)
+        self.say(seconds=self.lap() if seconds is None else seconds, cpu_seconds=used, peak_bytes=_peak(), **counts)
 
     def say(self, **what: Any) -> None:
         """One line of JSON to the parent."""

@@ -70,6 +70,31 @@ SHAPES: dict[str, dict[str, Any]] = {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
         "tie_word_embeddings": False,
     },
+    "tiny": {
+        "model_type": "llama",
+        "vocab_size": 438,
+        "hidden_size": 256,
+        "intermediate_size": 704,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+    },
+    "llama-33m": {
+        "model_type": "llama",
+        "vocab_size": 8192,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+    },
     "quick": {
         "model_type": "llama",
         "vocab_size": 512,
@@ -83,16 +108,27 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 END, PAD = 0, 1  # the ids of the tokens that end a reply and fill a row
+ROLES = {"user": 2, "assistant": 3, "tool": 4}  # the ids of the words that begin a message, where there is a template
+TEMPLATE = """
+{%- for message in messages -%}
+{{- "<" + message.role + "> " -}}
+{{- message.content or "" -}}
+{%- for call in message.tool_calls or [] %} {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor -%}
+{{- " <end> " -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<assistant> " -}}{%- endif -%}
+"""
 
 
-def model_directory(shape: str, place: Path) -> Path:
-    """A model of this shape with random weights and its tokenizer, made once."""
-    path = place / shape
+def model_directory(shape: str, place: Path, *, chat: bool = False) -> Path:
+    """A model of this shape with random weights and its tokenizer, made once. chat: with a template of messages and
+    calls of tools.
+    """
+    path = place / (f"{shape}-chat" if chat else shape)
     if (path / "done").is_file():
         return path
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     given = dict(SHAPES[shape])
     config = AutoConfig.for_model(
@@ -108,16 +144,29 @@ def model_directory(shape: str, place: Path) -> Path:
     del model
     if device == "cuda":
         torch.cuda.empty_cache()  # this process only writes the model down; the sides need the memory
-    words = {"<end>": END, "<pad>": PAD} | {f"t{i}": i for i in range(2, given["vocab_size"])}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="t2"))
+    _save_tokenizer(path, given["vocab_size"], chat)
+    (path / "done").write_text("")
+    return path
+
+
+def _save_tokenizer(path: Path, vocabulary: int, chat: bool) -> None:
+    """One word for every id; with a template, three of them begin messages."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<end>": END, "<pad>": PAD} | {f"t{i}": i for i in range(2, vocabulary)}
+    if chat:
+        taken = {f"t{i}" for i in ROLES.values()}
+        words = {f"<{role}>": i for role, i in ROLES.items()} | {w: i for w, i in words.items() if w not in taken}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="t5"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.Fuse()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>", padding_side="left"
     )
+    if chat:
+        fast.chat_template = TEMPLATE
     fast.save_pretrained(path)
-    (path / "done").write_text("")
-    return path
 
 
 def prompts(number: int, length: int, vocabulary: int, what: str) -> list[list[int]]:

@@ -84,7 +84,7 @@ def trainer_of(work: dict[str, Any], rewarded: Callable[[dict[str, Any]], None],
 
     trainer = Counting(
         model=work["model"],
-        args=GRPOConfig(output_dir=tempfile.mkdtemp(prefix="trl-"), **_settings(work)),
+        args=GRPOConfig(output_dir=tempfile.mkdtemp(prefix="trl-"), **settings_of(work)),
         reward_funcs=reward,
         train_dataset=data,
         processing_class=tokenizer,
@@ -100,7 +100,7 @@ def _length(tokenizer: Any, prompt: Any) -> int:
     return len(found["input_ids"])
 
 
-def _settings(work: dict[str, Any]) -> dict[str, Any]:
+def settings_of(work: dict[str, Any]) -> dict[str, Any]:
     """TRL at its fastest without a server: weights in bf16 on a GPU, nothing recomputed, nothing logged, no second
     model,
     one generation for the whole batch, and the log-probs of sampling not computed again (one update a batch)."""

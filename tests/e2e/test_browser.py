@@ -6,11 +6,14 @@ With BURNISH_SHOTS=DIR, screenshots of every page are left there.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import re
 import shutil
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from burnish.report.server import make_server
 from burnish.store.control import order
 from burnish.store.environment import process
 from burnish.store.reader import open_store
-from burnish.store.schema import connect
+from burnish.store.schema import FILE, connect
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = os.environ.get("BURNISH_CHROMIUM") or next(
@@ -279,6 +282,47 @@ def test_traces_are_browsed_filtered_and_coloured(page: Any, url: str, root: Pat
     until(page, lambda: all(float(text) >= 0.5 for text in page.locator(".entry .score").all_inner_texts()))
     page.locator("select[name=correct]").select_option("0")
     page.wait_for_selector("text=No trace matches these filters")
+
+
+def replace_last_group(path: Path) -> None:
+    """Two episodes as the last group of a store; their tokens are whole turns."""
+    call = '{{"name": "open", "arguments": {{"box": {}}}}}'
+    ends = {True: [("policy", "gold")], False: [("policy", call.format(4)), ("env", "gold"), ("policy", "4")]}
+    with contextlib.closing(connect(path)) as db, db:
+        [(group, step)] = db.execute("SELECT id, step FROM groups ORDER BY id DESC LIMIT 1")
+        db.execute("DELETE FROM traces WHERE group_id = ?", (group,))
+        for short in (False, True):
+            turns = [("task", "Where?"), ("policy", call.format(3)), ("env", "empty"), *ends[short]]
+            tokens = [900_000 + sum(text.encode()) for _, text in turns]
+            facts = json.dumps([{"author": author, "tokens": 1, "versions": []} for author, _ in turns])
+            row = (group, step, int(short), 0.5, 0.0, 1, 0.0, "open", facts, "{}", "{}", "[]", "{}")
+            added = db.execute(
+                "INSERT INTO traces (group_id, step, place, reward, correct, length, advantage, text, turns, scores, "
+                "turn_scores, tags, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            ids, none = array("i", tokens).tobytes(), array("f", [math.nan] * len(turns)).tobytes()
+            db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, '[]', ?)", (added.lastrowid, ids, none, b""))
+            db.executemany(
+                "INSERT OR REPLACE INTO vocabulary VALUES (?, ?)",
+                [(token, text) for token, (_, text) in zip(tokens, turns, strict=True)],
+            )
+
+
+def test_episodes_show_their_tool_calls_and_the_tree_of_their_group(page: Any, url: str, root: Path) -> None:
+    """A run whose last group is replaced by two episodes: one calls a tool once, the other twice."""
+    shutil.copytree(root / "grpo-0", root / "episodes")
+    replace_last_group(root / "episodes" / FILE)
+    page.goto(f"{url}#/traces/episodes")
+    page.wait_for_selector(".tree .node")
+    until(page, lambda: page.locator(".tree .node").count() == 4)
+    assert "1 first reply; traces part after 1 of 4 replies" in page.locator(".tree summary").inner_text()
+    assert page.locator(".tree .node.on").count() == 2
+    assert page.locator(".turn .call").all_inner_texts() == ["calls open(box=3)", "the tool's answer"]
+    shot(page, "tree")
+    page.locator(".tree .node:not(.on)").first.click()
+    until(page, lambda: page.locator(".turn").count() == 6)
+    assert "×2" in page.locator(".tree .node").first.inner_text()
 
 
 def test_dropped_traces_say_why(page: Any, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,53 @@ def test_an_agent_of_langgraph_is_recorded_token_by_token() -> None:
         assert trace.turns[-1].author == "policy" and trace.turns[-1].logp is not None
 
 
+@pytest.mark.parametrize(
+    ("package", "function"),
+    [("openai", "openai_tools.py:play"), ("langgraph", "langgraph_boxes.py:run")],
+)
+def test_agents_with_a_tool_call_it_and_pay_for_the_answer(package: str, function: str) -> None:
+    """The replies are given here, in a model's place. The wrong box is empty; the right one answers the question."""
+    pytest.importorskip("openai")
+    pytest.importorskip(package)
+    agent = load_function(str(EXAMPLES / function), "agent")
+    boxes = sys.modules[load_function(f"{EXAMPLES / 'openai_tools.py'}:question", "function").__module__]
+    row, chat = boxes.question(384, 5, 30), load_chat(TINY, Style(boxes.TEMPLATE))
+    call = '{"name": "open", "arguments": {"box": %d}}'
+    for texts, paid in (
+        ([call % 384, "30+5=35\nanswer: 35"], 1.0),
+        ([call % 383, call % 384, "answer: 34"], 0.0),
+        (["answer: 3"], 0.0),
+    ):
+        talk, server = Conversations(chat), ChatServer()
+        thread = threading.Thread(target=answer_with, args=(texts, talk, server))
+        thread.start()
+        url, key = server.base_url(server.open()), server.token
+        if package == "openai":
+            with boxes.openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+                found = agent(client, row)
+        else:
+            found = agent(row, url, key)
+        thread.join(60)
+        server.end()
+        [one] = talk.all
+        answers = [chat.tokenizer.decode(turn.tokens) for turn in one.turns if turn.author == "env"]
+        opened = ["30" if "384" in text else "empty" for text in texts[:-1]]
+        assert found == paid and talk.restarts == 0
+        assert answers == [f"<|user|>{box}<|end|><|assistant|>" for box in opened]
+
+
+def answer_with(texts: list[str], talk: Conversations, server: ChatServer) -> None:
+    """Answer the questions of a session with these texts, as a model would."""
+    for text in texts:
+        question = server.questions.get(timeout=60)
+        conversation = talk.at(question.asked)
+        tokens = talk.chat.reply(text)
+        answered = Answered(text, "stop", tokens.tolist(), [0.0] * len(tokens), [], [])
+        message = read_message(assistant_message(answered, question.asked)[0])
+        conversation.replied(Turn(tokens, "policy", parent=conversation.turns[-1]), message)
+        question.answer.put(answered)
+
+
 def test_a_tool_call_of_langgraph_goes_on_from_its_own_tokens() -> None:
     """The replies are given here, in a model's place: a call, then the answer. The client is LangGraph's."""
     pytest.importorskip("langgraph")
@@ -53,18 +101,7 @@ def test_a_tool_call_of_langgraph_goes_on_from_its_own_tokens() -> None:
     talk, server = Conversations(chat), ChatServer()
     session = server.open()
     texts = ['<tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</tool_call>', "It is 5."]
-
-    def answer() -> None:
-        for text in texts:
-            question = server.questions.get(timeout=60)
-            conversation = talk.at(question.asked)
-            tokens = chat.reply(text)
-            answered = Answered(text, "stop", tokens.tolist(), [0.0] * len(tokens), [], [])
-            message = read_message(assistant_message(answered, question.asked)[0])
-            conversation.replied(Turn(tokens, "policy", parent=conversation.turns[-1]), message)
-            question.answer.put(answered)
-
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=answer_with, args=(texts, talk, server))
     thread.start()
     agent({"prompt": [{"role": "user", "content": "2 + 3?"}]}, server.base_url(session), server.token)
     thread.join(60)

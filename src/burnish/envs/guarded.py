@@ -165,7 +165,7 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
         try:
             found = call()
             if inspect.iscoroutine(found):
-                found = asyncio.run_coroutine_threadsafe(_awaited(found), _loop()).result()
+                found = in_loop(found)
             future.set_result(found)
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
             future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
@@ -175,6 +175,11 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
     else:
         in_thread(run)
     return future
+
+
+def in_loop(call: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine gives in the loop of this process; not to be called from that loop."""
+    return asyncio.run_coroutine_threadsafe(_awaited(call), _loop()).result()
 
 
 async def _awaited(call: Coroutine[Any, Any, Any]) -> Any:

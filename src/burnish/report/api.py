@@ -14,6 +14,7 @@ from typing import Any
 from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, summary, unreadable
 from burnish.report.definitions import DEFINITIONS
 from burnish.report.titles import titles
+from burnish.report.tree import calls_in, tree_of
 from burnish.store.control import order
 from burnish.store.health import RECENT, WINDOW, HealthLimits, worries
 from burnish.store.reader import ORDERS, RunStore, find_runs, open_store
@@ -38,6 +39,7 @@ class Api:
             "traces": self.traces,
             "trace": self.trace,
             "groups": self.groups,
+            "tree": self.tree,
             "prompt": self.prompt,
             "steps": self.steps,
             "definitions": lambda query: [dataclasses.asdict(entry) for entry in DEFINITIONS],
@@ -135,7 +137,14 @@ class Api:
         """One trace with its tokens and streams, and the other traces of its group."""
         with self.open(query) as store:
             trace = store.trace(_integer(query, "id", 0))
-            return {**trace, "siblings": [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]}
+            siblings = [_short(row) for row in store.traces(group=trace["group_id"], limit=MOST)]
+        return {**trace, "calls": calls_in(trace), "siblings": siblings}
+
+    def tree(self, query: Query) -> list[dict[str, Any]]:
+        """The replies of a group's traces as a tree."""
+        with self.open(query) as store:
+            rows = store.traces(group=_integer(query, "group", 0), limit=MOST)
+            return tree_of([{**row, "tokens": store.tokens(row["id"])} for row in rows])
 
     def prompt(self, query: Query) -> list[dict[str, Any]]:
         """Traces of one task from every step of every run, those of the queried run first."""

@@ -1,9 +1,8 @@
 """`verifiers:NAME`: an environment of the package `verifiers`, of either generation.
 
-Tasksets of v1 give prompts, and their `@reward` methods judge a reply: an ordinary source. One with tools or a program
-of its own needs a harness, which burnish does not start. Environments before that (`load_environment`) run themselves,
-turns and tools included: they ask the policy through an endpoint, as an agent does (rollout/hosted.py), and their
-rubric pays.
+Tasksets of v1 give prompts, and their `@reward` methods judge a reply: an ordinary source. One with toolsets is played
+(tasks/verifiers_tools.py). Environments before that (`load_environment`) run themselves, turns and tools included: they
+ask the policy through an endpoint, as an agent does (rollout/hosted.py), and their rubric pays.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import asyncio
 import importlib
 from collections.abc import Mapping
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 from burnish.messages import Message
@@ -20,16 +18,10 @@ from burnish.task import Task, Verdict
 from burnish.tasks.family import in_split
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.source import NoVerifier, Source
+from burnish.tasks.verifiers_tools import ToolsetSource
+from burnish.tasks.verifiers_trace import VerifiersTrace, library
 
 MOST = 100_000  # tasks that are read of an endless taskset
-
-
-def library(name: str = "verifiers") -> ModuleType:
-    """The package; ValueError where it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ValueError("verifiers tasks need verifiers; install it with: pip install 'burnish[verifiers]'") from None
 
 
 def verifiers_source(name: str, **options: Any) -> Source:
@@ -43,23 +35,27 @@ def verifiers_source(name: str, **options: Any) -> Source:
     loaders = library("verifiers.v1.utils.loaders")
     try:
         config = loaders.taskset_config_type(name).model_validate({"id": name, **options})
-        return TasksetSource(loaders.load_taskset(config), name)
+        taskset = loaders.load_taskset(config)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(f"verifiers has no taskset {name!r}: {str(error).splitlines()[0][:200]}") from error
+    return of_taskset(taskset, name)
+
+
+def of_taskset(taskset: Any, name: str | None = None) -> Source:
+    """A taskset of v1 as a task, with or without tools: `burnish.train(task=of_taskset(MyTaskset(config)))`."""
+    shared = taskset.toolsets(taskset.config)
+    if not shared and not type(taskset).task_type().toolsets(taskset.config.task):
+        return TasksetSource(taskset, name)
+    return ToolsetSource(TasksetSource(taskset, name), shared)
 
 
 class TasksetSource:
-    """A taskset of v1. A tenth of its tasks, by their keys, are held out."""
+    """A taskset of v1 whose tasks are answered by one reply. A tenth of them, by their keys, are held out."""
 
     def __init__(self, taskset: Any, name: str | None = None) -> None:
         self.name = name or type(taskset).__name__
         self.summary = (type(taskset).__doc__ or "a taskset of verifiers").strip().splitlines()[0]
         self.gives = frozenset({"verifiers_task"})
-        kind = type(taskset).task_type()
-        if taskset.toolsets(taskset.config) or kind.toolsets(taskset.config.task):
-            raise ValueError(
-                f"the taskset {self.name!r} has tools, which need a harness of verifiers; burnish has none"
-            )
         self._tasks: dict[str, list[Any]] = {"train": [], "heldout": []}
         for task in islice(iter(taskset), MOST):
             self._tasks["heldout" if in_split("heldout", task.key) else "train"].append(task)
@@ -84,31 +80,9 @@ class TasksetSource:
 
     def verify(self, task: Task, reply: str) -> Verdict:
         """The sum of the rewards of the task's own methods."""
-        found = task.given["verifiers_task"]
-        trace = _trace(found, task, reply)
-        asyncio.run(found.score(trace))
-        if not trace.rewards:
-            raise NoVerifier(f"the tasks of {self.name!r} have no @reward method that runs without a sandbox")
-        return Verdict(float(trace.reward), trace.reward >= 1.0)
-
-
-def _trace(found: Any, task: Task, reply: str) -> Any:
-    """A trace of verifiers with the prompt and the reply."""
-    v1, graph, traces = library("verifiers.v1"), library("verifiers.v1.graph"), library("verifiers.v1.trace")
-    types = library("verifiers.v1.types")
-    kinds = {"system": types.SystemMessage, "user": types.UserMessage, "assistant": types.AssistantMessage}
-    nodes: list[Any] = []
-    for message in (*task.prompt, {"role": "assistant", "content": reply}):
-        made = kinds[message["role"]].model_validate(dict(message))
-        nodes.append(graph.MessageNode(parent=len(nodes) - 1 if nodes else None, message=made))
-    nodes[-1].sampled = True
-    return traces.Trace(
-        task=traces.TraceTask(type=type(found).__name__, data=found.data, key=found.key, hash=found.hash),
-        agent=traces.AgentInfo(config=v1.AgentConfig()),
-        nodes=nodes,
-        is_completed=True,
-        ok=True,
-    )
+        trace = VerifiersTrace(task.given["verifiers_task"], task.prompt)
+        trace.add({"role": "assistant", "content": reply})
+        return Verdict(score := asyncio.run(trace.score()), score >= 1.0)
 
 
 class RowSource:

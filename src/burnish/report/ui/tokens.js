@@ -31,7 +31,7 @@ export function tokensView(trace, mode) {
   const states = statesOf(trace);
   let start = 0;
   trace.turns.forEach((turn, index) => {
-    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), states[index] ? el("span", { class: "state" }, states[index]) : "", el("span", { class: "dim" }, ` ${turn.tokens} tokens${writtenBy(turn)}${turnScores(trace, index)}`)));
+    const said = el("div", { class: `turn author${hue(turn.author)}` }, el("div", { class: "who" }, el("b", {}, turn.author), states[index] ? el("span", { class: "state" }, states[index]) : "", el("span", { class: "dim" }, ` ${turn.tokens} tokens${writtenBy(turn)}${turnScores(trace, index)}`), called(trace, index)));
     const text = el("div", { class: "text" });
     for (let i = start; i < start + turn.tokens; i++) {
       const piece = pieces[i] || `⟨${ids[i]}⟩`;
@@ -100,6 +100,13 @@ function statesOf(trace) {
   if (replies.length < 2 && !seat && !keys) return {};
   const label = (k) => [`reply ${k + 1}`, seat ? `as ${seat}` : "", keys?.[k] ? `in state ${keys[k]}` : ""].filter(Boolean).join(" ");
   return Object.fromEntries(replies.map((at, k) => [at, label(k)]));
+}
+
+/** The tool calls of a reply, and that the environment's turn after them is what the tools answered. */
+function called(trace, index) {
+  const calls = trace.calls?.[index], answers = trace.turns[index].author === "env" && trace.calls?.[index - 1];
+  if (answers) return el("span", { class: "call" }, answers.length === 1 ? "the tool's answer" : `answers of ${answers.length} calls`);
+  return (calls || []).map((call) => el("span", { class: "call" }, `calls ${call}`));
 }
 
 function turnScores(trace, index) {

@@ -2,12 +2,13 @@
 
 import { address, ask, el, number, store, stored } from "./dom.js";
 import { tokensView, modesOf } from "./tokens.js";
+import { severalReplies, treeView } from "./tree.js";
 
 const PAGE = 50;
 
 export function tracesView(page, names, words) {
   const run = names[0];
-  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false, other = null;
+  let wanted = { order: "newest", ...words }, rows = [], more = false, open = null, mode = stored("colour", "author"), steps = [], busy = false, ended = false, other = null, tree = null;
   let lists = 0, reads = 0; // questions so far: an answer that is overtaken by a later question is dropped
   const list = el("div", { class: "list", role: "listbox", "aria-label": "Traces" }), detail = el("article", { class: "detail" });
   const count = el("span", { class: "dim" });
@@ -82,6 +83,11 @@ export function tracesView(page, names, words) {
       if (on) node.scrollIntoView({ block: "nearest" });
     }
     drawDetail();
+    if (tree?.group === open.group_id || !severalReplies(open)) return;
+    const nodes = await ask("tree", { run, group: open.group_id });
+    if (mine !== reads) return;
+    tree = { group: open.group_id, nodes };
+    drawDetail();
   }
 
   function colour(name) {
@@ -96,7 +102,7 @@ export function tracesView(page, names, words) {
       el("div", { class: "bar" }, el("h1", {}, `Trace ${open.id}`), score(open), el("span", { class: "dim" }, `step ${open.step + 1}, phase ${open.phase}, ${open.length} tokens`), el("span", { class: "grow" }),
         el("button", { onclick: elsewhere, title: "The same prompt across steps and runs (s)" }, "Same prompt elsewhere")),
       open.dropped ? el("p", { class: "worry" }, el("b", {}, "dropped"), el("span", {}, `Not learnt from: the part ${open.dropped} took it out.`)) : "",
-      group(), facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
+      group(), tree?.group === open.group_id ? treeView(tree.nodes, open.id, show) : "", facts(), el("div", { class: "modes", role: "radiogroup", "aria-label": "Colour tokens by" }, el("span", { class: "dim" }, "Colour by"), modes.map(([name, label], i) =>
         el("button", { role: "radio", "aria-checked": String(name === on), class: name === on ? "on" : "", title: i < 9 ? `(${i + 1})` : "", onclick: () => colour(name) }, label))),
       tokensView(open, on), besides());
   }
