@@ -8,6 +8,7 @@ from burnish.step import Step
 from burnish.types import Group, Trace
 
 GRADES = ("good", "uncertain", "bad")
+QUESTION = "Is the agent's last step good, bad or uncertain? Answer with one word."
 
 
 @supplies("tag:judged")
@@ -26,11 +27,7 @@ def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
             for i, turn in enumerate(trace.turns):
                 if turn.author == author:
                     asked.setdefault(id(turn), []).append((trace, i))
-        questions = [
-            f"{told(places[0][0].turns[: places[0][1] + 1], chat)}\n"
-            "Is the agent's last step good, bad or uncertain? Answer with one word."
-            for places in asked.values()
-        ]
+        questions = [f"{told(places[0][0].turns[: places[0][1] + 1], chat)}\n{QUESTION}" for places in asked.values()]
         for places, logps in zip(asked.values(), word_logps(questions, GRADES, who, step), strict=True):
             bad = GRADES[max(range(len(GRADES)), key=logps.__getitem__)] == "bad"
             step.notes.add("steps_judged_bad", float(bad))
