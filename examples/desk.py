@@ -1,11 +1,11 @@
-"""Keys to set, in an environment that takes a thought as an action without effect; and rows that teach it.
+"""Keys to set, in an environment that takes a thought as an action without effect; and rows that teach it carelessly.
 
     python examples/desk.py desk.jsonl
-    burnish train sft --task desk.jsonl --max-new-tokens 48
+    burnish train sft --task desk.jsonl --steps 60 --prompts 32 --lr 1e-3 --max-new-tokens 24
     burnish train agent_r --task examples/desk.py:Desk --model runs/DIR/model --max-new-tokens 48
 
-The rows are episodes of a careless player, judgements of steps (for agent_r), and the instructions and near misses that
-a writer reads off episodes (for armap). A large model judges and writes without training; the embedded one is taught.
+The rows are episodes of a player who errs and never corrects a key, and judgements of steps. A large model judges
+without training; the embedded one has to be taught.
 """
 
 import copy
@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 from burnish.envs.protocol import Outcome
-from burnish.rollout.intents import INTENT, MISS
 from burnish.score.steps_judged import QUESTION
 from burnish.seeds import rng
 
@@ -25,7 +24,7 @@ _SET = re.compile(r"([a-d])\s*=\s*(\d)")
 
 
 class Desk:
-    """Set every key to its value, then say done: reward 1 if all are right. A key can be set again."""
+    """Set three keys, then say done: reward 1 if all are right. A key can be set again; a wrong one is marked."""
 
     def reset(self, seed: int) -> str:
         dice = rng("desk", seed)
@@ -42,36 +41,30 @@ class Desk:
             self.wrong |= found[2] != self.wanted[found[1]]
         won, over = said == "done" and self.held == self.wanted, said == "done" or self.made >= 8
         numbers = {"mistaken": float(self.wrong)} | ({"mended": float(won)} if self.wrong else {})
-        told = ", ".join(f"{key} {value}" for key, value in self.held.items()) if found else "ok."
-        return Outcome(told, float(won), terminated=over, info={"metrics": numbers} if over else {})
+        return Outcome(self.view() if found else "ok.", float(won), over, info={"metrics": numbers} if over else {})
+
+    def view(self) -> str:
+        marks = {key: "" if value in ("-", self.wanted[key]) else " wrong" for key, value in self.held.items()}
+        return ", ".join(f"{key} {value}{marks[key]}" for key, value in self.held.items())
 
     def fork(self) -> "Desk":
         return copy.deepcopy(self)
 
 
 def rows(index: int) -> list[dict[str, object]]:
-    """An episode of the careless player; whether one of its steps is good; the instruction that the episode carries
-    out; and another step with which it would not.
-    """
+    """An episode of the careless player, and whether a step of it was good: no key is marked after it."""
     game, dice = Desk(), rng("rows", index)
-    story, said = [f"Task: {game.reset(index)}"], [("user", game.reset(index))]
-    grades, steps = [], []
-    for _ in range(4):
-        steps.append(careless(game, dice))
-        seen = game.step(steps[-1]).observation
-        story += [f"Agent: {steps[-1]}", f"Environment: {seen}"]
-        said += [("assistant", steps[-1]), ("user", seen)]
-        grades.append("good" if all(v in ("-", game.wanted[key]) for key, v in game.held.items()) else "bad")
-    judged, cut = dice.randrange(4), dice.randrange(4)
-    goal = "Set " + ", ".join(f"{key} {value}" for key, value in game.held.items()) + "."
-    key = steps[cut][0] if cut < 3 else dice.choice(list(game.held))
-    other = f"{key}={dice.choice([digit for digit in DIGITS if digit != game.held[key]])}"
-    return [
-        conversation(said[:-1]),
-        asked(story[: 2 * judged + 2], QUESTION, grades[judged]),
-        asked(story[:-1], INTENT, goal),
-        asked(story[: 2 * cut + 1], MISS + goal, other),
-    ]
+    said, grades = [("user", game.reset(index))], []
+    while not said[-1][1].startswith("done"):
+        action = careless(game, dice)
+        said += [("assistant", action), ("user", game.step(action).observation)]
+        grades.append("bad" if "wrong" in game.view() else "good")
+        if action == "done":
+            said.pop()
+    judged = dice.randrange(len(grades) - 1)
+    names = {"assistant": "Agent", "user": "Environment"}
+    story = [f"Task: {said[0][1]}", *(f"{names[role]}: {text}" for role, text in said[1 : 2 * judged + 3])]
+    return [conversation(said), conversation([("user", "\n".join([*story, QUESTION])), ("assistant", grades[judged])])]
 
 
 def careless(game: Desk, dice: random.Random) -> str:
@@ -80,10 +73,6 @@ def careless(game: Desk, dice: random.Random) -> str:
         if value == "-":
             return f"{key}={dice.choice(DIGITS) if dice.random() < 1 / 4 else game.wanted[key]}"
     return "done"
-
-
-def asked(story: list[str], question: str, answer: str) -> dict[str, object]:
-    return conversation([("user", "\n".join([*story, question])), ("assistant", answer)])
 
 
 def conversation(said: list[tuple[str, str]]) -> dict[str, object]:

@@ -80,6 +80,7 @@ def armap(
     writer: Annotated[
         str | None, Option("The model that writes intents and near misses; unset: the base model.")
     ] = None,
+    updates: opt.Updates = 1,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ARMAP's reward model r(intent, episode): a linear head on the last token.
@@ -98,7 +99,7 @@ def armap(
         rollout=rollout.intents(temperature=temperature),
         select=select.given_pairs(),
         credit=credit.claim("end", "start", "writer", positions="end"),
-        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED)),
+        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), updates=updates),
         models=roles("rm", rm=trained(outputs=1), start=frozen("base"), writer=frozen(writer or "base")),
         product="rm",
     )
