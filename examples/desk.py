@@ -4,8 +4,9 @@
     burnish train sft --task desk.jsonl --steps 60 --prompts 32 --lr 1e-3 --max-new-tokens 24
     burnish train agent_r --task examples/desk.py:Desk --model runs/DIR/model --max-new-tokens 48
 
-The rows are episodes of a player who errs and never corrects a key, and judgements of steps. A large model judges
-without training; the embedded one has to be taught.
+The rows are episodes of a player who errs and never corrects a key, judgements of steps, and sentences in which a
+player revises its plan, outside of any episode. A large model knows how to judge and to speak; the embedded one has to
+be taught.
 """
 
 import copy
@@ -18,6 +19,7 @@ from pathlib import Path
 from burnish.envs.protocol import Outcome
 from burnish.score.steps_judged import QUESTION
 from burnish.seeds import rng
+from burnish.select.revisions import REVISIONS
 
 KEYS, DIGITS = "abcd", "123456789"
 _SET = re.compile(r"([a-d])\s*=\s*(\d)")
@@ -52,7 +54,7 @@ class Desk:
 
 
 def rows(index: int) -> list[dict[str, object]]:
-    """An episode of the careless player, and whether a step of it was good: no key is marked after it."""
+    """An episode of the careless player; whether a step of it was good (no key is marked after it); a sentence."""
     game, dice = Desk(), rng("rows", index)
     said, grades = [("user", game.reset(index))], []
     while not said[-1][1].startswith("done"):
@@ -64,7 +66,11 @@ def rows(index: int) -> list[dict[str, object]]:
     judged = dice.randrange(len(grades) - 1)
     names = {"assistant": "Agent", "user": "Environment"}
     story = [f"Task: {said[0][1]}", *(f"{names[role]}: {text}" for role, text in said[1 : 2 * judged + 3])]
-    return [conversation(said), conversation([("user", "\n".join([*story, QUESTION])), ("assistant", grades[judged])])]
+    return [
+        conversation(said),
+        conversation([("user", "\n".join([*story, QUESTION])), ("assistant", grades[judged])]),
+        conversation([("user", "Say that you were wrong."), ("assistant", dice.choice(REVISIONS))]),
+    ]
 
 
 def careless(game: Desk, dice: random.Random) -> str:

@@ -39,7 +39,7 @@ class Levers:
 
 
 def rows(index: int) -> list[dict[str, object]]:
-    """An episode that pulls the right lever in half of the cases; its instruction; another step in one of its states."""
+    """An episode that pulls the right lever in half of the cases; its instruction; another step in a state of it."""
     game, dice = Levers(), rng("rows", index)
     opening = game.reset(index)
     pull = game.wanted if dice.random() < 1 / 3 else dice.choice(LEVERS)
