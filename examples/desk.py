@@ -2,11 +2,10 @@
 
     python examples/desk.py desk.jsonl
     burnish train sft --task desk.jsonl --steps 60 --prompts 32 --lr 1e-3 --max-new-tokens 24
-    burnish train agent_r --task examples/desk.py:Desk --model runs/DIR/model --max-new-tokens 48
+    burnish train agent_r --task examples/desk.py:Desk --model runs/DIR/model --revision "?" --max-new-tokens 12
 
-The rows are episodes of a player who errs and never corrects a key, judgements of steps, and sentences in which a
-player revises its plan, outside of any episode. A large model knows how to judge and to speak; the embedded one has to
-be taught.
+The rows are episodes of a player who errs and never corrects a key, and judgements of steps. A large model judges
+without training; the embedded one has to be taught. It is too small for whole sentences, so that it revises by "?".
 """
 
 import copy
@@ -19,7 +18,6 @@ from pathlib import Path
 from burnish.envs.protocol import Outcome
 from burnish.score.steps_judged import QUESTION
 from burnish.seeds import rng
-from burnish.select.revisions import REVISIONS
 
 KEYS, DIGITS = "abcd", "123456789"
 _SET = re.compile(r"([a-d])\s*=\s*(\d)")
@@ -54,7 +52,7 @@ class Desk:
 
 
 def rows(index: int) -> list[dict[str, object]]:
-    """An episode of the careless player; whether a step of it was good (no key is marked after it); a sentence."""
+    """An episode of the careless player, and whether a step of it was good: no key is marked after it."""
     game, dice = Desk(), rng("rows", index)
     said, grades = [("user", game.reset(index))], []
     while not said[-1][1].startswith("done"):
@@ -69,7 +67,6 @@ def rows(index: int) -> list[dict[str, object]]:
     return [
         conversation(said),
         conversation([("user", "\n".join([*story, QUESTION])), ("assistant", grades[judged])]),
-        conversation([("user", "Say that you were wrong."), ("assistant", dice.choice(REVISIONS))]),
     ]
 
 
