@@ -43,7 +43,7 @@ def nim(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.slow
 def test_lspo_learns_nim_and_one_latent_action_does_not(nim: str, tmp_path: Path) -> None:
-    """Measured: 66% of games before, 85% after 12 steps; with one cluster there are no pairs."""
+    """Measured: 66% of games before, 85% to 98% after 12 steps (three seeds); with one cluster there are no pairs."""
     game = {"task": "nim:1", "max_new_tokens": 6}
     options = {**game, "model": nim, "steps": 12, "prompts": 12, "rounds": 8, "lr": 1e-4}
     before = played(nim, tmp_path / "before", **game)["reward"]
@@ -73,7 +73,7 @@ def test_refuel_learns_a_game_of_several_turns_and_rebel_of_one_turn_does_not(tm
 
 @pytest.mark.slow
 def test_armap_learns_without_rewards_which_episode_does_what_was_asked(tmp_path: Path) -> None:
-    """Measured: the policy wins 36% of episodes; of eight the reward model chooses one that is won in 93% of tasks."""
+    """Measured: the policy wins 36% of episodes; of eight the reward model chooses one that is won in 95% of tasks."""
     model = taught("levers.py", tmp_path, steps=40, max_new_tokens=12)
     game = {"task": f"{EXAMPLES}/levers.py:Levers", "max_new_tokens": 12}
     options = {**game, "model": model, "steps": 8, "prompts": 24, "updates": 4, "lr": 5e-4}
