@@ -1,8 +1,8 @@
 """Keys to set, in an environment that takes a thought as an action without effect; and rows that teach it carelessly.
 
-    python examples/desk.py desk.jsonl
-    burnish train sft --task desk.jsonl --steps 60 --prompts 32 --lr 1e-3 --max-new-tokens 24
-    burnish train agent_r --task examples/desk.py:Desk --model runs/DIR/model --revision "?" --max-new-tokens 12
+    python examples/keys.py keys.jsonl
+    burnish train sft --task keys.jsonl --steps 60 --prompts 32 --lr 1e-3 --max-new-tokens 24
+    burnish train agent_r --task examples/keys.py:Keys --model runs/DIR/model --revision "?" --max-new-tokens 12
 
 The rows are episodes of a player who errs and never corrects a key, and judgements of steps. A large model judges
 without training; the embedded one has to be taught. It is too small for whole sentences, so that it revises by "?".
@@ -23,7 +23,7 @@ KEYS, DIGITS = "abcd", "123456789"
 _SET = re.compile(r"([a-d])\s*=\s*(\d)")
 
 
-class Desk:
+class Keys:
     """Set three keys, then say done: reward 1 if all are right. A key can be set again; a wrong one is marked."""
 
     def reset(self, seed: int) -> str:
@@ -47,13 +47,13 @@ class Desk:
         marks = {key: "" if value in ("-", self.wanted[key]) else " wrong" for key, value in self.held.items()}
         return ", ".join(f"{key} {value}{marks[key]}" for key, value in self.held.items())
 
-    def fork(self) -> "Desk":
+    def fork(self) -> "Keys":
         return copy.deepcopy(self)
 
 
 def rows(index: int) -> list[dict[str, object]]:
     """An episode of the careless player, and whether a step of it was good: no key is marked after it."""
-    game, dice = Desk(), rng("rows", index)
+    game, dice = Keys(), rng("rows", index)
     said, grades = [("user", game.reset(index))], []
     while not said[-1][1].startswith("done"):
         action = careless(game, dice)
@@ -70,7 +70,7 @@ def rows(index: int) -> list[dict[str, object]]:
     ]
 
 
-def careless(game: Desk, dice: random.Random) -> str:
+def careless(game: Keys, dice: random.Random) -> str:
     """Sets one key after the other, every fourth to a random value, and never looks back."""
     for key, value in game.held.items():
         if value == "-":
