@@ -119,7 +119,7 @@ NOT_HERE = {
         ("filtered_bc", "oracle_bc", "ilql", "mc_returns"),
         "it reads recorded games: tests/parts/test_offline_agents.py",
     ),
-    "moe_lm": "it plays games for minutes on two cores",
+    "moe_lm": "it plays games for minutes: tests/e2e/test_episodes_learned.py",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",
     "refusal_classifier": "it needs replies with labels: tests/parts/test_refusal_classifier.py has a run",

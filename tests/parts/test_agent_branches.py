@@ -211,6 +211,25 @@ def test_second_tries_part_at_one_turn_and_only_it_is_trained(small_model: Path)
     assert len(turns) > 1, "later turns are drawn too"
 
 
+def test_refuel_plays_as_many_turns_as_it_is_told(small_model: Path) -> None:
+    """shortest = longest = 4: every episode that its environment does not end has four turns."""
+    built = refuel(EnvSource(Endless), longest=4, shortest=4)
+    for _, groups, _ in credited(built, build_cast(built, small_model), replace(SMALL, prompts=4)):
+        assert groups and {t.note["turns"] for group in groups for t in group.traces} == {4}
+    with pytest.raises(ValueError, match="episodes of 4 to 3 turns"):
+        second_tries(3, 4)
+
+
+class Endless:
+    """Never ends by itself."""
+
+    def reset(self, seed: int) -> str:
+        return f"go {seed}"
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        return "on", 0.0, False
+
+
 def test_refuel_of_one_turn_is_rebel(small_model: Path) -> None:
     """longest = 1: two replies to the prompt, all of them trained, as REBEL with kl = 0."""
     built = refuel(GAMES, longest=1)

@@ -163,6 +163,11 @@ def test_a_bad_episode_turns_into_a_good_one(small_model: Path) -> None:
     assert row.turns[-1] is not good.turns[-1], "the good episode itself is trained as well"
     [group] = revisions(0.5, 0.2).call([Group(TASK, [bad, good])], step)
     assert [t.tags for t in group.traces] == [frozenset(), {"revised"}] and len(set(REVISIONS)) == 10
+    longer = Trace((p, a, e, said(7, after=e), f, said(8, after=f)), 0, {"reward": 1.0}, note={"bad": None})
+    [group] = revisions(0.5, 0.2, words=["?"]).call([Group(TASK, [bad, longer, good])], step)
+    row = group.traces[-1]
+    assert row.turns[-1].tokens.tolist() == [6, 6], "of two that are equally good, the shorter one is spliced in"
+    assert chat.text(row.turns[5].tokens) == "?"
     for change in ({"bad": None}, {"bad": 5}):
         bad.note.update(change)
         [group] = revisions(0.5, 0.2).call([Group(TASK, [bad, good])], step)

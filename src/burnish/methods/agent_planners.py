@@ -91,23 +91,26 @@ def armap(
     writer: Annotated[
         str | None, Option("The model that writes intents and near misses; unset: the base model.")
     ] = None,
+    updates: opt.Updates = 1,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ARMAP's reward model r(intent, episode): a linear head on the last token.
 
-    The starting model acts; a writer reads the episode and writes the intent that it fulfils, then a near miss of it.
+    The starting model acts; a writer reads the episode and writes the intent that it fulfils. For a near miss, the
+    environment returns to the state before a drawn step, the writer writes another one with which the intent fails,
+    the environment takes it, and the starting model plays on to the end.
     L = -log s( r(intent, episode) - r(intent, near miss) ),  mean over pairs
 
     No label and no reward of the environment is used. The product is a reward model: --reward-model of armap_best_of_n,
-    armap_reflexion and armap_search. Departures: the near miss is the episode up to a drawn step that the writer has
-    written anew, where the paper's writer makes up the whole; the prompts are ours.
+    armap_reflexion and armap_search. Departures: one step is changed, where the paper's text leaves open how many; the
+    prompts are ours. A writer that writes nonsense gives pairs of nonsense: look at its texts first.
     """
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.intents(temperature=temperature),
         select=select.given_pairs(),
         credit=credit.claim("end", "start", "writer", positions="end"),
-        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED)),
+        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), updates=updates),
         models=roles("rm", rm=trained(outputs=1), start=frozen("base"), writer=frozen(writer or "base")),
         product="rm",
     )

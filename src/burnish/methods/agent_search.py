@@ -86,6 +86,9 @@ def agent_r(
     alpha: Annotated[float, Option("Reward above which an episode is good, at the start.")] = 0.5,
     final: Annotated[float, Option("The same at the end of the run.")] = 0.9,
     beta: Annotated[float, Option("How much worse than the best a bad episode is at least.", at_least=0)] = 0.2,
+    revision: Annotated[
+        str | None, Option("What the policy says when it revises, with | between several; unset: ten sentences.")
+    ] = None,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Agent-R: search for good and bad episodes, splice them, imitate.
@@ -97,8 +100,9 @@ def agent_r(
     L = -(1/N) sum over the N tokens of rows and good episodes that have loss of log pi
 
     alpha rises linearly to `final`. Without bad episodes it is rejection-sampling fine-tuning. The thresholds are
-    ours: the release compares numbers with strings. Departures: the judgement is the likeliest of the three words, and
-    no chat data is mixed in.
+    ours: the release compares numbers with strings. The environment has to take a revision as an action without
+    effect, and the good episode has to make sense after the bad step: nothing is played again. Departures: the
+    judgement is the likeliest of the three words, and no chat data is mixed in.
     """
     return method(
         draw=draw.prompts(task, "env"),
@@ -106,7 +110,9 @@ def agent_r(
             rounds, width, rule=rollout.uct(c), take=rollout.finished, temperature=temperature, writes=()
         ),
         score=score.first_bad_step(),
-        select=select.revisions(linear(alpha, final), beta),
+        select=select.revisions(
+            linear(alpha, final), beta, words=revision.split("|") if revision else select.REVISIONS
+        ),
         learn=learn.Learn(learn.imitate(on=("policy", "revision")), logp_temperature=1.0),
         models=roles(),
     )

@@ -83,20 +83,20 @@ def branching(
 
 
 @supplies("tag:branched")
-def second_tries(longest: int, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
+def second_tries(longest: int, shortest: int = 1, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
     """Two episodes per task that part at one turn: the same turns before it, then each goes its own way to the end.
 
-    The number of turns H is uniform in 1 .. longest. One episode is played for H turns (fewer where it ends); the turn
-    h is uniform among those that it has; the other is played from the state before h. note["turn"] is where h stands
-    among the turns of the trace, whose tag is "branched".
+    The number of turns H is uniform in shortest .. longest. One episode is played for H turns (fewer where it ends);
+    the turn h is uniform among those that it has; the other is played from the state before h. note["turn"] is where h
+    stands among the turns of the trace, whose tag is "branched".
     """
-    if longest < 1:
-        raise ValueError(f"episodes of at most {longest} turns; an episode has at least 1")
+    if not 1 <= shortest <= longest:
+        raise ValueError(f"episodes of {shortest} to {longest} turns; give shortest from 1 to longest")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         clock = step.clock
         dice = [randomness.rng(clock.seed, "second try", clock.step, clock.tick, task.key) for task in tasks]
-        limits = [die.randint(1, longest) for die in dice]
+        limits = [die.randint(shortest, longest) for die in dice]
         firsts = [Episode(task, 0, step, who, keep=True) for task in tasks]
         for episode in firsts:
             episode.begin()

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from burnish import randomness
+from burnish.models.chat import Chat
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.episode import Episode
-from burnish.rollout.play import note_episodes, play_on
+from burnish.rollout.play import note_episodes, play_on, take_turn
 from burnish.rollout.sample import continue_from
 from burnish.score.words import asked, told
 from burnish.step import Step
@@ -24,15 +25,16 @@ def intents(*, who: str = "start", writer: str = "writer", temperature: float = 
     miss of it under the same intent (tag "rejected").
 
     The writer is shown the episode and writes the intent, which stands in place of the prompt. The near miss is the
-    episode up to one of its steps, which the writer has written anew so that the intent fails.
+    episode up to a drawn step, in whose place the environment gets one that the writer has written so that the intent
+    fails; then `who` plays on to the end. An episode whose step the writer repeats, or whose state cannot be reached
+    again, has no near miss and is left out.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        played = [Episode(task, 0, step, who) for task in tasks]
+        played = [Episode(task, 0, step, who, keep=True) for task in tasks]
         for episode in played:
             episode.begin()
         play_on(played, step, step.settings.turns, temperature=temperature)
-        note_episodes(played, step)
         kept = [(e, e.trace(True)) for e in played if e.replies and not e.failure]
         chat = step.models[writer].chat
         stories = [told(trace.turns, chat) for _, trace in kept]
@@ -40,14 +42,17 @@ def intents(*, who: str = "start", writer: str = "writer", temperature: float = 
             [(e.task, f"{story}\n{INTENT}") for (e, _), story in zip(kept, stories, strict=True)], writer, step
         )
         goals = [chat.text(turn.tokens) or e.task.key for turn, (e, _) in zip(found, kept, strict=True)]
-        cuts = [_cut(episode.task, trace, who, step) for episode, trace in kept]
-        before = [told(trace.turns[:cut], chat) for (_, trace), cut in zip(kept, cuts, strict=True)]
-        misses = written(
-            [(e.task, f"{b}\n{MISS}{goal}") for (e, _), b, goal in zip(kept, before, goals, strict=True)], writer, step
-        )
+        near = [_before_a_step(episode, step) for episode, _ in kept]
+        asks = [(e.task, f"{told(e.turns, chat)}\n{MISS}{goal}") for e, goal in zip(near, goals, strict=True)]
+        steps = [replace(said, parent=e.turns[-1]) for said, e in zip(written(asks, writer, step), near, strict=True)]
+        able = [i for i, episode in enumerate(near) if not episode.over]
+        take_turn([near[i] for i in able], [Trace((*near[i].turns, steps[i])) for i in able])
+        play_on(near, step, step.settings.turns, temperature=temperature)
+        note_episodes([*played, *near], step)
         return [
-            Group(episode.task, _pair(trace, cut, miss, Turn(chat.prompt(replace(episode.task, prompt=goal)), "task")))
-            for (episode, trace), cut, miss, goal in zip(kept, cuts, misses, goals, strict=True)
+            Group(first.task, _pair(trace, second, Turn(chat.prompt(replace(first.task, prompt=goal)), "task")))
+            for (first, trace), second, said, goal in zip(kept, near, steps, goals, strict=True)
+            if not second.failure and _differs(trace, second, said, chat)
         ]
 
     return Rollout(
@@ -66,12 +71,18 @@ def written(questions: Sequence[tuple[Task, str]], who: str, step: Step, *, tag:
     return [trace.turns[-1] for trace in continue_from(starts, who, step, tag=tag)]
 
 
-def _cut(task: Task, trace: Trace, who: str, step: Step) -> int:
-    """The place of a drawn step among the turns."""
-    dice = randomness.rng(step.clock.seed, "near miss", step.clock.step, step.clock.tick, task.key)
-    return dice.choice([i for i, turn in enumerate(trace.turns) if turn.author == who])
+def _before_a_step(episode: Episode, step: Step) -> Episode:
+    """The episode as it stood before a drawn step."""
+    dice = randomness.rng(step.clock.seed, "near miss", step.clock.step, step.clock.tick, episode.task.key)
+    return episode.branch(1, dice.randrange(episode.replies))
 
 
-def _pair(trace: Trace, cut: int, miss: Turn, goal: Turn) -> list[Trace]:
-    good, near = (goal, *trace.turns[1:]), (goal, *trace.turns[1:cut], miss)
+def _differs(trace: Trace, second: Episode, said: Turn, chat: Chat) -> bool:
+    """Whether the written step is another one than the episode's own in its place."""
+    at = next(i for i, turn in enumerate(second.turns) if turn.author == said.author)
+    return chat.text(trace.turns[at].tokens).strip() != chat.text(said.tokens).strip()
+
+
+def _pair(trace: Trace, second: Episode, goal: Turn) -> list[Trace]:
+    good, near = (goal, *trace.turns[1:]), (goal, *second.trace(True).turns[1:])
     return [Trace(good, 0, tags=frozenset({"chosen"})), Trace(near, 1, tags=frozenset({"rejected"}))]

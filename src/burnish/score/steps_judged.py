@@ -8,13 +8,15 @@ from burnish.step import Step
 from burnish.types import Group, Trace
 
 GRADES = ("good", "uncertain", "bad")
+QUESTION = "Is the agent's last step good, bad or uncertain? Answer with one word."
 
 
 @supplies("tag:judged")
 def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
     """note["bad"] = which of the trace's turns is the first step that `who` calls bad; None where it calls none so.
 
-    It reads the episode up to each step and says good, uncertain or bad: the word with the largest log-prob.
+    It reads the episode up to each step and the answer to it, and says good, uncertain or bad: the word with the
+    largest log-prob. The answer to the last step is not part of an episode.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -26,11 +28,8 @@ def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
             for i, turn in enumerate(trace.turns):
                 if turn.author == author:
                     asked.setdefault(id(turn), []).append((trace, i))
-        questions = [
-            f"{told(places[0][0].turns[: places[0][1] + 1], chat)}\n"
-            "Is the agent's last step good, bad or uncertain? Answer with one word."
-            for places in asked.values()
-        ]
+        firsts = [places[0] for places in asked.values()]
+        questions = [f"{told(trace.turns[: i + 2], chat)}\n{QUESTION}" for trace, i in firsts]
         for places, logps in zip(asked.values(), word_logps(questions, GRADES, who, step), strict=True):
             bad = GRADES[max(range(len(GRADES)), key=logps.__getitem__)] == "bad"
             step.notes.add("steps_judged_bad", float(bad))

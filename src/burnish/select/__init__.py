@@ -33,7 +33,7 @@ from burnish.select.refill import refilled
 from burnish.select.refined import refined
 from burnish.select.remember import Store, remember, remember_right, turns_by
 from burnish.select.returns import Returns, best_returns, compared, normalised_score, watched
-from burnish.select.revisions import revisions
+from burnish.select.revisions import REVISIONS, revisions
 from burnish.select.siblings import sibling_pairs
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.select.turn_rows import by_turn
@@ -44,6 +44,7 @@ __all__ = [
     "Fits",
     "Gaps",
     "Returns",
+    "REVISIONS",
     "STRATEGIES",
     "Store",
     "TaskStore",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from burnish import randomness
@@ -26,13 +27,21 @@ REVISIONS = (
 
 
 @supplies("tokens:revision")
-def revisions(alpha: Schedule, beta: float, *, author: str = "policy", reader: str = "policy") -> Part:
+def revisions(
+    alpha: Schedule,
+    beta: float,
+    *,
+    words: Sequence[str] = REVISIONS,
+    author: str = "policy",
+    reader: str = "policy",
+) -> Part:
     """The good episodes of each group, and for each bad one a row that turns it into a good one (Agent-R, 2501.11425).
 
-    An episode is good if its reward is above alpha. For each episode whose reward is more than beta below that of the
-    best good one: its turns up to its first bad step and the environment's answer (author "past", not trained on), a
-    revision (author "revision") that the environment answers with "ok.", and the good episode after the turns that
-    the two share. A bad episode without a bad step, or whose bad step was its last, gives no row.
+    An episode is good if its reward is above alpha; of equally good ones the shortest is the best. For each episode
+    whose reward is more than beta below that of the best: its turns up to its first bad step and the environment's
+    answer (author "past", not trained on), a revision (author "revision") that the environment answers with "ok.", and
+    the best episode after the turns that the two share. The revision is one of `words`. A bad episode without a bad
+    step, or whose bad step was its last, gives no row.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -41,13 +50,13 @@ def revisions(alpha: Schedule, beta: float, *, author: str = "policy", reader: s
             good = [trace for trace in group.traces if trace.scores["reward"] > at(alpha, step.clock)]
             if not good:
                 continue
-            best = max(good, key=lambda trace: trace.scores["reward"])
+            best = max(good, key=lambda trace: (trace.scores["reward"], -len(trace.turns)))
             rows = []
             for trace in group.traces:
                 bad = best.scores["reward"] - trace.scores["reward"] > beta and trace.note["bad"] is not None
                 if bad and trace.note["bad"] + 1 < len(trace.turns):
                     dice = randomness.rng(step.clock.seed, "revision", step.clock.step, group.task.key, trace.index)
-                    row = spliced(trace, best, trace.note["bad"], dice.choice(REVISIONS), model.chat, author)
+                    row = spliced(trace, best, trace.note["bad"], dice.choice(words), model.chat, author)
                     if len(row) <= model.context:
                         rows.append(row)
             made += len(rows)
