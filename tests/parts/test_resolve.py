@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from burnish.tasks.data.spec import read_spec
-from burnish.tasks.resolve import resolve_task
+from burnish.tasks.resolve import pin, resolve_task
 
 
 def test_options_after_commas_reach_the_source(tmp_path: Path) -> None:
@@ -36,3 +36,8 @@ def test_weights_of_files_and_folders(tmp_path: Path) -> None:
     for wrong, shown in (("*x", "'x'"), ("*-1", "'-1'"), ("*0", "0")):
         with pytest.raises(ValueError, match=f"the weight of .*a.jsonl' is {shown}; give it a positive number"):
             read_spec(f"{a}{wrong},{b}/*0.3")
+
+
+def test_an_environment_in_a_folder_is_no_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("burnish.tasks.data.hub.pinned", lambda *_: pytest.fail("the hub was asked"))
+    assert pin("games/mine.py:Env") == "games/mine.py:Env"

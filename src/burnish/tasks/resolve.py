@@ -29,6 +29,9 @@ class UnknownTask(ValueError):
     """A name that is no task."""
 
 
+ENVIRONMENT = re.compile(r".+\.py:[A-Za-z_]\w*")  # path/to/file.py:Env
+
+
 def resolve_task(
     task: str | Source,
     reward: str | Sequence[Part] | None = None,
@@ -87,7 +90,7 @@ def pin(name: str) -> str:
         return name
     for spec in read_spec(name):
         hub = None if Path(spec.name).expanduser().exists() else HUB_NAME.fullmatch(spec.name)
-        if hub and not _is_generated(spec.name):
+        if hub and not _is_generated(spec.name) and not ENVIRONMENT.fullmatch(spec.name):
             from burnish.tasks.data.hub import pinned
 
             base, revision, config = hub.groups()
@@ -119,7 +122,7 @@ def _is_generated(name: str) -> bool:
 def _environment(name: str) -> Callable[..., Any] | None:
     """The environment class that a name says: path/to/file.py:Env, package.module:Env, or an entry point
     `burnish.tasks`; None where it is none of them."""
-    if re.fullmatch(r".+\.py:[A-Za-z_]\w*", name):
+    if ENVIRONMENT.fullmatch(name):
         return load_function(name, "environment")
     for point in entry_points(group="burnish.tasks", name=name):
         found: Callable[..., Any] = point.load()
