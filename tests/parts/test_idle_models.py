@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import burnish
 from burnish.learn.learn import plan_of
 from burnish.methods.idle import without_idle_models
 from burnish.methods.table import METHODS
+from burnish.roles import frozen
 from burnish.schedules import linear
 from burnish.tasks.resolve import resolve_task
 
@@ -49,3 +51,10 @@ def test_the_gradient_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         found.append([row["grad_norm"] for row in result.metrics])
         assert ("kl/loss" in result.metrics[0]) == kept
     assert found[0] == found[1]
+
+
+def test_a_model_that_no_part_reads_stays() -> None:
+    method = built("grpo", beta=0.0)
+    models = {**method.models, "start": frozen("policy")}  # type: ignore[attr-defined]
+    found = without_idle_models(replace(method, models=models))  # type: ignore[type-var]
+    assert set(found.models) == {"policy", "start"}

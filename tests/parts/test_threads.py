@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from burnish.util import threads
 from burnish.util.threads import in_thread
 
@@ -45,3 +47,19 @@ def test_calls_that_hang_do_not_stop_others() -> None:
             break
         threading.Event().wait(0.001)
     assert len(threads._free) == threads.IDLE
+
+
+def test_free_threads_end_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "SECONDS", 0.05)
+    done = threading.Event()
+    in_thread(done.set)
+    assert done.wait(10)
+    for _ in range(1000):
+        if all(worker.calls.empty() for worker in threads._free) and not _alive():
+            return
+        threading.Event().wait(0.02)
+    pytest.fail("threads that nobody used did not end")
+
+
+def _alive() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "environment"]

@@ -19,13 +19,18 @@ def without_idle_models(method: Method) -> Method:
 
 
 def _without(method: Method, name: str) -> Method:
-    """The method without the model; the method as it is where something needs the model."""
+    """The method without the model; the method as it is where something needs the model.
+
+    A model that no part reads is an opponent, or a measure's: it stays.
+    """
     phases = []
     for phase in method.phases:
         left = _phase_without(phase, f"model:{name}.")
         if left is None:
             return method
         phases.append(left)
+    if all(left is phase for left, phase in zip(phases, method.phases, strict=True)):
+        return method
     models = {other: role for other, role in method.models.items() if other != name}
     return replace(method, models=models, phases=tuple(phases))
 

@@ -125,7 +125,7 @@ def _stored(peft: Any, model: nn.Module, stored: Path) -> Any:
 
 def _of_language(peft: Any, model: Any, stored: Path) -> Any:
     """A scoring model with the adapters of a language model, and a head of its own."""
-    config = peft.PeftConfig.from_pretrained(stored)
+    config = peft.PeftConfig.from_pretrained(stored, trust_remote_code=False)
     config.task_type, config.inference_mode = "SEQ_CLS", False
     names = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     config.modules_to_save = [name for name in config.modules_to_save or () if name in names] or None

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 IDLE = 64  # free threads that are kept
+SECONDS = 10.0  # for so long
 Call = Callable[[], None]
 
 
@@ -22,12 +23,24 @@ class _Worker:
         threading.Thread(target=self._run, daemon=True, name="environment").start()
 
     def _run(self) -> None:
-        while True:
-            self.calls.get()()
+        while (call := self._next()) is not None:
+            call()
+            del call  # and what it holds
             with _lock:
                 if len(_free) >= IDLE:
                     return
                 _free.append(self)
+
+    def _next(self) -> Call | None:
+        """The next call; None where none came."""
+        while True:
+            try:
+                return self.calls.get(timeout=SECONDS)
+            except queue.Empty:
+                with _lock:
+                    if self in _free:
+                        _free.remove(self)
+                        return None
 
 
 _free: list[_Worker] = []
