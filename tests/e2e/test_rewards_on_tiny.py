@@ -156,9 +156,9 @@ def test_sayself_calibrates_stated_confidence(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------- memory_r
 
 
-def test_memory_r_learns_from_rare_successes(tmp_path: Path) -> None:
-    """Eight locks with codes of three letters out of four, which only a guess can open: 1 in 64. Measured: 3% right
-    after 64 steps without it, 24% with it. That is seed 0: with seed 1 it is 2% and 12%, with seed 2 it is 3% and 0%.
+def test_memory_r_narrows_and_widens_what_is_tried(tmp_path: Path) -> None:
+    """Eight locks with codes of three letters out of four, which only a guess can open: 1 in 64. Measured with this
+    seed: 670 different replies without it, 343 near past successes, 2,823 away from past failures.
     """
     dice = random.Random(0)
     names = [" ".join(dice.sample("klmnopqrstuvwxyz", 2)) for _ in range(9)]
@@ -170,11 +170,15 @@ def test_memory_r_learns_from_rare_successes(tmp_path: Path) -> None:
     guesses = [{"prompt": f"Lock: {dice.choice(names)}", "demo": f"answer: {code()}"} for _ in range(600)]
     rows = written(tmp_path / "guesses.jsonl", guesses)
     tuned(tmp_path / "sft", rows, 60)
-    common: dict[str, Any] = {"model": str(tmp_path / "sft" / "model"), "task": locks, "steps": 64, "lr": 3e-4}
-    plain = watched("grpo", tmp_path / "plain", **common)
-    found = watched("grpo", tmp_path / "memory", shape="memory_r(warmup=0, explore=0)", **common)
-    right = [mean(r.right for r in run.last(8)) for run in (plain, found)]
-    assert right[1] > right[0] + 0.08
+
+    def tried(name: str, **more: Any) -> int:
+        common: dict[str, Any] = {"model": str(tmp_path / "sft" / "model"), "task": locks, "steps": 64, "lr": 3e-4}
+        run = watched("grpo", tmp_path / name, **common, seed=1, **more)
+        return len({(r.key, r.text) for r in run.replies})
+
+    plain = tried("plain")
+    assert tried("near", shape="memory_r(warmup=0, explore=0)") < 0.8 * plain
+    assert tried("far", shape="memory_r(warmup=0, explore=0.1)") > 1.5 * plain
 
 
 # ------------------------------------------------------------------------------------------------------------ timehc
