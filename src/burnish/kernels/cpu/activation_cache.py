@@ -138,10 +138,13 @@ class ActivationCache:
             if not self.valid:
                 return None
             self._look_at_notes()
-            numbers = self._find(tokens, tree)
-            self.asked += numbers is not None
-            if numbers is None or self.asked % CHECKED == 1:
+            found = self._find(tokens, tree)
+            if NOBODY in found:
                 return None
+            self.asked += 1
+            if self.asked % CHECKED == 1:
+                return None
+            numbers = torch.tensor(found)
             ys = [*[None] * (len(self.layers) - 1), self.last.index_select(0, numbers)]
             recalled = [Recalled(held, numbers, y) for held, y in zip(self.layers, ys, strict=True)]
             self.lent.update(recalled)
@@ -153,27 +156,17 @@ class ActivationCache:
             if not self.valid:
                 return np.full(len(tokens), NOBODY)
             self._look_at_notes()
-            found = np.full(len(tokens), NOBODY)
-            said, number = tokens.tolist(), self.number
-            for first, end, parent in tree.stretches.tolist():
-                before = int(found[tree.stretches[parent][1] - 1]) if parent >= 0 else NOBODY
-                if parent >= 0 and before == NOBODY:
-                    continue
-                for at in range(first, end):
-                    before = number.get((before, said[at]), NOBODY)
-                    if before == NOBODY:
-                        break
-                    found[at] = before
-            return found
+            return np.array(self._find(tokens, tree), dtype=np.int64)
 
-    def _find(self, tokens: Tensor, tree: Tree) -> Tensor | None:
-        """[N]: the ids of a pack's tokens; None where one is not here."""
+    def _find(self, tokens: Tensor, tree: Tree) -> list[int]:
+        """The same from the index alone."""
         said, found, known = tokens.tolist(), [NOBODY] * len(tokens), self.number
         for first, end, parent in tree.stretches.tolist():
             before = found[tree.stretches[parent][1] - 1] if parent >= 0 else NOBODY
+            if parent >= 0 and before == NOBODY:
+                continue
             for at in range(first, end):
-                number = known.get((before, said[at]))
-                if number is None:
-                    return None
-                before = found[at] = number
-        return torch.tensor(found)
+                before = found[at] = known.get((before, said[at]), NOBODY)
+                if before == NOBODY:
+                    break
+        return found
