@@ -27,6 +27,7 @@ from burnish.randomness import rng
 RESULTS = Path(__file__).with_name("results") / "large_models.json"
 SCRATCH = Path(".bench")
 GRPO = {"method": "grpo", "prompts": 16, "n": 8, "max_new_tokens": 256, "prompt": 128}
+QLORA_8B = {"shape": "qwen3-8b", "lora": 16, "quantization": "nf4", "checkpoint_activations": True}
 CASES: dict[str, dict[str, Any]] = {
     "grpo-lora-3b": {"shape": "qwen2.5-3b", "lora": 16, **GRPO},
     "grpo-lora-8b": {"shape": "qwen3-8b", "lora": 16, **GRPO},
@@ -49,20 +50,14 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "grpo-qlora-8b": {"shape": "qwen3-8b", "lora": 16, "quantization": "nf4", **GRPO},
     "sft-qlora-8b-2k": {
-        "shape": "qwen3-8b",
-        "lora": 16,
-        "quantization": "nf4",
-        "checkpoint_activations": True,
+        **QLORA_8B,
         "method": "sft",
         "prompts": 8,
         "prompt": 1024,
         "reply": 680,
     },
     "grpo-qlora-8b-20k": {
-        "shape": "qwen3-8b",
-        "lora": 16,
-        "quantization": "nf4",
-        "checkpoint_activations": True,
+        **QLORA_8B,
         "method": "grpo",
         "prompts": 1,
         "n": 8,
@@ -70,20 +65,14 @@ CASES: dict[str, dict[str, Any]] = {
         "prompt": 128,
     },
     "sft-qlora-8b-20k": {  # the learner's part of the case before: eight rows of about 20k tokens
-        "shape": "qwen3-8b",
-        "lora": 16,
-        "quantization": "nf4",
-        "checkpoint_activations": True,
+        **QLORA_8B,
         "method": "sft",
         "prompts": 8,
         "prompt": 12000,
         "reply": 8000,
     },
     "sampling-qlora-8b-20k": {  # the sampler's part: room for eight replies of 20k tokens, most of which end early
-        "shape": "qwen3-8b",
-        "lora": 16,
-        "quantization": "nf4",
-        "checkpoint_activations": True,
+        **QLORA_8B,
         "method": "grpo",
         "prompts": 1,
         "n": 8,
