@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from burnish.engine.local import LocalEngine
 from burnish.engine.request import Request
 from burnish.engine.sampling import choose, logp_of
-from burnish.forward.logprob import logp_entropy
+from burnish.forward.logprob import _at_once, logp_entropy
 from burnish.forward.runner import runner_of
 from burnish.kernels.cpu import build
 from burnish.methods.table import find
@@ -170,3 +171,18 @@ def test_sampling_with_broken_weights_is_an_error(
     asked = [Request(p, i, 8, temperature=temperature, **more) for i, p in enumerate(prompts)]
     with pytest.raises(NotFinite, match="logits are NaN or infinite"):
         engine.generate(asked)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "logits", "learns", "chunk"),
+    [
+        (True, 1 << 28, True, 1 << 27),  # small training passes: the smallest chunks
+        (True, 3 << 28, True, 3 << 26),  # a quarter of the pass
+        (True, 1 << 32, True, 1 << 28),  # but no more than this
+        (True, 1 << 32, False, 1 << 27),
+        (False, 1 << 32, True, 1 << 25),
+    ],
+)
+def test_chunks_of_logits_grow_with_large_training_passes(gpu: bool, logits: int, learns: bool, chunk: int) -> None:
+    states: Any = SimpleNamespace(is_cuda=gpu, device=torch.device("cuda" if gpu else "cpu"))
+    assert _at_once(states, logits, learns) == chunk
