@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -71,3 +74,16 @@ def test_texts_of_transformers_tokenizers_are_what_they_decode(decoder: str | No
     assert bool(len(chat.spelling.pieces)) == (decoder == "Fuse" and not tidy)
     for ids in product(range(len(words)), repeat=3):
         assert chat.text(torch.tensor(ids)) == tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "more"), [([1, 7, 9], {1, 7, 9}), (7, {7}), ([True, "9", -2, None], set()), (None, set())]
+)
+def test_the_ends_of_generation_config_end_replies(
+    small_model: Path, tmp_path: Path, said: Any, more: set[int]
+) -> None:
+    place = tmp_path / "model"
+    shutil.copytree(small_model, place)
+    (place / "generation_config.json").write_text(json.dumps({"eos_token_id": said}))
+    chat = load_chat(place)
+    assert set(chat.stops) == {int(chat.tokenizer.eos_token_id), int(chat.closing[-1])} | more

@@ -4,9 +4,9 @@ A moment is kept in blocks of 256 numbers, each block with its largest absolute 
 
     m = s sign(c) (c / 127)^2,  c in -127..127;      v = s (c / 255)^4,  c in 0..255
 
-so that small numbers of a block have small errors, as the paper's tree of bits has it. Codes are rounded at random, up
-or down, so that they are right on average: rounded to the nearest, v would never follow, since b2 = 0.999 changes it by
-less than a code.
+so that small numbers of a block have small errors, as the paper's tree of bits has it. Codes are rounded
+stochastically, up or down at random, so that they are right on average: rounded to the nearest, v would never follow,
+since b2 = 0.999 changes it by less than a code.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def positive_values(codes: Tensor, scales: Tensor) -> Tensor:
 
 
 def signed_codes(x: Tensor, dice: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Codes of numbers, rounded at random, and the scales of their blocks."""
+    """Codes of numbers, by stochastic rounding, and the scales of their blocks."""
     share, scales = _shares(x)
     return _rounded(share.abs().sqrt_().mul_(share.sign()).mul_(127), 127, dice).to(torch.int8), scales
 

@@ -61,7 +61,9 @@ class Chat:
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
-        self._said: dict[str, Tensor] = {}  # observations: games repeat theirs, and a template takes a while
+        # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
+        # a run may see any number of them
+        self._said: dict[str, Tensor] = {}
         self.templated = bool(getattr(tokenizer, "chat_template", None))
         self.spelling = Detokenizer(tokenizer)
 

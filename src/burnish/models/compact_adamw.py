@@ -8,7 +8,7 @@ Moments: fp32, bf16, or codes of 8 bits (models/adamw8bit.py). Weights (`--maste
     split      fp32 in two halves: the parameter is the number rounded to bf16, and an int16 says how far it is off, in
                units of the last place of fp32. 4 bytes, no copy, and no bit is lost: a Kahan sum whose compensation is
                exact (the use of both for bf16 training: arXiv 2010.06192)
-    bfloat16   the parameter alone, rounded at random after each step, up or down, so that it is right on average:
+    bfloat16   the parameter alone, with stochastic rounding after each step (up or down at random, right on average):
                2 bytes. To the nearest, a step of less than 1/256 of a weight would be lost
 
 The dice are thrown by step and tensor, so that a resumed run throws the same ones.
@@ -106,7 +106,7 @@ def parts_of(size: int) -> Iterator[Part]:
 
 
 class FloatMoments:
-    """Moments in fp32, or in bf16, rounded at random."""
+    """Moments in fp32, or in bf16 with stochastic rounding."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -149,7 +149,7 @@ class SplitWeights:
 
 
 class RoundedWeights:
-    """bf16 weights alone, rounded at random."""
+    """bf16 weights alone, with stochastic rounding."""
 
     def fresh(self, p: Tensor) -> State:
         return {}
@@ -162,7 +162,8 @@ class RoundedWeights:
 
 
 def rounded(x: Tensor, dice: torch.Generator) -> Tensor:
-    """bf16 numbers that are x on average: a random number below one bf16 place is added, then the rest is cut off."""
+    """x in bf16 by stochastic rounding: a random number below one bf16 place is added, then the rest is cut off, which
+    is x on average."""
     more = torch.randint(1 << 16, x.shape, generator=dice, device=x.device, dtype=torch.int32)
     return (x.contiguous().view(torch.int32) + more).bitwise_right_shift_(16).to(torch.int16).view(torch.bfloat16)
 

@@ -72,7 +72,7 @@ def _ends(path: Path) -> tuple[int, ...]:
     """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
     said = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
     listed = said if isinstance(said, list) else [said]
-    return tuple(number for number in listed if isinstance(number, int) and number >= 0)
+    return tuple(number for number in listed if type(number) is int and number >= 0)
 
 
 def load_model(

@@ -83,7 +83,7 @@ class Options:
     """adamw; or adamw16bit, adamw8bit, whose moments take 4 or 2 bytes a weight in place of 8."""
     master_weights: Annotated[str, Option(choices=MASTER_WEIGHTS)] = "float32"
     """How weights that are all trained are held: float32; split, the same numbers as bf16 and the bits that this lacks,
-    without a copy; or bfloat16, bf16 alone, rounded at random (docs/models.md)."""
+    without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
     clip: Amount = 1.0
     """The largest gradient norm; 0 turns clipping off."""
     token_budget: CountOrNone = None
