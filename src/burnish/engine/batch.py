@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,27 @@ from burnish.forward.packing import send
 _LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
 _FLOAT = ("factor", "top_p", "min_p")
 _BOOL = ("greedy", "done", "ended")
+
+
+class StepRows(Protocol):
+    """What a decode step on a GPU reads of its rows."""
+
+    @property
+    def last(self) -> Tensor: ...
+    @property
+    def count(self) -> Tensor: ...
+    @property
+    def root(self) -> Tensor: ...
+    @property
+    def root_length(self) -> Tensor: ...
+    @property
+    def slot(self) -> Tensor: ...
+    @property
+    def spans(self) -> int: ...
+    @property
+    def together(self) -> bool: ...
+    @property
+    def mates(self) -> int: ...
 
 
 class RunningBatch:

@@ -37,18 +37,19 @@ class HostCopy:
 class FinishedRows:
     """Some finished rows: the numbers of their requests, their samples, and why the scheduler ended them ("": it did
     not).
+
+    begins: how many tokens in each row's slot are older than its sample
     """
 
-    def __init__(
-        self, owners: list[int], tokens: Tensor, logp: Tensor, count: Tensor, ended: Tensor, stopped: str
-    ) -> None:
-        self.owners, self.stopped = owners, stopped
-        self.copy = HostCopy((tokens, logp, count, ended))
+    def __init__(self, owners: list[int], begins: list[int], held: Sequence[Tensor], stopped: str) -> None:
+        self.owners, self.begins, self.stopped = owners, begins, stopped
+        self.copy = HostCopy(held)
 
     def samples(self) -> Iterator[tuple[int, Tensor, Tensor, bool]]:
         """Of each row: the number of its request, its tokens, their log-probs, whether a stop token ended it."""
         tokens, logp, count, ended = self.copy.wait()
-        counts = count.tolist()
-        written = np.arange(tokens.shape[1]) < np.array(counts)[:, None]
+        begins, ends, places = np.array(self.begins), count.numpy(), np.arange(tokens.shape[1])
+        written = (places >= begins[:, None]) & (places < ends[:, None])
+        counts = (ends - begins).tolist()
         replies, log_probs = (torch.from_numpy(x.numpy()[written]).split(counts) for x in (tokens, logp))
         yield from zip(self.owners, replies, log_probs, ended.tolist(), strict=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from burnish.engine.feed import Feed
+from burnish.engine.feed import Ahead, Feed
 from burnish.engine.kv_cache import Plan, bytes_per_token, default_budget, plan
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule, room_in
@@ -44,6 +44,7 @@ class LocalEngine:
     exact      a log-prob has the bits that the trainer finds, also where rows share a long prompt
     share_from  prompt tokens from which rows share a prompt on a CPU; None: the default
     workspace  what the last call left for the next one
+    known      the longest prompt of a later turn so far: episodes of the next call may become as long
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class LocalEngine:
         self.remembers = remembers
         self.share_from: int | None = None
         self.workspace: Workspace | None = None
+        self.known = 0
 
     @property
     def model(self) -> nn.Module:
@@ -110,6 +112,13 @@ class LocalEngine:
         if self.budget is None:
             self.budget = default_budget(device)
         return plan(min(rows, MAX_ROWS[device.type]), longest, prompts, per_token, self.budget, step)
+
+    def ahead(self, requests: list[Request], feed: Feed, runners: Sequence[ModelRunner]) -> Ahead:
+        """What a call keeps room for: prompts as long as in earlier calls where the budget holds so many rows."""
+        if self.budget is None:
+            self.budget = default_budget(next(self.model.parameters()).device)
+        fits = self.budget // self._bytes_per_token(runners) // (2 * max(feed.rows, len(requests), 1))
+        return Ahead.of(requests, feed.rows, self.context, min(self.known, fits))
 
     def wider(self, new: Plan, old: Plan, runners: Sequence[ModelRunner]) -> Plan:
         """The new plan, or one that also serves calls like the old one's, where the budget has room for it.

@@ -21,6 +21,8 @@ class Request:
     input_keys: what the model reads at each token of the prompt, as a number, where it is more than the token (an
     image).
     Requests share a prompt, its keys and values if their input keys are equal; None: the tokens are the keys.
+    after: the number of an earlier request of the same call, with whose prompt and sample the prompt begins (another
+    turn of an episode): an engine that still has their keys and values computes only the rest of the prompt.
     """
 
     prompt: Tensor
@@ -33,6 +35,7 @@ class Request:
     stop: tuple[str, ...] = ()
     said: int = 0
     input_keys: Tensor | None = None
+    after: int | None = None
 
     @property
     def filtered(self) -> bool:
@@ -69,15 +72,12 @@ class Prompt:
         self.finished: list[Sample] = []
 
 
-def prompts_of(requests: Sequence[Request], first: int = 0) -> tuple[list[Prompt], list[Prompt]]:
-    """The different prompts, told apart by their input keys, in order of appearance; and that of each request.
-
-    first: the number of the first request
-    """
+def prompts_of(requests: Sequence[Request]) -> tuple[list[Prompt], list[Prompt]]:
+    """The different prompts, told apart by their input keys, in order of appearance; and that of each request."""
     by_tensor: dict[int, Prompt] = {}  # most requests share the tensor itself: no need to compare its numbers
     found: dict[bytes, Prompt] = {}
     of = []
-    for i, request in enumerate(requests, first):
+    for i, request in enumerate(requests):
         read = request.prompt if request.input_keys is None else request.input_keys
         prompt = by_tensor.get(id(read))
         if prompt is None:
@@ -89,16 +89,14 @@ def prompts_of(requests: Sequence[Request], first: int = 0) -> tuple[list[Prompt
     return list(found.values()), of
 
 
-def limits_of(
-    requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int], first: int = 0
-) -> list[int]:
-    """How many tokens each reply may have; the prompts learn the longest of theirs. first: as in `prompts_of`."""
+def limits_of(requests: Sequence[Request], prompts: Sequence[Prompt], room_after: Callable[[int], int]) -> list[int]:
+    """How many tokens each reply may have; the prompts learn the longest of theirs."""
     limits = [request.max_new for request in requests]
     for prompt in prompts:
         left = room_after(prompt.length)
         for i in prompt.requests:
-            limits[i - first] = min(limits[i - first], left)
-        prompt.longest, prompt.needed = max([limits[i - first] for i in prompt.requests]), len(prompt.requests)
+            limits[i] = min(limits[i], left)
+        prompt.longest, prompt.needed = max([limits[i] for i in prompt.requests]), len(prompt.requests)
     return limits
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from burnish.engine.feed import Ahead, Feed
+from burnish.engine.feed import Feed
 from burnish.engine.host_copy import FinishedRows
+from burnish.engine.kept_rows import Continuation, KeptRow, KeptRows
 from burnish.engine.kv_cache import Pool
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Prompt, Request, Sample, StopRule, end_of, limits_of, prompts_of
@@ -34,6 +35,8 @@ class Scheduler:
     owner, slots  of each running row: the number of its request, and the slot of its keys and values
     finished      rows that were collected and not yet turned into samples
     gone          rows that were collected and whose places are not yet taken
+    kept          finished rows whose slots wait for a request that goes on there; None where none can
+    going_on      requests that are to enter such slots, and how each goes on
     """
 
     def __init__(
@@ -50,10 +53,11 @@ class Scheduler:
         self.requests, self.stop_rule, self.on_sample, self.chat = requests, stop_rule, on_sample, engine.chat
         self.feed, self.first, self.room_after = feed, first, engine.room_after
         self.late: list[Request] = []
-        prompts, self.of = prompts_of(requests)
-        self.limits = limits_of(requests, prompts, engine.room_after)
-        self.ahead = None if feed is None else Ahead.of(requests, feed.rows, engine.context)
-        self.call = Call(engine, requests, prompts, self.limits, runners, mix, self.ahead)
+        prompts, of = prompts_of(requests)
+        limits = limits_of(requests, prompts, engine.room_after)
+        self.of, self.limits = dict(enumerate(of)), dict(enumerate(limits))
+        self.ahead = None if feed is None else engine.ahead(requests, feed, runners)
+        self.call = Call(engine, requests, prompts, limits, runners, mix, self.ahead)
         self.strategy = strategy_of(self.call)
         self.batch, self.device = self.strategy.batch, self.strategy.device
         self.room = self.strategy.plan.slots
@@ -67,6 +71,9 @@ class Scheduler:
         self.finished: list[FinishedRows] = []
         self.watched = any(r.stop for r in requests)
         self.gone: set[int] = set()
+        self.kept = KeptRows(self.strategy.plan.capacity) if self.strategy.continues else None
+        self.going_on: dict[int, Continuation] = {}
+        self.begins: dict[int, int] = {}  # of requests that go on: the tokens in the slot before the reply
 
     def run(self) -> list[Sample]:
         """A sample for each request, in order."""
@@ -86,16 +93,42 @@ class Scheduler:
         """Queue the requests that have arrived; wait for one where nothing else is left to do."""
         if self.feed is None or self.late:
             return
-        new = self.feed.take(wait=not self.owner and not self.queue)
+        new = self.feed.take(wait=not self.owner and not self.queue and not self.going_on)
         if not all(self._has_room(request) for request in new):
             self.late = new
             return
-        prompts, of = prompts_of(new, len(self.requests))
-        self.requests += new
-        self.of += of
-        self.limits += limits_of(new, prompts, self.room_after, len(self.limits))
         self.watched |= any(request.stop for request in new)
+        fresh = [i for i, request in enumerate(new, len(self.requests)) if not self._goes_on(i, request)]
+        self.requests += new
+        asked = [self.requests[i] for i in fresh]
+        prompts, of = prompts_of(asked)
+        limits = limits_of(asked, prompts, self.room_after)
+        self.of.update(zip(fresh, of, strict=True))
+        self.limits.update(zip(fresh, limits, strict=True))
+        for prompt in prompts:
+            prompt.requests = [fresh[k] for k in prompt.requests]
         self.queue += _order(prompts)
+
+    def _goes_on(self, i: int, request: Request) -> bool:
+        """Whether a request goes on where an earlier one has ended: its slot has the keys and values of its prompt."""
+        length = request.prompt.shape[0]
+        if request.after is not None:
+            self.call.engine.known = max(self.call.engine.known, length)
+        if self.kept is None:
+            return False
+        found = self.kept.go_on(request, self.strategy.held)
+        if isinstance(found, KeptRow):
+            self._give_up(found)
+        if not isinstance(found, Continuation):
+            return False
+        self.going_on[i], self.of[i], self.begins[i] = found, found.root, found.begin
+        self.limits[i] = found.begin + min(request.max_new, self.room_after(length))
+        return True
+
+    def _give_up(self, row: KeptRow) -> None:
+        """Nothing goes on in the slot of a finished row."""
+        self.free.append(row.slot)
+        self._let_go(row.root)
 
     def _has_room(self, request: Request) -> bool:
         """Whether the slots that were planned hold a request, and the steps sample as it asks."""
@@ -105,17 +138,18 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Requests enter free rows, once enough are free, or have arrived, to be worth an interruption."""
-        free = self.room - len(self.owner)
-        if not self.queue or (self.owner and free < max(1, self.room // 8)):
+        if self.feed is not None and len(self.queue) + len(self.going_on) < len(self.owner) // 8:
             return
-        if self.feed is not None and len(self.queue) < len(self.owner) // 8:
+        self._go_on()
+        free = self._free_rows()
+        if not self.queue or (self.owner and free < max(1, self.room // 8)):
             return
         entering: list[int] = []
         unread: list[Prompt] = []
         while self.queue and len(entering) < free:
             prompt = self.of[self.queue[0]]
             if prompt.start < 0:
-                start = self.pool.take(prompt.length)
+                start = self._place(prompt.length)
                 if start is None:
                     break
                 prompt.start = start
@@ -124,6 +158,22 @@ class Scheduler:
         if entering:
             self._prefill(unread)
             self._enter(entering)
+
+    def _free_rows(self) -> int:
+        """How many requests may enter. Kept rows give up their slots to them while less than half of all run."""
+        free = self.room - len(self.owner) - (0 if self.kept is None else len(self.kept))
+        while self.kept and free < len(self.queue) and free + len(self.owner) < max(1, self.room // 2):
+            self._give_up(self.kept.oldest())
+            free += 1
+        return free
+
+    def _place(self, length: int) -> int | None:
+        """Room for a prompt in the pool, for which kept rows give up theirs."""
+        start = self.pool.take(length)
+        while start is None and self.kept:
+            self._give_up(self.kept.oldest())
+            start = self.pool.take(length)
+        return start
 
     def _prefill(self, unread: list[Prompt]) -> None:
         """Prefill prompts, and keep the logits after each."""
@@ -143,9 +193,27 @@ class Scheduler:
 
     def _enter(self, entering: list[int]) -> None:
         """Rows for these requests, and their first tokens."""
-        strategy = self.strategy
+        strategy, first = self.strategy, len(self.owner)
+        by_slot, rows = strategy.by_slot, range(first, first + len(entering))
+        at, prompts = self._put(entering, [self.free.pop() for _ in entering] if by_slot else list(rows))
+        strategy.enter(at, prompts, self.slots[at])
+        if not strategy.shared:  # each row has its copy now
+            for prompt in prompts:
+                self._let_go(prompt)
+        self._regroup()
+
+    def _go_on(self) -> None:
+        """Rows for the requests that go on in slots of others, and their first tokens."""
+        if not self.going_on:
+            return
+        going_on, self.going_on = self.going_on, {}
+        at, _ = self._put(list(going_on), [its.slot for its in going_on.values()])
+        self.strategy.go_on(at, list(going_on.values()))
+        self._regroup()
+
+    def _put(self, entering: list[int], slots: list[int]) -> tuple[slice, list[Prompt]]:
+        """The state of requests that enter, in these slots: their rows, and the prompt of each."""
         at = slice(len(self.owner), len(self.owner) + len(entering))
-        slots = [self.free.pop() for _ in entering] if strategy.by_slot else list(range(at.start, at.stop))
         self.owner += entering
         self.slots += slots
         requests, prompts = [self.requests[i] for i in entering], [self.of[i] for i in entering]
@@ -153,10 +221,11 @@ class Scheduler:
             at,
             {
                 "limit": [self.limits[i] for i in entering],
+                "count": [self.begins.get(i, 0) for i in entering],
                 "key": [r.key for r in requests],
                 "slot": slots,
                 "root": [p.start for p in prompts],
-                "root_length" if strategy.shared else "base": [p.length for p in prompts],
+                "root_length" if self.strategy.shared else "base": [p.length for p in prompts],
                 "top_k": [r.top_k for r in requests],
                 "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
                 "top_p": [r.top_p for r in requests],
@@ -164,11 +233,7 @@ class Scheduler:
                 "greedy": [r.temperature == 0 for r in requests],
             },
         )
-        strategy.enter(at, prompts, slots)
-        if not strategy.shared:  # each row has its copy now
-            for prompt in prompts:
-                self._let_go(prompt)
-        self._regroup()
+        return at, prompts
 
     def _let_go(self, prompt: Prompt) -> None:
         """One request less needs the prompt; the last one frees its place in the pool."""
@@ -198,7 +263,7 @@ class Scheduler:
         """Rows in whose text a stop string has appeared are done."""
         for row, i in enumerate(self.owner):
             if self.requests[i].stop and not done[row]:
-                tokens = self.batch.tokens[self.slots[row], : int(self.batch.count[row])].cpu()
+                tokens = self.batch.tokens[self.slots[row], self.begins.get(i, 0) : int(self.batch.count[row])].cpu()
                 done[row] = end_of(tokens, self.requests[i].stop, self.chat.text) is not None
 
     def _finish(self, rows: list[int], stopped: str = "") -> None:
@@ -209,11 +274,14 @@ class Scheduler:
         if stopped or any(self.requests[self.owner[row]].stop for row in rows):
             batch.done[at] = True
         held = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
-        self.finished.append(FinishedRows([self.owner[row] for row in rows], *held, stopped))
+        owners = [self.owner[row] for row in rows]
+        self.finished.append(FinishedRows(owners, [self.begins.get(i, 0) for i in owners], held, stopped))
         self.gone |= set(rows)
-        if self.strategy.shared:
-            for row in rows:
-                self._let_go(self.of[self.owner[row]])
+        for row, i in zip(rows, owners, strict=True):
+            if self.kept is not None:
+                self.kept.keep(self.first + i, self.slots[row], self.of[i])
+            elif self.strategy.shared:
+                self._let_go(self.of[i])
         if self.stop_rule is not None:
             for prompt in self._take_samples():
                 if self.stop_rule(prompt.finished):
@@ -234,6 +302,8 @@ class Scheduler:
                 why = some.stopped or ("stop" if end is not None or by_token else "length")
                 sample = Sample(tokens, logp, why) if end is None else Sample(tokens[:end], logp[:end], why)
                 self.found[i] = sample
+                if self.kept is not None:
+                    self.kept.read(self.first + i, self.requests[i].prompt.shape[0] + sample.tokens.shape[0])
                 if self.on_sample is not None:
                     self.on_sample(self.first + i, sample)
                 if self.stop_rule is not None and not some.stopped:
@@ -261,7 +331,8 @@ class Scheduler:
             self.owner[b] = self.owner[a]
             if self.strategy.by_slot:
                 self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
-        self.free += self.slots[n:]
+        kept = set() if self.kept is None else self.kept.slots()
+        self.free += [slot for slot in self.slots[n:] if slot not in kept]
         self.owner, self.slots = self.owner[:n], self.slots[:n]
         self.gone = set()
         self._regroup()

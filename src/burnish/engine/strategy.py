@@ -18,6 +18,7 @@ from torch import Tensor
 
 from burnish.engine.batch import RunningBatch
 from burnish.engine.feed import Ahead
+from burnish.engine.kept_rows import Continuation
 from burnish.engine.kv_cache import STEP, KVCache, Plan, in_steps
 from burnish.engine.layouts import Roots
 from burnish.engine.mixture import Mix
@@ -75,25 +76,37 @@ class Call:
 class DecodeStrategy:
     """The general strategy: row i is in slot i, every row is computed at every step.
 
-    shared  whether rows attend to a shared prompt where it lies in the pool; else each has a copy in its slot
+    shared     whether rows attend to a shared prompt where it lies in the pool; else each has a copy in its slot
+    continues  whether a request may go on in the slot of the one before it (engine/kept_rows.py)
     """
 
     by_slot = False  # whether a row may be in any slot, so that rows move without their keys and values
+    can_continue = False
     cache_step = STEP  # the capacity of a slot is a multiple of it
 
     def __init__(self, call: Call) -> None:
         self.call, self.device = call, call.device
         self.shared = self.shares_prompts()
+        self.plan = self._plan(0)
+        self.continues = False
+        if self.can_continue and call.ahead is not None:  # unless fewer rows would fit
+            more = self._plan(call.ahead.prompt)
+            self.continues = more.slots >= self.plan.slots
+            self.plan = more if self.continues else self.plan
+        self.decoders, self.batch = self.allocate(call.engine.chat.stops)
+        self.roots: Roots | None = None
+        self._rooted: list[Prompt] = []
+
+    def _plan(self, own: int) -> Plan:
+        """Room for the call. own: the tokens of a prompt that lie in a slot where a row goes on after another."""
+        call = self.call
         longest = max(prompt.longest + self.held(prompt.length) for prompt in call.prompts)
         rows, sizes = len(call.requests), [prompt.length for prompt in call.prompts]
         if call.ahead is not None:
             rows, sizes = call.ahead.rows, [call.ahead.prompt] * call.ahead.rows
             held = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
-            longest = max(longest, call.ahead.reply + held)
-        self.plan = call.engine.plan(rows, longest, sizes, call.runners, self.cache_step)
-        self.decoders, self.batch = self.allocate(call.engine.chat.stops)
-        self.roots: Roots | None = None
-        self._rooted: list[Prompt] = []
+            longest = max(longest, call.ahead.reply + held + own)
+        return call.engine.plan(rows, longest, sizes, call.runners, self.cache_step)
 
     def allocate(self, stops: tuple[int, ...]) -> tuple[Sequence[ModelDecoder], RunningBatch]:
         """A KV cache for each model, and the batch."""
@@ -148,6 +161,10 @@ class DecodeStrategy:
         if not self.shared:
             self.copy_prompts(prompts, slots)
         self.sample(self.mixed(first), at)
+
+    def go_on(self, at: slice, rows: Sequence[Continuation]) -> None:
+        """Rows whose state is in the batch go on in slots that hold what is before them, and get their first tokens."""
+        raise NotImplementedError("only where `continues`")
 
     def copy_prompts(self, prompts: Sequence[Prompt], slots: list[int]) -> None:
         """Copy prompts from the pool into slots."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -147,24 +148,42 @@ def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
     def take(i: int, sample: Sample) -> None:
         reply = feed.replies.pop(i)
         _grow(reply, sample, model, longest)
+        feed.wrote(i, reply)
         arrivals.wrote(reply)
 
     model.generate([], on_sample=take, feed=feed)
 
 
 class _Feed:
-    """Replies that arrive, as requests to an engine. replies: those that are being written, by their number."""
+    """Replies that arrive, as requests to an engine.
+
+    replies  those that are being written, by their number
+    written  the number of the reply that ended with a turn, and the turns before it
+    """
 
     def __init__(self, arrivals: Arrivals, model: Model, longest: int) -> None:
         self.arrivals, self.model, self.longest = arrivals, model, longest
         self.rows, self.number = arrivals.rows, 0
         self.replies: dict[int, Reply] = {}
+        self.written: dict[Turn, tuple[int, tuple[Turn, ...]]] = {}
 
     def take(self, wait: bool) -> list[Request]:
         new = self.arrivals.take(wait)
         self.replies.update(enumerate(new, self.number))
         self.number += len(new)
-        return [_request(reply, self.model, self.longest, reply.most) for reply in new]
+        return [_request(reply, self.model, self.longest, reply.most, self._after(reply)) for reply in new]
+
+    def wrote(self, number: int, reply: Reply) -> None:
+        """A reply has been written: another may follow it."""
+        assert reply.said is not None
+        self.written[reply.said] = number, reply.start.turns
+
+    def _after(self, reply: Reply) -> int | None:
+        """The number of the reply that this one follows, with nothing changed before it; None where there is none."""
+        turns = reply.start.turns
+        number, before = self.written.pop(turns[-2], (None, ())) if len(turns) > 2 else (None, ())
+        same = len(before) == len(turns) - 2 and all(map(operator.is_, before, turns))
+        return number if same and all(turn.content is None for turn in turns) else None
 
 
 def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
@@ -176,7 +195,7 @@ def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
 
 
-def _request(reply: Reply, model: Model, longest: int, most: int | None) -> Request:
+def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
     start, prompt = reply.start, reply.tokens()
     if prompt.shape[0] >= model.context:
         raise ValueError(
@@ -185,9 +204,8 @@ def _request(reply: Reply, model: Model, longest: int, most: int | None) -> Requ
         )
     left = longest - len(reply)
     size = left if most is None else min(most, left)
-    return Request(
-        prompt, start.key, size, **start.settings.named(), said=len(reply), input_keys=input_keys(reply.turns())
-    )
+    keys = input_keys(reply.turns())
+    return Request(prompt, start.key, size, **start.settings.named(), said=len(reply), input_keys=keys, after=after)
 
 
 def beginning(groups: Sequence[Open], step: Step) -> Callable[[Reply], None] | None:

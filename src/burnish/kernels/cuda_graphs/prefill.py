@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 import burnish.kernels.triton.decode_attention  # noqa: F401 - makes its operators known to torch
-from burnish.engine.batch import RunningBatch
+from burnish.engine.batch import RunningBatch, StepRows
+from burnish.engine.kept_rows import Continuation
 from burnish.engine.kv_cache import KVCache, Plan
 from burnish.engine.layouts import Roots
 from burnish.engine.model_decoder import ModelDecoder
@@ -15,6 +18,7 @@ from burnish.forward.module import decoder
 from burnish.forward.packing import NONE, Packed, TooShort, pack, send
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
+from burnish.kernels.cuda_graphs.extension import Extension
 from burnish.kernels.triton.decode_layout import GpuDecode
 from burnish.kernels.triton.decoder import FusedDecoder
 from burnish.kernels.triton.kv_write import bring
@@ -36,6 +40,7 @@ class GpuDecoder(ModelDecoder):
         self.fused = runner.fused if isinstance(runner, TritonRunner) else FusedDecoder.of(decoder(runner.module))
         self.asked: dict[int, int] = {}  # how often packs of each size were prefilled
         self.graphs: dict[tuple[int, bool], PrefillGraph] = {}
+        self.extension = Extension(self)
         with torch.compiler.set_stance("force_eager"):  # every layer gets its tensors before anything is compiled
             self.prefill([torch.zeros(1, dtype=torch.long)], np.zeros(1, dtype=np.int64))
 
@@ -60,6 +65,10 @@ class GpuDecoder(ModelDecoder):
             self.graphs[size, rows.long] = PrefillGraph(self, rows)
         return self.graphs[size, rows.long].replay(rows, send(torch.from_numpy(filled), self.device)), rows
 
+    def extend(self, rows: Sequence[Continuation]) -> Tensor:
+        """[rows, V]: the logits after rows that go on, whose new keys and values are written to their slots."""
+        return self.runner.logits(self.extension.states(rows))
+
     def bring(self, batch: RunningBatch, at: slice) -> None:
         """Copy what the prompts of entering rows have beyond whole blocks of keys into the rows' slots."""
         root, length, slot = batch.root[at], batch.root_length[at], batch.slot[at]
@@ -67,13 +76,16 @@ class GpuDecoder(ModelDecoder):
             bring(layer.own_k, layer.own_v, layer.pool_k, layer.pool_v, root, length, slot)
 
     def step(self, batch: RunningBatch, at: slice, roots: Roots | None) -> Tensor:
+        return self.runner.logits(self.newest(batch, at))
+
+    def newest(self, batch: StepRows, at: slice) -> Tensor:
+        """[n, H]: the hidden states of the newest tokens of the rows of a slice, whose keys and values are written."""
         if self.fused is not None:
-            return self.runner.logits(self.fused.step(batch, at, self.cache))
+            return self.fused.step(batch, at, self.cache)
         count, length = batch.count[at], batch.root_length[at]
         layout = GpuDecode(self.cache, count, batch.root[at], length, batch.slot[at])
-        positions = batch.base[at] + count - 1 + length
-        states = self.runner.hidden(batch.last[at][:, None], positions[:, None], layout)
-        return self.runner.logits(states[:, 0])
+        positions = count - 1 + length
+        return self.runner.hidden(batch.last[at][:, None], positions[:, None], layout)[:, 0]
 
 
 class PrefillGraph:

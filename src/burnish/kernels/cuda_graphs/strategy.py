@@ -4,13 +4,14 @@ Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from burnish.engine import kv_cache
 from burnish.engine.batch import RunningBatch, mates_among
 from burnish.engine.host_copy import HostCopy
+from burnish.engine.kept_rows import Continuation
 from burnish.engine.request import Prompt
 from burnish.engine.strategy import Call, DecodeStrategy
 from burnish.forward import packing
@@ -22,11 +23,11 @@ AHEAD = 2  # steps queued on the device before rows change
 
 
 class GraphStrategy(DecodeStrategy):
-    """began: at which step each row entered. ahead: keys of the longest row beyond steps. ends: the last step of all
-    rows.
+    """began  the step at which each row had no token in its slot, or would have had none
+    ahead  keys of the longest row beyond steps;  ends: the last step of all rows
     """
 
-    by_slot = True
+    by_slot = can_continue = True
     cache_step = 1
     decoders: list[GpuDecoder]
 
@@ -81,6 +82,10 @@ class GraphStrategy(DecodeStrategy):
             for decoder in self.decoders:
                 decoder.bring(self.batch, at)
         super().enter(at, prompts, slots)
+
+    def go_on(self, at: slice, rows: Sequence[Continuation]) -> None:
+        self.began += [self.steps - row.begin for row in rows]
+        self.sample(self.mixed([decoder.extend(rows) for decoder in self.decoders]), at)
 
     def done(self, n: int, idle: Callable[[], object]) -> list[bool]:
         """As of the step before the newest."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from burnish.engine.batch import RunningBatch
+from burnish.engine.batch import StepRows
 from burnish.engine.kv_cache import KVCache
 from burnish.forward.attention import Keeps, Layout
 from burnish.kernels.architectures import spec_of
@@ -103,7 +103,7 @@ class FusedDecoder:
                 keep(layer.attention, *found)
         return last_norm(x, y, post, self.norm, self.spec.first.eps, self.spec.first.offset)
 
-    def step(self, rows: RunningBatch, at: slice, cache: KVCache) -> Tensor:
+    def step(self, rows: StepRows, at: slice, cache: KVCache) -> Tensor:
         """[n, H]: the last hidden states after the newest tokens of the rows of a slice, which is being decoded."""
         from burnish.kernels.triton.decode_attention import attend_one
         from burnish.kernels.triton.kv_write import Newest, Turn, place
