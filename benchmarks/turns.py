@@ -1,10 +1,10 @@
 """Episodes of many turns against one long reply: sampled tokens a second of the same engine.
 
-    python benchmarks/turns.py --model smollm2 --device cuda        writes results/turns.json
-    python benchmarks/turns.py --episodes 32 --repeats 3            the embedded model on a CPU
+    python benchmarks/turns.py --model smollm2 --device cuda --tokens 32 64 128     writes results/turns.json
+    python benchmarks/turns.py --episodes 32 --repeats 3                            the embedded model on a CPU
 
-An episode has 8 turns; the environment answers at once with a short sentence. The single-turn side samples as many
-tokens for each prompt in one reply. No reply ends before its limit. The sides alternate.
+An episode has 8 turns of so many tokens; the environment answers at once with a short sentence. The single-turn side
+samples as many tokens for each prompt in one reply. No reply ends before its limit. The sides alternate.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from burnish.tasks.environment import EnvSource
 from burnish.types import Clock, Group
 
 RESULTS = Path(__file__).parent / "results" / "turns.json"
-TURNS, TOKENS = 8, 32
+TURNS = 8
 NEVER = -1  # no token has this id
+WARM = 3  # CUDA graphs are captured when a size comes for the second time
 
 
 class Talk:
@@ -51,9 +52,9 @@ def sampled(groups: list[Group]) -> int:
     return sum(len(turn) for turn in turns if turn.author == "policy")
 
 
-def measure(model: str, device: str, episodes: int, repeats: int) -> dict[str, Any]:
-    """Tokens a second of each side, in turn, after two warm-ups."""
-    long, short = Settings(max_new_tokens=TURNS * TOKENS), Settings(max_new_tokens=TOKENS)
+def measure(model: str, device: str, episodes: int, each: int, repeats: int) -> dict[str, Any]:
+    """Tokens a second of each side, in turn, after three warm-ups."""
+    long, short = Settings(max_new_tokens=TURNS * each), Settings(max_new_tokens=each)
     models = build(roles(), resolve(model), long, device=device)
     models["policy"].chat.stops = (NEVER,)  # type: ignore[misc]
     source = EnvSource(Talk)
@@ -61,13 +62,13 @@ def measure(model: str, device: str, episodes: int, repeats: int) -> dict[str, A
     sides = {"single": (sample(1), long), "turns": (play(1), short)}
     rates: dict[str, list[float]] = {name: [] for name in sides}
     tokens: dict[str, int] = {}
-    for repeat in range(repeats + 2):
+    for repeat in range(repeats + WARM):
         for name, (rollout, settings) in sides.items():
             start = time.perf_counter()
             groups = rollout.call(tasks, Step(Clock(repeat, 99), models, settings))
             took = time.perf_counter() - start
             tokens[name] = sampled(groups)
-            if repeat >= 2:
+            if repeat >= WARM:
                 rates[name].append(round(tokens[name] / took))
     middle = {name: statistics.median(found) for name, found in rates.items()}
     machine = torch.cuda.get_device_name(0) if device == "cuda" else platform.processor() or platform.machine()
@@ -77,7 +78,7 @@ def measure(model: str, device: str, episodes: int, repeats: int) -> dict[str, A
         "torch": torch.__version__,
         "episodes": episodes,
         "turns": TURNS,
-        "tokens_a_turn_at_most": TOKENS,
+        "tokens_a_turn": each,
         "sampled_tokens": tokens,
         "tokens_per_second": rates,
         "share_of_single": round(middle["turns"] / middle["single"], 3),
@@ -89,14 +90,17 @@ def main() -> None:
     asked.add_argument("--model", default="tiny")
     asked.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     asked.add_argument("--episodes", type=int, default=256)
+    asked.add_argument("--tokens", type=int, nargs="+", default=[32], help="of a turn; several are measured in turn")
     asked.add_argument("--repeats", type=int, default=5)
     asked.add_argument("--results", type=Path, default=RESULTS)
     told = asked.parse_args()
-    found = measure(told.model, told.device, told.episodes, told.repeats)
     known = json.loads(told.results.read_text()) if told.results.exists() else {}
-    known[f"{told.model} on {found['machine']}"] = found
-    told.results.write_text(json.dumps(known, indent=1) + "\n")
-    print(json.dumps({key: found[key] for key in ("sampled_tokens", "tokens_per_second", "share_of_single")}))
+    for each in told.tokens:
+        found = measure(told.model, told.device, told.episodes, each, told.repeats)
+        known[f"{told.model}, {each} tokens a turn, on {found['machine']}"] = found
+        told.results.write_text(json.dumps(known, indent=1) + "\n")
+        shown = {key: found[key] for key in ("tokens_a_turn", "tokens_per_second", "share_of_single")}
+        print(json.dumps(shown), flush=True)
 
 
 if __name__ == "__main__":

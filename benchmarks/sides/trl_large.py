@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import PreTrainedTokenizerFast, TrainerCallback
 
 
 class Timer(TrainerCallback):
@@ -72,7 +72,7 @@ def trainer_of(case: dict[str, Any], folder: str) -> Any:
     shared: dict[str, Any] = {
         "model": case["model"],
         "train_dataset": Dataset.from_list(case["rows"]),
-        "processing_class": AutoTokenizer.from_pretrained(case["model"], padding_side="left"),
+        "processing_class": PreTrainedTokenizerFast.from_pretrained(case["model"], padding_side="left"),
     }
     if case.get("lora"):
         from peft import LoraConfig

@@ -346,7 +346,7 @@ alone = [policy.generate([request])[0] for request in asked]
 for mine, other in zip(policy.generate(asked), alone, strict=True):
     assert torch.equal(mine.tokens, other.tokens) and torch.allclose(mine.logp, other.logp, atol=1e-4)
 assert took == {1, 4}, took
-kv_cache.KEPT = 0  # a KV cache that is too large to be kept: its memory is free after the call, and the next makes it again
+kv_cache.kept = lambda device: 0  # a KV cache that is too large to be kept: its memory is free after the call, and the next makes it again
 few = [Request(prompts[0], k, 3) for k in range(2)]
 for mine, other in zip(policy.generate(few), policy.generate(few), strict=True):
     assert torch.equal(mine.tokens, other.tokens) and policy.engine.workspace is None

@@ -1,4 +1,4 @@
-"""Turns of episodes on a GPU: a reply that follows another goes on in its slot (Triton's interpreter runs the kernels)."""
+"""Turns of episodes on a GPU: a reply that follows another goes on in its slot (kernels: Triton's interpreter)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ first = [words(n) for n in (3, 40, 9)]
 said = [[words(n) for n in row] for row in ((1, 5, 2), (7, 1, 3), (30, 2, 1))]
 prefilled = []
 before = prefill.GpuDecoder._prefill
-prefill.GpuDecoder._prefill = lambda self, prompts, *a: prefilled.append([len(p) for p in prompts]) or before(self, prompts, *a)
+
+
+def counted(self, prompts, *given):
+    prefilled.append([len(prompt) for prompt in prompts])
+    return before(self, prompts, *given)
+
+
+prefill.GpuDecoder._prefill = counted
 
 class Talk:
     '''Three episodes of four turns; the next turn of each is asked for when its reply has come.'''

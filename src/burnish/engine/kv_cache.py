@@ -19,8 +19,14 @@ def on_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-KEPT = 8 << 30  # bytes up to which a GPU's KV cache stays between calls, with its CUDA graphs; a larger one is freed
+KEPT = 8 << 30  # bytes up to which a GPU's KV cache stays between calls, with its CUDA graphs, at least (`kept`)
 STEP = 32  # on a CPU the tokens of a slot are a multiple of it: matmuls read so many keys at once
+
+
+def kept(device: torch.device) -> int:
+    """Bytes up to which a KV cache stays between calls; a larger one is freed. On a large GPU an eighth of it."""
+    whole = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(KEPT, whole // 8)
 
 
 def in_steps(tokens: int, step: int = STEP) -> int:

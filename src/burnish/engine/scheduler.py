@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PREFILL_TOKENS = 16384  # prompt tokens in one forward pass
 WATCH = 8  # steps between searches for stop strings
+PATIENCE = 16  # steps that a few requests wait for others: to admit some takes the time of about three steps
 
 
 class Scheduler:
@@ -73,6 +74,7 @@ class Scheduler:
         self.gone: set[int] = set()
         self.kept = KeptRows(self.strategy.plan.capacity) if self.strategy.continues else None
         self.going_on: dict[int, Continuation] = {}
+        self.waiting = 0  # steps since the first of the requests arrived that have not been admitted
         self.begins: dict[int, int] = {}  # of requests that go on: the tokens in the slot before the reply
 
     def run(self) -> list[Sample]:
@@ -138,7 +140,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Requests enter free rows, once enough are free, or have arrived, to be worth an interruption."""
-        if self.feed is not None and len(self.queue) + len(self.going_on) < len(self.owner) // 8:
+        if self.feed is not None and not self._enough_arrived():
             return
         self._go_on()
         free = self._free_rows()
@@ -158,6 +160,15 @@ class Scheduler:
         if entering:
             self._prefill(unread)
             self._enter(entering)
+
+    def _enough_arrived(self) -> bool:
+        """Whether requests that arrived are worth an interruption of the running rows, or have waited long enough."""
+        arrived = len(self.queue) + len(self.going_on)
+        self.waiting = self.waiting + 1 if arrived else 0
+        if arrived < len(self.owner) // 8 and self.waiting < PATIENCE:
+            return False
+        self.waiting = 0
+        return True
 
     def _free_rows(self) -> int:
         """How many requests may enter. Kept rows give up their slots to them while less than half of all run."""

@@ -1,6 +1,6 @@
 """Calls of an environment with a time limit each. What raises, hangs or answers nonsense is a Failure with its reason.
 
-Environments of the user run in threads of their own: a thread that hangs is left behind, and its episode has failed.
+Environments of the user run in another thread (util/lane.py). One that hangs is left behind: its episode has failed.
 Those of burnish are called directly, unless they say `foreign = True`: they call other people's code.
 """
 
@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
-from burnish.util.threads import in_thread
+from burnish.util.lane import in_lane
 
 SECONDS = 60.0  # default time limit of one call
 LONGEST = 20_000  # characters of an observation that are kept
@@ -173,7 +173,7 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
     if trusted:
         run()
     else:
-        in_thread(run)
+        in_lane(run)
     return future
 
 

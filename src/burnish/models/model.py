@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from burnish.forward.packing import on_gpu
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.temperatures import Temperature
 from burnish.models.chat import Chat
-from burnish.models.lora_dropout import dropping
+from burnish.models.lora_dropout import UpdateDropout, dropping
 from burnish.models.mixed_precision import ComputeCopy
 from burnish.models.path_check import check
 from burnish.models.precision import Precision
@@ -103,7 +104,14 @@ class Model:
 
     def dropping(self, clock: Clock) -> AbstractContextManager[None]:
         """Inside, its LoRA adapters drop inputs, if they have a dropout; in each step other ones."""
+        if not self._drops:
+            return nullcontext()
         return dropping(self.working.weights(), clock.seed, clock.step, clock.tick, self.name)
+
+    @cached_property
+    def _drops(self) -> bool:
+        """Whether its adapters have a dropout. To look through all modules in every pass takes a millisecond."""
+        return any(isinstance(part, UpdateDropout) for part in self.working.copy.modules())
 
     def generate(
         self,

@@ -220,7 +220,7 @@ class Episode:
             player.asked = as_messages(seen) if seat else ()
             words = Turn(chat.prompt(replace(self.task, prompt=player.asked) if seat else self.task), "task")
         key = self.env.key()
-        if player.turns and len(Trace(tuple(player.turns))) + len(words) + self.room > context:
+        if player.turns and sum(map(len, player.turns)) + len(words) + self.room > context:
             self._end("context")
             return
         player.keys.append(key)

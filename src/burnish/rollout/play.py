@@ -7,6 +7,7 @@ played in rounds.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import time
@@ -23,7 +24,8 @@ from burnish.rollout.starts import Reply, write_arriving
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
-GATHER = 0.002  # seconds in which episodes gather before the first of them are sampled
+GATHER = 0.002  # seconds without an answer after which the episodes that have gathered are sampled
+LONGEST = 0.02  # seconds in which episodes gather, at most
 EpisodeStart = tuple[Task, tuple[Turn, ...], int]  # the task, the turns so far, a number for the sampling noise
 Speak = Callable[[list[EpisodeStart], Step], list[Trace]]  # a trace for each, whose last turn is the reply
 
@@ -189,13 +191,16 @@ class Arriving:
         """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""
         found: dict[Episode, None] = {}
         until = min((episode.env.due for episode in self._thinking), default=0.0) if wait else 0.0
-        while True:
-            left = until - time.monotonic()
+        end = math.inf
+        while len(found) < len(self._thinking):
+            left = min(until, end) - time.monotonic()
             try:
                 found[self._answered.get(timeout=left) if left > 0 else self._answered.get_nowait()] = None
             except queue.Empty:
                 break
-            until = min(until, time.monotonic() + GATHER)
+            if wait:
+                now = time.monotonic()
+                until, end = now + GATHER, min(end, now + LONGEST)
         now = time.monotonic()
         found |= {episode: None for episode in self._thinking if episode.env.due <= now}
         answered = [episode for episode in found if episode in self._thinking]  # not those that ran out of time before

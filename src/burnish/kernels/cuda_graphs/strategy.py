@@ -54,7 +54,7 @@ class GraphStrategy(DecodeStrategy):
 
     def release(self) -> None:
         """The next call uses the same memory; a KV cache that is large gives it to the learner, and is made again."""
-        if self.graphs.cache_bytes() > kv_cache.KEPT:
+        if self.graphs.cache_bytes() > kv_cache.kept(self.device):
             self.graphs.release()
             self.call.engine.workspace = None
 

@@ -24,7 +24,7 @@ SIZES = 4  # graphs that are kept
 MOST_WEIGHTS = 500_000_000  # trained; a graph holds the gradients of all of them, and few launches matter there
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
 AFTER = 1  # how often a size is asked for in vain before it is captured
-PATIENCE = 8  # how often a much larger graph serves before one of the right size is captured
+WASTE = 3  # how many packs of a size are computed in vain, by larger graphs, before it is captured
 _log = logging.getLogger("burnish")
 
 
@@ -42,6 +42,7 @@ class TrainingGraphs:
     def __init__(self, runner: ModelRunner, gradients: MasterGradients, recomputes: bool = False) -> None:
         self.runner, self.gradients, self.recomputes = runner, gradients, recomputes
         self.asked: dict[int, int] = {}
+        self.wasted: dict[int, int] = {}  # by size: tokens that larger graphs computed for nothing
         self.kept: OrderedDict[int, TrainingGraph] = OrderedDict()
         self.memory: Any = None
         self.off = sum(leaf.numel() for leaf, _ in gradients.leaves) > MOST_WEIGHTS
@@ -85,8 +86,10 @@ class TrainingGraphs:
             return size if size in self.kept else None
         self.asked[size] = self.asked.get(size, 0) + 1
         larger = min((kept for kept in self.kept if kept > size), default=None)
-        if larger is not None and (larger <= 1.25 * size or self.asked[size] <= PATIENCE):
-            return larger
+        if larger is not None:
+            self.wasted[size] = self.wasted.get(size, 0) + larger - size
+            if larger <= 1.25 * size or self.wasted[size] <= WASTE * size:
+                return larger
         return size if self.asked[size] > AFTER else None
 
     def _graph(self, size: int, packed: Packed) -> TrainingGraph | None:
@@ -97,7 +100,9 @@ class TrainingGraphs:
             del self.kept[size]
         if size not in self.kept:
             if len(self.kept) >= SIZES:
-                self.asked.pop(self.kept.popitem(last=False)[0], None)
+                oldest, _ = self.kept.popitem(last=False)
+                self.asked.pop(oldest, None)
+                self.wasted.pop(oldest, None)
             if self.memory is None:
                 self.memory = torch.cuda.graph_pool_handle()
             try:

@@ -61,15 +61,18 @@ def _add_norm_kernel(
 @triton.jit
 def _norm_backward_kernel(
     x, norm, grad, more, d_x, out, d_norm, eps, offset, M, PER,
-    K: tl.constexpr, BK: tl.constexpr, MORE: tl.constexpr, AGAIN: tl.constexpr,
+    K: tl.constexpr, BK: tl.constexpr, MORE: tl.constexpr, AGAIN: tl.constexpr, OFFSET: tl.constexpr,
 ):  # fmt: skip
     """Rows of one program: d x + more, the normalised rows again, if asked, and the sum of what is d norm.
 
-    The next row is asked for before this one is worked on.
+    The next row is asked for before this one is worked on. Without an offset the weights stay in bf16: in fp32 they
+    would take registers that the loop needs.
     """
     k = tl.arange(0, BK)
     inside = k < K
-    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32) + offset
+    weight = tl.load(norm + k, mask=inside, other=0.0).to(tl.float32)
+    if OFFSET:
+        weight += offset
     kind = x.dtype.element_ty
     total = tl.zeros([BK], tl.float32)
     row = tl.program_id(0) * PER
@@ -156,7 +159,7 @@ def norm_backward(
     d_x = torch.empty_like(x)
     out = torch.empty_like(x) if again else d_x
     d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
-    how = {"K": width, "BK": block, "MORE": more is not None, "AGAIN": again}
+    how = {"K": width, "BK": block, "MORE": more is not None, "AGAIN": again, "OFFSET": offset != 0.0}
     how["num_warps"] = 1 if block <= 1024 else _warps(block)
     given = x, norm, grad, grad if more is None else more, d_x, out, d_norm
     _norm_backward_kernel[(programs,)](*given, eps, offset, m, triton.cdiv(m, programs), **how)

@@ -1,0 +1,93 @@
+"""Short calls in one thread, one after the other. Calls behind one that takes long get threads of their own.
+
+Most environments answer within microseconds. A thread for each of hundreds of calls that come together would take
+longer than the calls: the threads wait for the interpreter's lock in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+
+from burnish.util.threads import Call, in_thread
+
+STUCK = 0.01  # seconds after which a call takes long
+APART = 1.0  # seconds after such a call in which every call gets a thread of its own
+LINGER = 0.05  # seconds in which the thread waits for more calls
+
+
+class Lane:
+    """serving: whether a thread takes the calls. epoch: of that thread; one that is stuck has an older one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._serving, self._epoch = False, 0
+        self._began = self._apart = 0.0  # when the running call began; until when calls have threads of their own
+
+    def put(self, call: Call) -> None:
+        """Run a call, which raises nothing."""
+        with self._lock:
+            apart = time.monotonic() < self._apart
+            start = not apart and not self._serving
+            if not apart:
+                self._serving = True
+                self._calls.put(call)
+            epoch = self._epoch
+        if apart:
+            in_thread(call)
+        if start:
+            in_thread(lambda: self._serve(epoch))
+            in_thread(lambda: self._watch(epoch))
+
+    def _serve(self, epoch: int) -> None:
+        while epoch == self._epoch:
+            try:
+                call = self._calls.get(timeout=LINGER)
+            except queue.Empty:
+                with self._lock:
+                    if epoch == self._epoch and self._calls.empty():
+                        self._serving, self._epoch = False, epoch + 1
+                continue
+            self._began = time.monotonic()
+            call()
+            del call  # and what it holds
+            if epoch == self._epoch:
+                self._began = 0.0
+
+    def _watch(self, epoch: int) -> None:
+        """Move the calls behind one that takes long to threads of their own."""
+        before = 0.0
+        while epoch == self._epoch:
+            time.sleep(STUCK)
+            with self._lock:
+                stuck = epoch == self._epoch and self._began == before != 0.0
+                before = self._began
+                behind = self._leave() if stuck else []
+            for call in behind:
+                in_thread(call)
+
+    def _leave(self) -> list[Call]:
+        """The calls that wait; their thread does not return to them."""
+        self._serving, self._epoch, self._began = False, self._epoch + 1, 0.0
+        self._apart = time.monotonic() + APART
+        return [self._calls.get() for _ in range(self._calls.qsize())]
+
+
+_lane = Lane()
+
+
+def in_lane(call: Call) -> None:
+    """Run a call, which raises nothing, beside this thread: after others that are short."""
+    _lane.put(call)
+
+
+def _forked() -> None:
+    """A child process has none of its parent's threads."""
+    global _lane
+    _lane = Lane()
+
+
+os.register_at_fork(after_in_child=_forked)
