@@ -16,6 +16,7 @@ from conftest import SMALL
 from burnish.compare.meter import Meter, _CountedEngine
 from burnish.engine.feed import Ahead
 from burnish.engine.local import Request, Sample
+from burnish.engine.scheduler import PATIENCE
 from burnish.engine.transformers_engine import TransformersEngine
 from burnish.models.build import build
 from burnish.models.known_models import TINY
@@ -66,6 +67,15 @@ def test_a_sample_does_not_depend_on_when_its_request_arrives(policy, sizes: lis
     for i, (one, other) in enumerate(zip(found, alone, strict=True)):
         assert one.tokens.tolist() == other.tokens.tolist() == heard[i].tokens.tolist(), i
         assert torch.allclose(one.logp, other.logp, atol=1e-5) and one.stopped == other.stopped
+
+
+def test_a_request_that_arrives_alone_waits_for_a_few_steps_only(policy) -> None:
+    long, late = [Request(PROMPTS[0], k, 60) for k in range(20)], Request(PROMPTS[2], 99, 2)
+    order: list[int] = []
+    found = policy.generate([], on_sample=lambda i, _: order.append(i), feed=Trickle([*long, late], [20, 1], 24))
+    shortest = min(len(sample.tokens) for sample in found[:20])
+    assert shortest > PATIENCE + 2, "or the test says nothing"
+    assert order[0] == 20
 
 
 def test_requests_of_the_call_come_before_those_of_the_feed(policy) -> None:

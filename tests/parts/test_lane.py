@@ -41,7 +41,7 @@ def test_slow_calls_run_beside_each_other() -> None:
         with lock:
             now += 1
             most.append(now)
-        time.sleep(20 * STUCK)
+        time.sleep(6 * STUCK)
         with lock:
             now -= 1
         done.release()

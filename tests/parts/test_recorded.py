@@ -108,9 +108,10 @@ def test_sizes_are_recorded_when_they_come_again(tmp_path: Path, monkeypatch: py
     assert [graphs._size(8000) for _ in range(AFTER + 1)] == [None] * AFTER + [8192]
     graphs.kept[8192] = None  # type: ignore[assignment]
     assert graphs._size(8192) == 8192 and graphs._size(7000) == 8192, "one that is a little too large serves"
+    graphs.wasted.clear()
     small = [graphs._size(4000) for _ in range(WASTE + 1)]
-    assert small == [8192] * WASTE + [4096], "and for a while one that is much too large, until its own is worth it"
-    assert [graphs._size(2000) for _ in range(2)] == [8192, 2048], "the sooner, the more is computed in vain"
+    assert small == [8192] * WASTE + [4608], "and for a while one that is much too large, until its own is worth it"
+    assert [graphs._size(2000) for _ in range(2)] == [8192, 2304], "the sooner, the more is computed in vain"
     assert graphs._size(training.LARGEST + 1) is None
     with torch.no_grad():
         assert not graphs._may()

@@ -13,8 +13,8 @@ import time
 
 from burnish.util.threads import Call, in_thread
 
-STUCK = 0.01  # seconds after which a call takes long
-APART = 1.0  # seconds after such a call in which every call gets a thread of its own
+STUCK = 0.05  # seconds after which a call takes long; less is often a wait for the interpreter's lock
+APART = 1.0, 64.0  # seconds after such a call in which every call gets a thread of its own: twice as long every time
 LINGER = 0.05  # seconds in which the thread waits for more calls
 
 
@@ -26,6 +26,7 @@ class Lane:
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._serving, self._epoch = False, 0
         self._began = self._apart = 0.0  # when the running call began; until when calls have threads of their own
+        self._pause = APART[0]
 
     def put(self, call: Call) -> None:
         """Run a call, which raises nothing."""
@@ -49,7 +50,7 @@ class Lane:
             except queue.Empty:
                 with self._lock:
                     if epoch == self._epoch and self._calls.empty():
-                        self._serving, self._epoch = False, epoch + 1
+                        self._serving, self._epoch, self._pause = False, epoch + 1, APART[0]
                 continue
             self._began = time.monotonic()
             call()
@@ -72,7 +73,8 @@ class Lane:
     def _leave(self) -> list[Call]:
         """The calls that wait; their thread does not return to them."""
         self._serving, self._epoch, self._began = False, self._epoch + 1, 0.0
-        self._apart = time.monotonic() + APART
+        self._apart = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, APART[1])
         return [self._calls.get() for _ in range(self._calls.qsize())]
 
 

@@ -24,7 +24,7 @@ SIZES = 4  # graphs that are kept
 MOST_WEIGHTS = 500_000_000  # trained; a graph holds the gradients of all of them, and few launches matter there
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
 AFTER = 1  # how often a size is asked for in vain before it is captured
-WASTE = 3  # how many packs of a size are computed in vain, by larger graphs, before it is captured
+WASTE = 3  # packs of a size that a larger graph may compute in vain before a smaller one is captured
 _log = logging.getLogger("burnish")
 
 
@@ -42,7 +42,7 @@ class TrainingGraphs:
     def __init__(self, runner: ModelRunner, gradients: MasterGradients, recomputes: bool = False) -> None:
         self.runner, self.gradients, self.recomputes = runner, gradients, recomputes
         self.asked: dict[int, int] = {}
-        self.wasted: dict[int, int] = {}  # by size: tokens that larger graphs computed for nothing
+        self.wasted: dict[int, int] = {}  # by size of a graph: tokens that it computed for nothing
         self.kept: OrderedDict[int, TrainingGraph] = OrderedDict()
         self.memory: Any = None
         self.off = sum(leaf.numel() for leaf, _ in gradients.leaves) > MOST_WEIGHTS
@@ -87,9 +87,11 @@ class TrainingGraphs:
         self.asked[size] = self.asked.get(size, 0) + 1
         larger = min((kept for kept in self.kept if kept > size), default=None)
         if larger is not None:
-            self.wasted[size] = self.wasted.get(size, 0) + larger - size
-            if larger <= 1.25 * size or self.wasted[size] <= WASTE * size:
+            self.wasted[larger] = self.wasted.get(larger, 0) + larger - size
+            if self.wasted[larger] <= WASTE * size:
                 return larger
+            self.wasted[larger] = 0
+            return size if larger <= 1.25 * size else size_for(size + size // 8)  # the next are about as large
         return size if self.asked[size] > AFTER else None
 
     def _graph(self, size: int, packed: Packed) -> TrainingGraph | None:
