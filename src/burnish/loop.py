@@ -27,6 +27,7 @@ from burnish.schedules import at
 from burnish.step import UNFINISHED, Dropped, Looks, Notes, Settings, Step
 from burnish.types import Clock, Group, Task
 from burnish.util.gc import gc_freezer
+from burnish.util.threads import quick_switches
 
 if TYPE_CHECKING:
     from burnish.models.build import Models
@@ -76,7 +77,7 @@ def loop(
         raise ValueError(f"lag is {settings.lag}, but no pipeline samples ahead; pass pipeline=Pipeline(...)")
     empty = 0
     ahead = None if pipeline else Ahead(method, models, settings, steps, seed)
-    with pipeline or nullcontext(), ahead or nullcontext(), gc_freezer() as freeze_objects:
+    with pipeline or nullcontext(), ahead or nullcontext(), quick_switches(), gc_freezer() as freeze_objects:
         for number in range(start, steps):
             if number == start + WARM_STEPS:
                 freeze_objects()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
 
 from burnish.util import threads
-from burnish.util.threads import in_thread
+from burnish.util.threads import in_thread, quick_switches
 
 
 def test_a_free_thread_is_used_again() -> None:
@@ -59,6 +60,14 @@ def test_free_threads_end_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None
             return
         threading.Event().wait(0.02)
     pytest.fail("threads that nobody used did not end")
+
+
+def test_switches_are_quick_inside_and_as_before_after_it() -> None:
+    before = sys.getswitchinterval()
+    with pytest.raises(RuntimeError, match="stop"), quick_switches():
+        assert sys.getswitchinterval() == pytest.approx(min(before, threads.SWITCH))
+        raise RuntimeError("stop")
+    assert sys.getswitchinterval() == before
 
 
 def _alive() -> list[threading.Thread]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 IDLE = 64  # free threads that are kept
 SECONDS = 10.0  # for so long
+SWITCH = 0.0005  # seconds for which a thread keeps the interpreter's lock while another waits for it
 Call = Callable[[], None]
 
 
@@ -55,6 +58,21 @@ def in_thread(call: Call) -> None:
         _Worker(call)
     else:
         worker.calls.put(call)
+
+
+@contextmanager
+def quick_switches() -> Iterator[None]:
+    """Inside, a thread that waits for the interpreter's lock gets it after half a millisecond.
+
+    By default it takes five. The thread that launches a GPU's kernels gives the lock away hundreds of times in a step,
+    and threads that encode the next step's texts would take it for so long each time.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, SWITCH))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _forked() -> None:
