@@ -69,8 +69,9 @@ class Turn:
         """This turn continued by `more`, written by the same author, possibly with other weights."""
         assert self.author == more.author, f"{more.author!r} cannot go on with what {self.author!r} began"
         logp = None if self.logp is None or more.logp is None else torch.cat([self.logp, more.logp])
-        known = self.versions is not None and more.versions is not None
-        versions = torch.cat([self.versions, more.versions]) if known else None  # type: ignore[list-item]
+        versions = None
+        if self.versions is not None and more.versions is not None:
+            versions = torch.cat([self.versions, more.versions])
         return replace(self, tokens=torch.cat([self.tokens, more.tokens]), logp=logp, versions=versions)
 
     @property

@@ -74,6 +74,13 @@ def test_files_are_short() -> None:
     assert not long, "\n".join(long)
 
 
+@pytest.mark.parametrize(("mark", "most"), [("fmt: skip", 40), ("type: ignore", 30)])
+def test_exceptions_from_the_tools_are_few(mark: str, most: int) -> None:
+    """Kernels have long lists of arguments, and some libraries wrong types."""
+    found = [f"{file.relative_to(ROOT)}: {n}" for file in FILES if (n := file.read_text().count(f"# {mark}"))]
+    assert sum(int(one.rpartition(" ")[2]) for one in found) <= most, "\n".join(found)
+
+
 def test_functions_are_short() -> None:
     long = [
         f"{where(file, node)} has {code_lines(node)} lines of code"

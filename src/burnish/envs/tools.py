@@ -139,8 +139,12 @@ class ToolEnv:
     def _answer(self, call: ToolCall) -> Message:
         self.made += 1
         found = self._made(call)
-        return {"role": "tool", "name": call.name or "tool", "tool_call_id": call.id or call_id(self.made, ""),
-                "content": found}  # fmt: skip
+        return {
+            "role": "tool",
+            "name": call.name or "tool",
+            "tool_call_id": call.id or call_id(self.made, ""),
+            "content": found,
+        }
 
     def _made(self, call: ToolCall) -> str:
         tool = self._tools.get(call.name)

@@ -142,9 +142,10 @@ def descend(batch: list[Group], plan: Learn, step: Step) -> None:
 
 def apply_gradient(plan: Learn, step: Step) -> None:
     """Move the weights by the gradient that has been accumulated, clipped, by AdamW."""
-    if plan.rest is not None:
+    rests = plan.rest
+    if rests is not None:
         for name in plan.trainees:
-            step.models[name].optimiser.leave_out(lambda parameter: plan.rest(parameter, step.clock))  # type: ignore[misc]
+            step.models[name].optimiser.leave_out(lambda parameter: rests(parameter, step.clock))
     norms = {name: step.models[name].optimiser.clip() for name in plan.trainees}
     step.models.before_move()
     spoilt = 1.0 - torch.stack(list(norms.values())).isfinite().all().float()

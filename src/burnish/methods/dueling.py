@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, Part, Phase, chain, frozen, roles, trained
@@ -50,7 +50,7 @@ def b_coder(
     replies are drawn as they are needed, where the paper collects 256 a problem beforehand. Ranking replies by the
     reward that Q implies is left out. The paper's value steps are 18k of 28k.
     """
-    stages = {
+    stages: dict[str, Any] = {
         "draw": draw.demos(task),
         "rollout": rollout.join(rollout.given("demo"), rollout.sample(n, temperature=temperature, who="ref")),
         "score": chain(score.verify(task, author="ref"), score.spread(wrong, MOST)),
@@ -60,7 +60,7 @@ def b_coder(
         times=before(value_steps),
         credit=_backups(),
         learn=learn.Learn(learn.dueling_value(alpha, gamma, MOST, on=BOTH), logp_temperature=1.0),
-        **stages,  # type: ignore[arg-type]
+        **stages,
     )
     main = Phase(
         times=after(value_steps - 1),
@@ -72,7 +72,7 @@ def b_coder(
             learn.imitate(coef=ce, norm=learn.seq_sum_mean, on="demo"),
             logp_temperature=1.0,
         ),
-        **stages,  # type: ignore[arg-type]
+        **stages,
     )
     return Method(
         models=roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)), phases=(learn_value, main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, Phase, Trace, chain, frozen, method, roles, trained
@@ -175,7 +175,7 @@ def ppo_max(
     script: 0.01), limit = 0.8 that of its comparisons; it prints no number for the critic's warm-up.
     """
     moments = score.Moments("scores")
-    stages = {
+    stages: dict[str, Any] = {
         "draw": draw.prompts(task),
         "rollout": rollout.sample(n, temperature=temperature),
         "score": chain(score.scoring(task, reward_model), score.normalised(moments, limit)),
@@ -186,13 +186,13 @@ def ppo_max(
         times=before(critic_warmup),
         credit=chain(rewards, credit.lambda_returns(gamma=gamma, lam=lam)),
         learn=learn.Learn(learn.value_clip(value_eps)),
-        **stages,  # type: ignore[arg-type]
+        **stages,
     )
     main = Phase(
         times=after(critic_warmup),
         credit=chain(rewards, credit.gae(gamma=gamma, lam=lam)),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps), updates=updates),
-        **stages,  # type: ignore[arg-type]
+        **stages,
     )
     critic = trained(reward_model or "base", outputs=1, lr=critic_lr)
     return Method(

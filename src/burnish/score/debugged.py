@@ -82,8 +82,9 @@ def debugged(source: Debugging, memory: Refinements, *, reader: str = "policy") 
         texts = [reply_text(trace, chat) for _, trace in asked]
         outcomes = source.outcomes([task for task, _ in asked], texts)
         read = [read_refinement(text) for text in texts]
-        similar = _codebleu([(one.code, [good.code for good in memory.of(task)])
-                             for (task, _), one in zip(asked, read, strict=True)])  # fmt: skip
+        similar = _codebleu(
+            [(one.code, [good.code for good in memory.of(task)]) for (task, _), one in zip(asked, read, strict=True)]
+        )
         for (task, trace), one, outcome, alike in zip(asked, read, outcomes, similar, strict=True):
             known = [other.explanation for other in memory.of(task) if other.explanation]
             trace.scores["reward"] = code_reward(alike, outcome.share)

@@ -79,9 +79,17 @@ def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, GELU: tl.constexp
 
 @triton.jit
 def _gate_rows_kernel(
-    both, squares, out, N, eps,
-    K: tl.constexpr, P: tl.constexpr, PP: tl.constexpr, LEVELS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    both,
+    squares,
+    out,
+    N,
+    eps,
+    K: tl.constexpr,
+    P: tl.constexpr,
+    PP: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """The gate of rows, which are divided by the root mean squares of x [M, K]: `squares` are sums of parts of its
     rows."""
     row, p = tl.program_id(0).to(tl.int64), tl.arange(0, PP)[None, :]
@@ -120,9 +128,7 @@ def gate(both: Tensor, divisors: Tensor | None = None, activation: Activation = 
     return out
 
 
-def gate_rows(
-    both: Tensor, squares: Tensor, parts: dict[str, int], width: int, eps: float, out: Tensor
-) -> Tensor:  # fmt: skip
+def gate_rows(both: Tensor, squares: Tensor, parts: dict[str, int], width: int, eps: float, out: Tensor) -> Tensor:
     """As `gate` with silu, for a decoding step (kernels/triton/matmul.py): divided by what `squares`, the sums of so
     many parts, say."""
     m, n = len(both), both.shape[1] // 2

@@ -35,9 +35,19 @@ def divisor_of(parts, eps, K: tl.constexpr, ROWS: tl.constexpr, PP: tl.constexpr
 
 @triton.jit
 def _add_norm_kernel(
-    x, y, post, norm, out, total_ptr, eps, offset,
-    K: tl.constexpr, BK: tl.constexpr, ADD: tl.constexpr, POST: tl.constexpr,
-):  # fmt: skip
+    x,
+    y,
+    post,
+    norm,
+    out,
+    total_ptr,
+    eps,
+    offset,
+    K: tl.constexpr,
+    BK: tl.constexpr,
+    ADD: tl.constexpr,
+    POST: tl.constexpr,
+):
     """One row: total = x + y, or x + post(y), where post is a norm; and out = norm(total)."""
     k = tl.arange(0, BK)
     inside = k < K
@@ -60,9 +70,23 @@ def _add_norm_kernel(
 
 @triton.jit
 def _norm_backward_kernel(
-    x, norm, grad, more, d_x, out, d_norm, eps, offset, M, PER,
-    K: tl.constexpr, BK: tl.constexpr, MORE: tl.constexpr, AGAIN: tl.constexpr, OFFSET: tl.constexpr,
-):  # fmt: skip
+    x,
+    norm,
+    grad,
+    more,
+    d_x,
+    out,
+    d_norm,
+    eps,
+    offset,
+    M,
+    PER,
+    K: tl.constexpr,
+    BK: tl.constexpr,
+    MORE: tl.constexpr,
+    AGAIN: tl.constexpr,
+    OFFSET: tl.constexpr,
+):
     """Rows of one program: d x + more, the normalised rows again, if asked, and the sum of what is d norm.
 
     The next row is asked for before this one is worked on. Without an offset the weights stay in bf16: in fp32 they
@@ -107,9 +131,19 @@ def _norm_backward_kernel(
 
 @triton.jit
 def _add_kernel(
-    x, y, norm, total_ptr, z, divisors, M, K: tl.constexpr, eps, BK: tl.constexpr, LEVELS: tl.constexpr, ROWS:
-    tl.constexpr
-):  # fmt: skip
+    x,
+    y,
+    norm,
+    total_ptr,
+    z,
+    divisors,
+    M,
+    K: tl.constexpr,
+    eps,
+    BK: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """Some rows of the trainer's: total = x + y, z for the norm that follows, and what divides the product after it."""
     k, rows = tl.arange(0, BK), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = (rows < M)[:, None] & (k < K)[None, :]
@@ -173,7 +207,19 @@ def add_weighted(x: Tensor, y: Tensor, norm: Tensor, eps: float, total: Tensor) 
     divisors = torch.empty(m, dtype=torch.float32, device=x.device)
     block = triton.next_power_of_2(width)
     _add_kernel[(triton.cdiv(m, 4),)](
-        x, y, norm, total, z, divisors, m, width, eps,
-        BK=block, LEVELS=block.bit_length() - 1, ROWS=4, num_warps=4, **APART,
-    )  # fmt: skip
+        x,
+        y,
+        norm,
+        total,
+        z,
+        divisors,
+        m,
+        width,
+        eps,
+        BK=block,
+        LEVELS=block.bit_length() - 1,
+        ROWS=4,
+        num_warps=4,
+        **APART,
+    )
     return z, divisors

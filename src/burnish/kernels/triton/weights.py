@@ -76,7 +76,8 @@ class DenseRoom:
 
     def _dense(self, name: str, held: Weight) -> Tensor:
         if not isinstance(held, Nf4):
-            return held  # type: ignore[no-any-return]
+            dense: Tensor = held
+            return dense
         rows, columns = held.shape
         if name not in self.places or self.places[name].numel() < rows * columns:
             self.places[name] = torch.empty(rows * columns, dtype=self.dtype, device=held.packed.device)
