@@ -111,7 +111,16 @@ class Chat:
 
     def prompt(self, task: Task) -> Tensor:
         """A task's prompt, up to where the reply begins."""
-        return self._once(("prompt", task.prompt, task.given.get("tools")), lambda: self._prompt(task))
+        return self._once(self.prompt_identity(task), lambda: self._prompt(task))
+
+    def prompt_identity(self, task: Task) -> tuple[Any, ...]:
+        """What the tokens of a task's prompt depend on: the key of the cache."""
+        return "prompt", task.prompt, task.given.get("tools")
+
+    def rendered(self, task: Task) -> str | None:
+        """What the template makes of a task's prompt; None where its texts spell control tokens."""
+        text, marked = self._render(_messages(task), task.given.get("tools"))
+        return None if marked else text
 
     def reply(self, text: str) -> Tensor:
         """A demonstration's reply, closed as the template closes it."""
@@ -127,7 +136,7 @@ class Chat:
     def _prompt(self, task: Task) -> Tensor:
         if isinstance(task.prompt, str) and not self.templated:
             return self._untemplated(task.prompt)
-        messages = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
+        messages = _messages(task)
         if not self.templated:
             _refuse_tool_calls(messages)
             return self._untemplated("\n".join(map(text_of, messages)) + "\n")
@@ -218,7 +227,7 @@ class Chat:
         """Refuse token ids that a model has no embeddings for: those of the template now, others as they come."""
         self.vocabulary = vocabulary
         self.check()
-        self._ids(self.reply("?").tolist())
+        self.ids(self.reply("?").tolist())
 
     def check(self) -> None:
         """Render and encode a short conversation: a template that cannot be used is refused before a run starts."""
@@ -300,15 +309,18 @@ class Chat:
 
     def _conversation(self, messages: Sequence[Message], after_reply: bool = False, tools: Any = None) -> Tensor:
         """A conversation up to where the next reply begins. after_reply: from the end of the reply _MARK on."""
+        text, marked = self._render(messages, tools)
+        if not after_reply:
+            return self.ids(self.control.encode_marked(text)) if marked else self._encode(text)
+        return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+
+    def _render(self, messages: Sequence[Message], tools: Any) -> tuple[str, bool]:
+        """A conversation as text, and whether control tokens are marked in it."""
         messages, tools, marked = self.prepared(messages, tools)
         tooled = tools or any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
         if tooled and self._tool_template is not None:
-            text = self._tool_template.render(messages, generation=True, tools=tools or [])
-        else:
-            text = self.template.render(messages, generation=True, tools=tools)
-        if not after_reply:
-            return self._ids(self.control.encode_marked(text)) if marked else self._encode(text)
-        return self._following(self._end, text.partition(_MARK)[2].removeprefix(self._end), marked)
+            return self._tool_template.render(messages, generation=True, tools=tools or []), marked
+        return self.template.render(messages, generation=True, tools=tools), marked
 
     def _as_the_template_takes(self, messages: Sequence[Message]) -> list[Message]:
         """The messages with parts of text joined: templates of text models take text. Other keys stay as they are."""
@@ -330,27 +342,33 @@ class Chat:
         """The tokens of lead + text after those of lead; those of text alone where a token spans the two."""
         encode = self.control.encode_marked if marked else self._numbers
         before, whole = self._numbers(lead) if lead else [], encode(lead + text)
-        return self._ids(whole[len(before) :] if whole[: len(before)] == before else encode(text))
+        return self.ids(whole[len(before) :] if whole[: len(before)] == before else encode(text))
 
     def _untemplated(self, text: str) -> Tensor:
         """A prompt as it is, with the bos that the tokenizer may put before it, but without an eos after it."""
         if self.control.in_text(text):
-            ids = self._ids(self.control.encode_text(text, special=True))
+            ids = self.ids(self.control.encode_text(text, special=True))
         else:
             ids = self._encode(text, special=True)
         return ids[:-1] if len(ids) > 1 and int(ids[-1]) == self.tokenizer.eos_token_id else ids
 
     def _encode_text(self, text: str) -> Tensor:
-        return self._ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
+        return self.ids(self.control.encode_text(text)) if self.control.in_text(text) else self._encode(text)
 
     def _encode(self, text: str, special: bool = False) -> Tensor:
-        return self._ids(self.tokenizer.encode(text, add_special_tokens=special))
+        return self.ids(self.tokenizer.encode(text, add_special_tokens=special))
 
     def _numbers(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return ids
 
-    def _ids(self, ids: list[int]) -> Tensor:
+    def numbers_of(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text, encoded in one call where the tokenizer can."""
+        together = getattr(self.tokenizer, "encode_many", None)
+        return list(map(self._numbers, texts)) if together is None else together(texts)
+
+    def ids(self, ids: list[int]) -> Tensor:
+        """The ids as a tensor; those that the model has no embeddings for are refused."""
         if self.vocabulary is not None and ids and max(ids) >= self.vocabulary:
             token = self.tokenizer.decode([max(ids)])
             raise ValueError(
@@ -359,6 +377,10 @@ class Chat:
                 "take the tokenizer that belongs to the model, or resize the model's embeddings"
             )
         return torch.tensor(ids, dtype=torch.long)
+
+
+def _messages(task: Task) -> list[Message]:
+    return [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
 
 
 def _refuse_tool_calls(messages: Sequence[Message]) -> None:

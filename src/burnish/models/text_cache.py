@@ -85,6 +85,14 @@ class TextCache:
         """The entry of a key that is one run of tokens."""
         return self.samples(key, lambda: [[Piece(encode(), 0.0)]])[0][0].tokens
 
+    def has(self, key: bytes) -> bool:
+        """Whether there is an entry of a key."""
+        return key in self._new or any(file.place(key) is not None for file in self._files)
+
+    def put(self, key: bytes, tokens: Tensor) -> None:
+        """An entry that is one run of tokens, encoded with others in one call."""
+        self.samples(key, lambda: [[Piece(tokens, 0.0)]])
+
     def save(self, worth: float = WORTH_SECONDS) -> None:
         """Write what is new, if encoding it took more than `worth` seconds."""
         with self._writer:
@@ -132,11 +140,16 @@ class _File:
         self.flat: np.ndarray = np.asarray(file.mapped("tokens")) if self.tokens else np.zeros(0, np.int32)
 
     def find(self, key: bytes) -> Samples | None:
+        place = self.place(key)
+        return None if place is None else self._entry(place)
+
+    def place(self, key: bytes) -> int | None:
+        """Where an entry is; None where there is none."""
         high, low = np.frombuffer(key, "<u8")
         place = int(np.searchsorted(self.high, high))
         while place < len(self.high) and self.high[place] == high:
             if self.low[place] == low:
-                return self._entry(place)
+                return place
             place += 1
         return None
 

@@ -68,6 +68,10 @@ class Tokens:
         ids: list[int] = self.inner.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
         return ids
 
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        """The ids of texts, without special tokens around them."""
+        return [found.ids for found in self.inner.encode_batch_fast(texts, add_special_tokens=False)]
+
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
         text: str = self.inner.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
+from burnish.models.together import encode_together
 from burnish.parts import Rollout, names, supplies
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
@@ -23,6 +24,7 @@ def demonstrated(*, author: str = "demo", reader: str = "policy") -> Rollout:
     def call(tasks: list[Task], step: Step) -> list[Group]:
         model, settings = step.models[reader], step.settings
         limit = min(model.context, settings.max_length or model.context)
+        encode_together(model.chat, [task for task in tasks if _one_reply(task, settings.train_on)], ["demo"])
         return [
             Group(
                 task,
@@ -57,6 +59,11 @@ def demonstration(task: Task, chat: Chat, train_on: str) -> list[list[Piece]]:
         weights = message_weights(messages, train_on)
         return conversation_pieces(chat, messages, weights, given.get("tools"), headers=whole)
     return [[Piece(chat.prompt(task), 0.0), Piece(chat.reply(str(given["demo"])), 1.0)]]
+
+
+def _one_reply(task: Task, train_on: str) -> bool:
+    """Whether a task demonstrates a reply to its prompt, and not a text or a conversation."""
+    return task.prompt != "" and "messages" not in task.given and train_on != "everything"
 
 
 def cut_pieces(pieces: list[Piece], limit: int) -> list[Piece]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from burnish.models.chat import Chat
+from burnish.models.together import encode_together
 from burnish.parts import Rollout, names, supplies
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
@@ -19,6 +20,7 @@ def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollou
         model, settings = step.models[reader], step.settings
         limit = min(model.context, settings.max_length or model.context)
         cut = settings.on_long == "truncate"
+        encode_together(model.chat, tasks, columns)
         return [
             Group(
                 task, [given_trace(task, column, author, model.chat, limit, i, cut) for i, column in enumerate(columns)]

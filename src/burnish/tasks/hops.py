@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from burnish.rewards.verifiers.similarity import words
 
 _RELATIONS = ("teacher", "doctor", "neighbour", "partner", "sister", "boss")
-_NAMES = tuple(
-    "Ada Ben Cleo Dan Eva Finn Gia Hugo Ida Jon Kim Leo Mia Ned Olga Pia Quin Raj Sue Tim Una Vic Wim Xena Yan Zoe Abel "
-    "Bea Carl Dora Emil Faye Gus Hana Igor June Karl Lena".split()
-)
+_NAMES = (
+    "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Ida", "Jon", "Kim", "Leo", "Mia", "Ned", "Olga",
+    "Pia", "Quin", "Raj", "Sue", "Tim", "Una", "Vic", "Wim", "Xena", "Yan", "Zoe", "Abel", "Bea", "Carl", "Dora",
+    "Emil", "Faye", "Gus", "Hana", "Igor", "June", "Karl", "Lena",
+)  # fmt: skip
 SHAPE = {1: (1, 3), 2: (2, 4), 3: (2, 8), 4: (3, 12)}  # level -> facts of a question, distractors
 
 Fact = tuple[str, str, str]  # (person, relation, person)

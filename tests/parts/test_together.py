@@ -1,0 +1,85 @@
+"""Texts of a batch, encoded in one call: the tokens that they have one by one."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.models.chat import Chat
+from burnish.models.known_models import TINY
+from burnish.models.load import load_chat
+from burnish.models.text_cache import TextCache
+from burnish.models.together import encode_together
+from burnish.types import Task
+
+
+class Counted:
+    """A tokenizer that counts its calls."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.one, self.many = inner, 0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def encode(self, *given: Any, **more: Any) -> list[int]:
+        self.one += 1
+        return self.inner.encode(*given, **more)
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        self.many += 1
+        return self.inner.encode_many(texts)
+
+
+@pytest.fixture(params=["small", "tiny"])
+def chat(request: pytest.FixtureRequest, small_model: Path) -> Chat:
+    found = copy.copy(load_chat(small_model if request.param == "small" else TINY))
+    found.texts = TextCache()
+    return found
+
+
+def tasks_of(chat: Chat) -> list[Task]:
+    stop = chat.tokenizer.decode([chat.stops[0]])
+    long = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "3"},
+    ]
+    rows = [(f"what is {k} + 1?", f"it is {k + 1}", f" no, {k}") for k in range(6)]
+    rows += [("what?", f"it {stop} ends", ""), (f"say {stop}", "it is 1", "caf\u00e9 \u4f60")]
+    asked = [Task("pair", prompt, {"chosen": a, "rejected": b}, str(i)) for i, (prompt, a, b) in enumerate(rows)]
+    return [*asked, Task("pair", tuple(long), {"chosen": "it is 1"}, "long")]
+
+
+def test_batches_have_the_tokens_of_single_texts(chat: Chat) -> None:
+    tasks = tasks_of(chat)
+    alone = copy.copy(chat)
+    alone.texts = None
+    encode_together(chat, tasks, ["chosen", "rejected"])
+    assert chat.texts is not None
+    encoded = chat.texts.encoded
+    assert encoded >= 6 * 3
+    for task in tasks:
+        assert chat.prompt(task).tolist() == alone.prompt(task).tolist()
+        for reply in task.given.values():
+            assert chat.reply(reply).tolist() == alone.reply(reply).tolist()
+    assert chat.texts.encoded - encoded <= 2, "texts that spell a control token are left"
+
+
+def test_one_call_for_all_and_none_for_what_is_known() -> None:
+    chat = copy.copy(load_chat(TINY))
+    chat.texts = TextCache()
+    counted = chat.tokenizer = Counted(chat.tokenizer)  # type: ignore[assignment]
+    tasks = [Task("demo", f"what is {k} + 1?", {"demo": f"it is {k}"}, str(k)) for k in range(8)]
+    chat.prompt(tasks[0]), chat.reply("it is 0")  # what is computed once for all texts is there now
+    before = counted.one
+    for _ in range(2):
+        encode_together(chat, tasks, ["demo"])
+        for task in tasks:
+            chat.prompt(task), chat.reply(task.given["demo"])
+    assert (counted.one - before, counted.many) == (0, 1)
+    encode_together(chat, [Task("demo", "what is 9 + 1?", {"demo": "it is 9"}, "9")], ["demo"])
+    assert counted.many == 1, "two texts are not worth a call"
