@@ -70,6 +70,7 @@ def test_a_critic_under_lora_is_another_set_of_adapters() -> None:
 
 THREE_B = DecoderShape(2048, 11008, 36, 16, 2, 128, 151936, False, 3_085_860_864, 2_774_532_096)
 SMALL = DecoderShape(576, 1536, 30, 9, 3, 64, 49152, False, 134_479_872, 106_168_320)
+QWEN_1_5B = DecoderShape(1536, 8960, 28, 12, 2, 128, 151936, False, 1_543_714_304, 1_310_195_712)
 LORA, NO_BATCH, ONE = Lora(16), Batch(), {"policy": trained()}
 MANY, FEW = Batch(256, 256, 32, 128), Batch(128, 256, 16, 128)
 MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an H200
@@ -86,6 +87,7 @@ MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an 
     (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, "recompute", quantised=True), 10.40),
     (EIGHT_B, ONE, LORA, NO_BATCH, Choices(24000, "recompute", quantised=True), 24.66),  # a row at least
     (EIGHT_B, ONE, None, NO_BATCH, Choices(4096, optimiser="adamw8bit"), 110.22),
+    (QWEN_1_5B, ONE, LORA, Batch(16, 16384, 2, 128), Choices(5461, "recompute"), 15.67),
 ]
 
 
