@@ -12,14 +12,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as OutOfTime
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
 from burnish.util.lane import in_lane
+from burnish.util.pending import Pending
 
 SECONDS = 60.0  # default time limit of one call
 LONGEST = 20_000  # characters of an observation that are kept
@@ -43,7 +42,7 @@ class GuardedEnv:
         self.seen: list[Observed | Outcome] = []  # what reset said, then what each step gave
         self._kept: dict[int, Any] = {}  # copies of the environment by the number of steps
 
-    def begin_reset(self, task: Any, seed: int, seated: bool = False) -> Future[Any]:
+    def begin_reset(self, task: Any, seed: int, seated: bool = False) -> Pending:
         """Start making and resetting the environment. seated: models play the seats besides the policy's."""
         self._origin, self.said, self.seen, self._kept = (task, seed, seated), [], [], {}
 
@@ -57,22 +56,23 @@ class GuardedEnv:
         self.due = time.monotonic() + self.seconds
         return _begun(call, trusted=False)
 
-    def begin_step(self, action: str) -> Future[Any]:
+    def begin_step(self, action: str) -> Pending:
         """Start a step."""
         self.said.append(action)
         self.due = time.monotonic() + self.seconds
         return _begun(lambda: self.env.step(action), trusted=_is_ours(self.env))
 
-    def observed(self, call: Future[Any]) -> Observed:
+    def observed(self, call: Pending) -> Observed:
         """What a reset that was begun says; raises Failure."""
         found = self._cut(_read("reset", self._wait(call, "reset"), read_observation))
         self.seen.append(found)
         return found
 
-    def outcome(self, call: Future[Any]) -> Outcome:
+    def outcome(self, call: Pending) -> Outcome:
         """What a step that was begun gives; raises Failure."""
         found: Outcome = _read("step", self._wait(call, "step"), read_outcome)
-        found = replace(found, observation=self._cut(found.observation))
+        cut = self._cut(found.observation)
+        found = found if cut is found.observation else replace(found, observation=cut)
         self.seen.append(found)
         return found
 
@@ -137,11 +137,11 @@ class GuardedEnv:
         self.due = time.monotonic() + self.seconds
         return self._wait(_begun(env.fork, trusted=_is_ours(env)), "fork")
 
-    def _wait(self, call: Future[Any], what: str) -> Any:
+    def _wait(self, call: Pending, what: str) -> Any:
         try:
             return call.result(max(0.0, self.due - time.monotonic()))
         except Exception as error:
-            if isinstance(error, OutOfTime) and not call.done():
+            if isinstance(error, TimeoutError) and not call.done:
                 raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s") from None
             raise Failure(f"{what}() of the environment raised {_said(error)}") from error
 
@@ -157,24 +157,25 @@ class GuardedEnv:
         )
 
 
-def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
+def _begun(call: Callable[[], Any], trusted: bool) -> Pending:
     """Run a call: at once where it is trusted, else in a thread; a coroutine runs in the loop of this process."""
-    future: Future[Any] = Future()
+    pending = Pending()
 
     def run() -> None:
         try:
             found = call()
             if inspect.iscoroutine(found):
                 found = in_loop(found)
-            future.set_result(found)
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
-            future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            pending.finish(error=error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        else:
+            pending.finish(found)
 
     if trusted:
         run()
     else:
         in_lane(run)
-    return future
+    return pending
 
 
 def in_loop(call: Coroutine[Any, Any, Any]) -> Any:

@@ -184,8 +184,7 @@ class Arriving:
 
     def _wait_for(self, episode: Episode) -> None:
         self._thinking[episode] = None
-        call = episode.call
-        call.add_done_callback(lambda _: self._answered.put(episode))
+        episode.call.then(lambda: self._answered.put(episode))
 
     def _answers(self, wait: bool) -> list[Episode]:
         """Episodes whose environments have answered or run out of time; wait: until there is one, and a moment more."""

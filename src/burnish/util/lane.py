@@ -7,9 +7,9 @@ longer than the calls: the threads wait for the interpreter's lock in turn.
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
+from collections import deque
 
 from burnish.util.threads import Call, in_thread
 
@@ -22,9 +22,9 @@ class Lane:
     """serving: whether a thread takes the calls. epoch: of that thread; one that is stuck has an older one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        self._serving, self._epoch = False, 0
+        self._lock = threading.Condition(threading.Lock())
+        self._calls: deque[Call] = deque()
+        self._serving, self._idle, self._epoch = False, False, 0
         self._began = self._apart = 0.0  # when the running call began; until when calls have threads of their own
         self._pause = APART[0]
 
@@ -35,7 +35,10 @@ class Lane:
             start = not apart and not self._serving
             if not apart:
                 self._serving = True
-                self._calls.put(call)
+                self._calls.append(call)
+                if self._idle:  # else the thread looks for more calls by itself: to wake one up takes 20 us
+                    self._idle = False
+                    self._lock.notify()
             epoch = self._epoch
         if apart:
             in_thread(call)
@@ -44,19 +47,26 @@ class Lane:
             in_thread(lambda: self._watch(epoch))
 
     def _serve(self, epoch: int) -> None:
-        while epoch == self._epoch:
-            try:
-                call = self._calls.get(timeout=LINGER)
-            except queue.Empty:
-                with self._lock:
-                    if epoch == self._epoch and self._calls.empty():
-                        self._serving, self._epoch, self._pause = False, epoch + 1, APART[0]
-                continue
+        while (call := self._next(epoch)) is not None:
             self._began = time.monotonic()
             call()
             del call  # and what it holds
             if epoch == self._epoch:
                 self._began = 0.0
+
+    def _next(self, epoch: int) -> Call | None:
+        """The next call; None where none came for a while, or where the lane was left."""
+        with self._lock:
+            if epoch == self._epoch and not self._calls:
+                self._idle = True
+                self._lock.wait(LINGER)
+                self._idle = False
+            if epoch != self._epoch:
+                return None
+            if self._calls:
+                return self._calls.popleft()
+            self._serving, self._epoch, self._pause = False, epoch + 1, APART[0]
+            return None
 
     def _watch(self, epoch: int) -> None:
         """Move the calls behind one that takes long to threads of their own."""
@@ -75,7 +85,9 @@ class Lane:
         self._serving, self._epoch, self._began = False, self._epoch + 1, 0.0
         self._apart = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, APART[1])
-        return [self._calls.get() for _ in range(self._calls.qsize())]
+        behind = list(self._calls)
+        self._calls.clear()
+        return behind
 
 
 _lane = Lane()
