@@ -13,6 +13,7 @@ import pytest
 
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
+from burnish.tasks.resolve import resolve_task
 from burnish.types import Task
 
 
@@ -310,6 +311,9 @@ def test_errors_of_place_and_arguments(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ValueError, match="holds no dataset; it should hold .jsonl"):
         Dataset(tmp_path).size("train")
     path = write(tmp_path / "a.jsonl", ROWS)
+    for wrong in (f"{path}:0.7", f"{path}+{path}"):
+        with pytest.raises(ValueError, match=r"several datasets are written a\.jsonl\*0\.7,b\.jsonl\*0\.3"):
+            resolve_task(wrong).size("train")
     monkeypatch.setattr("burnish.util.files.MOST_ENTRIES", 3)
     assert Dataset(tmp_path).size("train") + Dataset(tmp_path).size("heldout") == len(ROWS)
     (tmp_path / "c" / "d").mkdir(parents=True)

@@ -96,6 +96,12 @@ class Run:
             sum(n for n, _ in sizes), sum(n for n, moves in sizes if moves), str(model.device), model.chat.assumed
         )
 
+    @property
+    def held_out(self) -> int:
+        """The number of held-out tasks of an evaluation: --eval-tasks, or all rows of a dataset that has fewer."""
+        size = self.source.size("heldout")
+        return self.config.options.eval_tasks if size is None else min(self.config.options.eval_tasks, size)
+
     def memories(self) -> dict[str, Stateful]:
         """The stateful parts that a checkpoint holds, by name."""
         return memories(self.method, self.pipeline, self.best, self.models)

@@ -128,6 +128,9 @@ def read_rows(name: str) -> dict[str, Rows]:
         return {"train": read_file(path)}
     found = HUB_NAME.fullmatch(name)
     if reader_of(path.name) or found is None or name.startswith((".", "~")):
+        first = re.split(r"[:;+ ]", name)[0]
+        if first != name and Path(first).expanduser().is_file():
+            raise ValueError(f"no file or folder {name!r}; several datasets are written a.jsonl*0.7,b.jsonl*0.3")
         raise ValueError(f"no file or folder {name!r}; check the path (it is looked up from {Path.cwd()})")
     from burnish.tasks.data.hub import download
 
