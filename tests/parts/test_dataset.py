@@ -305,6 +305,13 @@ def test_errors_in_files(name: str, content: bytes, message: str, tmp_path: Path
         Dataset(tmp_path / name).size("train")
 
 
+def test_half_a_surrogate_pair_is_named_by_its_line(tmp_path: Path) -> None:
+    rows = ['{"prompt": "\\ud83d\\ude00", "answer": "1"}', '{"prompt": "a \\ud83d b", "answer": "1"}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: holds '.ud83d', half of a pair"):
+        Dataset(tmp_path / "a.jsonl").size("train")
+
+
 def test_errors_of_place_and_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"no file or folder '.*none.jsonl'; check the path"):
         Dataset(tmp_path / "none.jsonl").size("train")

@@ -168,7 +168,8 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Future[Any]:
                 found = in_loop(found)
             future.set_result(found)
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
-            future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            ended = RuntimeError(f"{error!r}, which would end the run")
+            future.set_exception(error if isinstance(error, Exception) else ended)
 
     if trusted:
         run()
