@@ -137,7 +137,7 @@ def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path
         "grpo", model=str(small_model), task=f"{tmp_path}/env.py:Flaky", steps=1, prompts=6, n=2, max_new_tokens=4,
         eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), observer=Listening(),
     )  # fmt: skip
-    found = [one for one in warnings if "episodes failed" in one]
+    found = [one for one in warnings if "episodes failed (" in one]
     assert len(found) == 1 and "step 1: " in found[0] and "AssertionError: lost its way" in found[0]
 
 
