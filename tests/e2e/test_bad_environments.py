@@ -121,6 +121,24 @@ def test_text_that_is_not_unicode_is_no_end_of_the_run(small_model: Path) -> Non
     assert all(trace.note["stopped"] == "turns" for trace in group.traces)
 
 
+class Named:
+    """Has fields that are called like methods of an environment."""
+
+    def __init__(self) -> None:
+        self.key, self.seat, self.tools, self.fork, self.close = "red", 3, ["hammer"], None, False
+
+    def reset(self, task: Any, seed: int) -> str:
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        return "end", 1.0, True
+
+
+def test_fields_that_are_called_like_methods_are_not_called(small_model: Path) -> None:
+    group, notes = episodes(small_model, Named, 2)
+    assert "env_failures" not in notes and all(trace.note["stopped"] == "done" for trace in group.traces)
+
+
 def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path) -> None:
     (tmp_path / "env.py").write_text(
         "class Flaky:\n"

@@ -104,6 +104,11 @@ def read_observation(given: Any) -> Observed:
     raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
 
 
+def offers(env: Any, what: str) -> bool:
+    """Whether an environment has this method; an attribute of the same name that cannot be called is its own affair."""
+    return callable(getattr(env, what, None))
+
+
 def reset_arguments(reset: Callable[..., Any], task: Any, seed: int, seated: bool = False) -> dict[str, Any]:
     """Those of task, seed and seated that `reset` takes; seated only where it is so, and named."""
     try:
