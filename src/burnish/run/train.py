@@ -38,6 +38,7 @@ from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import plan
 from burnish.run.session import StoreSession
+from burnish.run.unseen_tools import unseen_tools
 from burnish.sampled import SampleSource
 from burnish.step import Settings
 from burnish.store.health import HealthLimits
@@ -207,6 +208,8 @@ def prepare(
         warnings["kernels"] = changed
     if rescored:
         warnings["rewards"] = rescored
+    if unseen := unseen_tools(planned.source, models[method.product].chat):
+        warnings["tools"] = unseen
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )
