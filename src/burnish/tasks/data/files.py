@@ -77,7 +77,8 @@ def read_file(path: Path) -> Rows:
     """The rows of one file."""
     read = reader_of(path.name)
     if read is None:
-        raise ValueError(f"{path}: unknown kind of file; the kinds that can be read are {KINDS}")
+        own = f"; an environment in it is {path}:CLASS" if path.suffix == ".py" else ""
+        raise ValueError(f"{path}: unknown kind of file; the kinds that can be read are {KINDS}{own}")
     try:
         return read(path)
     except (EOFError, zlib.error, lzma.LZMAError) as error:
