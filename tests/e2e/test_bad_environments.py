@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 from conftest import SMALL, build_cast
 
 import burnish
+from burnish.cli import main
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.tools import LONGEST, Tool, ToolEnv
 from burnish.methods.table import find
@@ -139,12 +141,26 @@ def test_fields_that_are_called_like_methods_are_not_called(small_model: Path) -
     assert "env_failures" not in notes and all(trace.note["stopped"] == "done" for trace in group.traces)
 
 
-def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "env.py").write_text(
+def flaky_file(folder: Path) -> str:
+    """An environment that fails for every other seed."""
+    (folder / "env.py").write_text(
         "class Flaky:\n"
         "    def reset(self, seed):\n        self.bad = seed % 2\n        return 'begin'\n"
         "    def step(self, action):\n        assert not self.bad, 'lost its way'\n        return 'end', 1.0, True\n"
     )
+    return f"{folder}/env.py:Flaky"
+
+
+def test_an_evaluation_says_how_many_episodes_failed(
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", str(small_model), "--task", flaky_file(tmp_path), "--tasks", "6", "--k", "2"]
+    assert main([*words, "--max-new-tokens", "4"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"; \d+ episodes failed, the first because .*AssertionError: lost its way", said)
+
+
+def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path) -> None:
     warnings: list[str] = []
 
     class Listening(Observer):
@@ -152,7 +168,7 @@ def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path
             warnings.append(said)
 
     burnish.train(
-        "grpo", model=str(small_model), task=f"{tmp_path}/env.py:Flaky", steps=1, prompts=6, n=2, max_new_tokens=4,
+        "grpo", model=str(small_model), task=flaky_file(tmp_path), steps=1, prompts=6, n=2, max_new_tokens=4,
         eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), observer=Listening(),
     )  # fmt: skip
     found = [one for one in warnings if "episodes failed (" in one]

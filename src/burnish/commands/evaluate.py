@@ -282,6 +282,9 @@ def _of_replies(
         f"{len(greedy.correct)} held-out tasks{different}, one greedy reply each (temperature 0){beside}, "
         f"{(several or greedy).length:.1f} tokens on average"
     )
+    if failed := (*greedy.failed, *(several.failed if several else ())):
+        numbers["failed"] = len(failed)
+        heading += f"; {len(failed)} episodes failed, the first because {failed[0]}"
     return Report(numbers, heading, tuple(parts))
 
 

@@ -17,6 +17,7 @@ from burnish.rollout.episodes import episodes, rewarded_while_played
 from burnish.rollout.sample import sample
 from burnish.score.judge import judge, reply_text, require_verifier
 from burnish.score.model import reward_model as scored_by_model
+from burnish.scorer import is_failed
 from burnish.step import Settings, Step
 from burnish.tasks.source import NoVerifier, Source
 from burnish.types import Clock, Group, Task
@@ -55,6 +56,7 @@ class Evaluation:
     shown   the first reply to each of the first tasks
     length  mean reply length in tokens
     keys    of the tasks: a task that was drawn twice counts once in the width of an interval; empty: all differ
+    failed  why episodes failed (they scored what they had until then), one reason for each
     """
 
     correct: tuple[tuple[bool, ...], ...]
@@ -63,6 +65,7 @@ class Evaluation:
     shown: tuple[Shown, ...]
     length: float
     keys: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def different(self) -> int:
@@ -139,7 +142,8 @@ def evaluate(
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
     answers = tuple(tuple(final_answer(text) for text in texts) for texts in replies)
     keys = tuple(task.key for task in heldout_tasks)
-    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]), keys)
+    failed = tuple(trace.note["why"] for group in groups for trace in group.traces if is_failed(trace))
+    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]), keys, failed)
 
 
 def can_evaluate(source: Source) -> bool:
