@@ -36,7 +36,7 @@ def main(url: str) -> None:
         task = episode["task"]
         reply = client.chat.completions.create(model="policy", messages=task["prompt"]).choices[0].message.content
         reward = float(str(task["answer"]) in (reply or ""))
-        post(episode["base_url"].removesuffix("/v1") + "/reward", {"value": reward})
+        post(episode["base_url"] + "/reward", {"value": reward})
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    near = difflib.get_close_matches(word, COMMANDS, 1, 0.75)
+    near = [name for name in COMMANDS if len(word) > 2 and (name.startswith(word) or word.startswith(name))]
+    near = near or difflib.get_close_matches(word, COMMANDS, 1, 0.75)
     if not near:  # the word may be a method's name; methods are loaded only now, because loading is slow
         from burnish.methods.table import METHODS, load_all
 

@@ -21,6 +21,19 @@ Message = Mapping[str, Any]
 PARTS = {"text": str}  # type of a part -> type of its value, which stands under the key of the same name
 
 
+def well_formed(value: Any) -> Any:
+    """The same value with "?" for lone surrogates in its texts: they are no characters, and no tokenizer encodes them.
+
+    Python has them in text that is not UTF-8 (names of files, output that was decoded with surrogateescape), JSON in
+    escapes such as \\ud800.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {well_formed(key): well_formed(one) for key, one in value.items()}
+    return type(value)(map(well_formed, value)) if type(value) in (list, tuple) else value
+
+
 def check_message(message: Any) -> None:
     """Raise ValueError, in one sentence, if this is not a message that burnish can read."""
     if not isinstance(message, Mapping):

@@ -62,7 +62,7 @@ __all__ = [
     "trained",
 ]
 
-_MUST_BE_READ = ("stream:", "claim:", "score:", "pairs", "lists")
+MUST_BE_READ = ("stream:", "claim:", "score:", "pairs", "lists")  # a name that begins so and is not read is refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ def _check_phase(method: Method, phase: Phase, stores: set[str]) -> None:
             f"{_remedy(name)}"
         )
     for name, placed in wrote.items():
-        if name.startswith(_MUST_BE_READ) and name not in read:
+        if name.startswith(MUST_BE_READ) and name not in read:
             raise ValueError(
                 f"{where}: {placed} writes {name!r}, but nothing after it reads it; add the part or term that does, or "
                 f"drop {placed.part.name}"

@@ -85,10 +85,13 @@ class Part(Wired):
 
     begin: for a slow part of score (a reward function): starts scoring a group as soon as it is sampled, while others
     are still being sampled. `call` runs later, for all groups, and collects the results.
+    idle: for a part of credit one of whose coefficients is the constant 0: a part that writes the same and reads
+    nothing that only the 0 multiplies.
     """
 
     call: Callable[[list[Group], Step], list[Group]]
     begin: Callable[[Group, Step], None] | None = None
+    idle: Part | None = None
     parts: tuple[Part, ...] = ()
 
     def __iter__(self) -> Iterator[Part]:
@@ -231,6 +234,7 @@ def per_trace(
     reads: frozenset[str],
     writes: frozenset[str] = frozenset(),
     updates: frozenset[str] = frozenset(),
+    idle: Part | None = None,
 ) -> Part:
     """A part that handles each trace separately: function(trace, group, step) modifies the trace."""
 
@@ -240,7 +244,7 @@ def per_trace(
                 function(trace, group, step)
         return groups
 
-    return Part(name=name, call=call, reads=reads, writes=writes, updates=updates)
+    return Part(name=name, call=call, reads=reads, writes=writes, updates=updates, idle=idle)
 
 
 def flatten(mapping: Mapping[str, Wired | None]) -> list[StagePart]:

@@ -15,6 +15,11 @@ def at(value: Schedule, clock: Clock) -> float:
     return float(value(clock)) if callable(value) else float(value)
 
 
+def is_zero(value: Schedule | None) -> bool:
+    """Whether a coefficient is the constant 0. A schedule is not, whatever its values."""
+    return isinstance(value, int | float) and value == 0
+
+
 def linear(start: float, end: float, over: int | None = None) -> Callable[[Clock], float]:
     """A straight line from start to end over the run, or over the first `over` steps and then constant."""
 

@@ -14,12 +14,12 @@ and dropped or scored 0 by --on-reward-failure; --max-reward-failures ends a run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from burnish.parts import Part
 from burnish.roles import Role
-from burnish.types import Trace
+from burnish.types import Group, Trace
 
 DENSE = "dense/"  # streams of token rewards are called DENSE + NAME
 MEASURED = "reward/"  # scores of rewards are called MEASURED + NAME
@@ -81,3 +81,16 @@ def named_reward(trace: Trace, name: str) -> float:
             "'reward' and 'correct')"
         )
     return found
+
+
+def without_failed(groups: list[Group], failed: Callable[[Trace], bool]) -> list[Group]:
+    """The groups without the traces that could not be scored, and without groups that have none left.
+
+    Where the traces of a group have different parts to play (a greedy baseline, an opponent, probes), each is compared
+    with certain others, and a group of which one failed is dropped whole.
+    """
+    for group in groups:
+        kinds = {(trace.tags, tuple(turn.author for turn in trace.turns[1:2])) for trace in group.traces}
+        lost = len(kinds) > 1 and any(map(failed, group.traces))
+        group.traces = [] if lost else [trace for trace in group.traces if not failed(trace)]
+    return [group for group in groups if group.traces]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import socket
 import threading
 import time
@@ -15,11 +16,14 @@ from typing import Any
 import pytest
 from conftest import SMALL, build_cast
 
+import burnish
+from burnish.cli import main
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.tools import LONGEST, Tool, ToolEnv
 from burnish.methods.table import find
 from burnish.rollout.asking import Asker, answer, waiting
 from burnish.rollout.play import play
+from burnish.run.observers import Observer
 from burnish.serve import ChatServer
 from burnish.step import Step
 from burnish.tasks.environment import EnvSource
@@ -101,6 +105,74 @@ def test_each_failure_has_its_reason_and_the_others_go_on(small_model: Path) -> 
         assert sum(reason in one for one in why) == 1, (reason, why)
     others = {trace.note["stopped"] for trace in group.traces if "why" not in trace.note}
     assert others <= {"done", "context"} and "done" in others  # a megabyte fills the context
+
+
+class Bytes:
+    """Says what was not UTF-8, as os.fsdecode gives it, and spells a control token."""
+
+    def reset(self, task: Any, seed: int) -> str:
+        return "begin \udc80"
+
+    def step(self, action: str) -> Any:
+        return [{"role": "tool", "name": "cat", "content": "\ud800 \x00 <|end|> ü"}], 1.0, False
+
+
+def test_text_that_is_not_unicode_is_no_end_of_the_run(small_model: Path) -> None:
+    group, notes = episodes(small_model, Bytes, 2, turns=2)
+    assert "env_failures" not in notes
+    assert all(trace.note["stopped"] == "turns" for trace in group.traces)
+
+
+class Named:
+    """Has fields that are called like methods of an environment."""
+
+    def __init__(self) -> None:
+        self.key, self.seat, self.tools, self.fork, self.close = "red", 3, ["hammer"], None, False
+
+    def reset(self, task: Any, seed: int) -> str:
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        return "end", 1.0, True
+
+
+def test_fields_that_are_called_like_methods_are_not_called(small_model: Path) -> None:
+    group, notes = episodes(small_model, Named, 2)
+    assert "env_failures" not in notes and all(trace.note["stopped"] == "done" for trace in group.traces)
+
+
+def flaky_file(folder: Path) -> str:
+    """An environment that fails for every other seed."""
+    (folder / "env.py").write_text(
+        "class Flaky:\n"
+        "    def reset(self, seed):\n        self.bad = seed % 2\n        return 'begin'\n"
+        "    def step(self, action):\n        assert not self.bad, 'lost its way'\n        return 'end', 1.0, True\n"
+    )
+    return f"{folder}/env.py:Flaky"
+
+
+def test_an_evaluation_says_how_many_episodes_failed(
+    small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", str(small_model), "--task", flaky_file(tmp_path), "--tasks", "6", "--k", "2"]
+    assert main([*words, "--max-new-tokens", "4"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"; \d+ episodes failed, the first because .*AssertionError: lost its way", said)
+
+
+def test_a_run_warns_of_environments_that_fail(small_model: Path, tmp_path: Path) -> None:
+    warnings: list[str] = []
+
+    class Listening(Observer):
+        def warned(self, said: str) -> None:
+            warnings.append(said)
+
+    burnish.train(
+        "grpo", model=str(small_model), task=flaky_file(tmp_path), steps=1, prompts=6, n=2, max_new_tokens=4,
+        eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), observer=Listening(),
+    )  # fmt: skip
+    found = [one for one in warnings if "episodes failed (" in one]
+    assert len(found) == 1 and "step 1: " in found[0] and "AssertionError: lost its way" in found[0]
 
 
 def test_instances_are_let_go_after_their_episodes(small_model: Path) -> None:

@@ -147,6 +147,7 @@ def test_a_method_of_ones_own(cli: Cli, small_model: Path) -> None:
         ("train dpo --resume nowhere", "leave out 'dpo'"),
         ("train --resume nowhere --lr 1", "--lr cannot change"),
         ("trian", "did you mean burnish train?"),
+        ("evaluate", "did you mean burnish eval?"),
         ("grpo", "did you mean burnish train grpo?"),
         ("show", "say which method"),
         ("show grop", "did you mean grpo"),

@@ -116,6 +116,17 @@ def test_what_an_agent_does_wrong_costs_its_own_episode(small_model: Path) -> No
         hosted(lambda *_: (_ for _ in ()).throw(OSError("down")), 2).call(TASKS, step)
 
 
+def test_an_agent_that_asks_nothing_has_nothing_to_learn_from(small_model: Path) -> None:
+    def lazy(task: dict[str, Any], base_url: str, api_key: str) -> float:
+        return two_calls(task, base_url, api_key) if task["answer"] == "a b" else 1.0
+
+    easy = replace(TASKS[0], given={"answer": "known"}, key="two")
+    groups = hosted(lazy, 2).call([easy, *TASKS], step_with(small_model))
+    assert [group.task.key for group in groups] == ["one"] and len(groups[0].traces) == 2
+    with pytest.raises(ValueError, match="no episode of the agent asked the policy anything"):
+        hosted(lazy, 2).call([easy], step_with(small_model))
+
+
 def test_too_many_calls_and_long_prompts_are_answered_with_a_reason(small_model: Path) -> None:
     seen: list[str] = []
 

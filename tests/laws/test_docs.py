@@ -74,6 +74,13 @@ def long_lines(text: str) -> list[str]:
     ]
 
 
+def joined_tables(text: str) -> list[str]:
+    """Tables whose rows were wrapped as if they were prose."""
+    return [
+        f"line {number}: a table in one line" for number, line, code in lines_of(text) if not code and "| |-" in line
+    ]
+
+
 def headings(text: str) -> set[str]:
     """The anchors that GitHub gives to the headings of a page."""
     found = [line.lstrip("#").strip() for _, line, code in lines_of(text) if not code and line.startswith("#")]
@@ -117,7 +124,7 @@ def commands(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_narrow_linked_and_plain(page: Path) -> None:
     text = page.read_text()
-    problems = long_lines(text) + broken_links(page, text) + private_words(text)
+    problems = long_lines(text) + joined_tables(text) + broken_links(page, text) + private_words(text)
     problems += missing_files(text) if page.name != "CHANGELOG.md" else []  # which names files that are gone
     problems += [f"there is no command 'burnish {name}'" for name in commands(text) if name not in COMMANDS]
     assert not problems, "\n".join(problems)

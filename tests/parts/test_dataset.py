@@ -13,6 +13,7 @@ import pytest
 
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
+from burnish.tasks.resolve import resolve_task
 from burnish.types import Task
 
 
@@ -304,12 +305,22 @@ def test_errors_in_files(name: str, content: bytes, message: str, tmp_path: Path
         Dataset(tmp_path / name).size("train")
 
 
+def test_half_a_surrogate_pair_is_named_by_its_line(tmp_path: Path) -> None:
+    rows = ['{"prompt": "\\ud83d\\ude00", "answer": "1"}', '{"prompt": "a \\ud83d b", "answer": "1"}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: holds '.ud83d', half of a pair"):
+        Dataset(tmp_path / "a.jsonl").size("train")
+
+
 def test_errors_of_place_and_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"no file or folder '.*none.jsonl'; check the path"):
         Dataset(tmp_path / "none.jsonl").size("train")
     with pytest.raises(ValueError, match="holds no dataset; it should hold .jsonl"):
         Dataset(tmp_path).size("train")
     path = write(tmp_path / "a.jsonl", ROWS)
+    for wrong in (f"{path}:0.7", f"{path}+{path}"):
+        with pytest.raises(ValueError, match=r"several datasets are written a\.jsonl\*0\.7,b\.jsonl\*0\.3"):
+            resolve_task(wrong).size("train")
     monkeypatch.setattr("burnish.util.files.MOST_ENTRIES", 3)
     assert Dataset(tmp_path).size("train") + Dataset(tmp_path).size("heldout") == len(ROWS)
     (tmp_path / "c" / "d").mkdir(parents=True)

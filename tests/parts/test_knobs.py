@@ -28,7 +28,7 @@ from burnish.rewards.timed import TimedReward
 from burnish.roles import ema, roles, snapshot, trained
 from burnish.rollout.sample import greedy, sample
 from burnish.run.config import method_fields
-from burnish.run.evaluate import Evaluation, _judged, evaluate, interval
+from burnish.run.evaluate import Evaluation, Interval, _judged, evaluate, interval, share
 from burnish.select.filters import above, keep_best
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.remember import Store, turns_by
@@ -233,7 +233,31 @@ def test_pass_and_majority_ask_as_many_replies_as_they_say() -> None:
     assert found.pass_at(1).mean == pytest.approx((2 / 4 + 1 / 4) / 2)
     assert found.pass_at(2).mean == pytest.approx((1 - 1 / 6 + 1 - 3 / 6) / 2)
     assert found.pass_at(4).mean == 1.0
-    assert [found.majority_at(k).mean for k in (1, 2, 3, 4)] == [0.5, 0.5, 0.0, 0.0]
+    # Subsets in order. k = 2: 1 of 6 (b b), 3 of 6 (x y, a tie). k = 3: 2 of 4 (a b b), none. k = 4: a tie, none.
+    assert [found.majority_at(k).mean for k in (1, 2, 3, 4)] == pytest.approx([3 / 8, 1 / 3, 1 / 4, 0.0])
+
+
+def test_majority_of_many_replies_is_estimated_from_subsets() -> None:
+    said = ("a",) * 10 + ("b",) * 6
+    found = Evaluation((tuple(text == "a" for text in said),), (said,), ((0.0,) * 16,), (), 1.0)
+    exact = sum(math.comb(10, i) * math.comb(6, 5 - i) for i in (3, 4, 5)) / math.comb(16, 5)  # 76%
+    assert found.majority_at(5).mean == pytest.approx(exact, abs=0.1)
+    assert found.majority_at(16).mean == 1.0
+
+
+def test_tasks_that_are_drawn_again_do_not_narrow_an_interval() -> None:
+    values = [0.0, 1.0] * 8
+    keys = [str(i) for i in range(16)]
+    assert interval(values * 10, keys * 10) == interval(values)
+    assert interval(values * 10).high < interval(values).high
+
+
+def test_all_right_is_no_certainty() -> None:
+    """Wilson: 20 of 20 gives 20 / (20 + 1.96^2) = 83.9%."""
+    assert share([1.0] * 20) == Interval(1.0, pytest.approx(0.839, abs=5e-4), 1.0)
+    assert share([0.0] * 20) == Interval(0.0, 0.0, pytest.approx(0.161, abs=5e-4))
+    assert share([1.0] * 20, ["a", "b"] * 10).low == pytest.approx(2 / (2 + 1.96**2), abs=1e-3)
+    assert share([0.0, 1.0] * 5) == interval([0.0, 1.0] * 5)
 
 
 class Noted:

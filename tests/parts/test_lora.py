@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from burnish.loop import loop, run_phase
 from burnish.method import Method
 from burnish.methods.table import METHODS
 from burnish.models.build import Models, build
-from burnish.models.lora import Lora, stored_rank
+from burnish.models.lora import Lora, check_stored, stored_rank
 from burnish.roles import ema, frozen, roles, snapshot
 from burnish.step import Step
 from burnish.tasks.table import source
@@ -193,6 +194,42 @@ def test_adapters_are_trained_on_and_their_start_is_the_reference(small_model: P
     publish_model(models["policy"], tmp_path / "more")
     assert json.loads((tmp_path / "more" / "adapter_config.json").read_text())["use_rslora"]
     assert theirs(small_model, tmp_path / "more") is not None
+
+
+def test_the_dropout_is_that_of_the_run_and_not_of_the_stored_adapters(small_model: Path, tmp_path: Path) -> None:
+    """SFT with dropout, then GRPO without: with dropout the trainer would not find the sampler's log-probs."""
+    publish_model(built(small_model, Lora(3, dropout=0.4))["policy"], tmp_path / "first")
+    grpo = METHODS["grpo"].build(source("add"), n=4)
+    models = build(grpo.models, tmp_path / "first", SMALL, device="cpu", lora=Lora(3))
+    report = next(loop(grpo, models, SMALL, steps=1))
+    assert report.metrics["mismatch/logp"] < 1e-5
+    publish_model(models["policy"], tmp_path / "second")
+    assert json.loads((tmp_path / "second" / "adapter_config.json").read_text())["lora_dropout"] == 0
+    on = build(sft().models, tmp_path / "second", SMALL, device="cpu", lora=Lora(3, dropout=0.4))
+    off = build(sft().models, tmp_path / "second", SMALL, device="cpu", lora=Lora(3))
+    one, other = gradient(on, sft()), gradient(off, sft())
+    assert any(not torch.equal(one[name], other[name]) for name in other)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (Lora(4), "of rank 3; --lora 3 goes on training them"),
+        (Lora(3, alpha=5), "with alpha 9.0, and --lora-alpha 5 cannot change them; leave --lora-alpha out"),
+        (Lora(3, variant="dora"), "with variant rslora, and --lora-variant dora"),
+        (Lora(3, targets=("q_proj",)), "with targets q_proj,v_proj, and --lora-targets q_proj"),
+        (Lora(3, whole=("lm_head",)), "with save none, and --lora-save lm_head"),
+    ],
+)
+def test_flags_that_stored_adapters_contradict_are_refused(
+    asked: Lora, said: str, small_model: Path, tmp_path: Path
+) -> None:
+    made = Lora(3, alpha=9.0, variant="rslora", targets=("q_proj", "v_proj"))
+    publish_model(built(small_model, made)["policy"], tmp_path / "adapters")
+    check_stored(tmp_path / "adapters", Lora(3))
+    check_stored(tmp_path / "adapters", replace(made, targets=("v_proj", "q_proj"), dropout=0.1))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        check_stored(tmp_path / "adapters", asked)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,15 @@ import pytest
 from conftest import make_model
 
 from burnish.cli import main
+from burnish.methods.table import find
 from burnish.models.decoder_shape import DecoderShape
+from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
 from burnish.models.token_budget import busy
 from burnish.roles import Role, frozen, trained
-from burnish.run.memory_plan import Batch, Choices, fitted, parts_of, read_memory
+from burnish.run.config import Config, Options
+from burnish.run.memory_plan import Batch, Choices, fitted, parts_of, read_memory, shapes_of
+from burnish.run.plan import plan
 
 EIGHT_B = DecoderShape(4096, 12288, 36, 32, 8, 128, 151936, True, 8_190_735_360, 6_945_767_424)
 ROLES = {"policy": trained(), "ref": frozen()}
@@ -130,6 +134,24 @@ def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "grpo", "--model", "tiny", "--memory", "1GiB"]) == 0
     said = capsys.readouterr().out
     assert "peak, predicted" in said and "KV cache" in said and "--token-budget" in said
+    assert "models: policy (trained), ref (frozen)" in said
+
+
+@pytest.mark.parametrize(("method", "option"), [("rloo", "beta"), ("ppo", "kl"), ("grpo", "beta")])
+def test_a_reference_that_is_not_loaded_takes_no_memory(method: str, option: str) -> None:
+    entry, model = find(method), resolve("tiny")
+    found = []
+    for value in (0.05, 0.0):
+        cast = plan(entry, Config(method, Options(model="tiny", task="add"), {option: value})).method.models
+        found.append(parts_of(shapes_of(cast, model), cast, None, Batch(), Choices(2048))["weights"])
+    assert found[0] - found[1] == 2 * shapes_of(ROLES, model)["ref"].weights  # bf16
+
+
+def test_memory_that_a_reference_would_exceed_is_enough_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "tiny", "--prompts", "1", "--n", "2", "--memory", "70MiB"]
+    assert main(["plan", "rloo", "--beta", "0", *words]) == 0
+    assert main(["plan", "rloo", *words]) != 0
+    assert "needs at least" in capsys.readouterr().err
     assert main(["plan", "sft", "--model", "tiny", "--memory", "1MiB"]) == 2
     assert "needs at least" in capsys.readouterr().err
     assert main(["plan", "--help"]) == 0 and "burnish plan" in capsys.readouterr().out

@@ -47,6 +47,10 @@ def test_a_step_is_shown_in_these_words() -> None:
     assert shown({"sampled_tokens": 5}, 0.0) == []
 
 
+def test_a_number_of_300_digits_is_written_short() -> None:
+    assert shown({"reward": -6.25e299, "length": 4.0}, 1.0) == [("reward", "-6.25e+299"), ("length", "4.0")]
+
+
 def test_held_out_numbers_are_written_as_people_do() -> None:
     assert heldout_of(STEP) == ("accuracy", 0.5)
     assert heldout_of({"reward": 0.5}) is None

@@ -14,8 +14,11 @@ from families import FAMILIES, Family, tokenizer_of
 from burnish.envs.tools import Tool, ToolEnv, parse_calls
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
+from burnish.run.unseen_tools import unseen_tools
 from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, Asked, assistant_message, read_message
+from burnish.tasks.table import source
+from burnish.tasks.tooled import Tooled
 from burnish.types import Task, Turn
 
 CALLS_JSON = '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
@@ -173,6 +176,17 @@ def test_thoughts_that_a_client_drops_begin_a_new_sample(tmp_path: Path) -> None
     assert talk.at(kept) is conversation and talk.restarts == 1
     extended = [token for turn in conversation.turns for token in turn.tokens.tolist()]
     assert "hm" in chat.tokenizer.decode(extended)  # what was sampled stays in front of what follows
+
+
+def test_a_template_that_writes_tools_is_no_reason_to_warn(chat: Chat) -> None:
+    assert unseen_tools(Tooled(source("add"), [TOOL]), chat) == ""
+
+
+def test_a_template_without_tools_is_warned_of(tmp_path: Path) -> None:
+    tokenizer_of(FAMILIES["qwen2.5"]).save_pretrained(tmp_path)
+    chat = load_chat(tmp_path)
+    assert "the chat template does not write them" in unseen_tools(Tooled(source("add"), [TOOL]), chat)
+    assert unseen_tools(source("add"), chat) == "" and unseen_tools(source("guess"), chat) == ""
 
 
 def test_a_tokenizer_with_a_template_for_tools_uses_it(tmp_path: Path) -> None:

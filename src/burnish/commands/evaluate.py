@@ -253,7 +253,8 @@ def _of_replies(
         sampled(options.k, options.temperature, f"{options.k} sampled replies each") if options.temperature else None
     )
     ks = [k for k in (2**i for i in range(options.k.bit_length())) if k < options.k] + [options.k]
-    numbers: dict[str, Any] = {"measure": measure, "tasks": len(greedy.correct), "k": options.k}
+    numbers: dict[str, Any] = {"measure": measure, "tasks": len(greedy.correct), "different": greedy.different}
+    numbers["k"] = options.k
     numbers |= {"temperature": options.temperature, "greedy": _plain(greedy.pass_at(1))}
     numbers |= {"reward": _plain((several or greedy).reward()), "length": (several or greedy).length}
     if measure == "reward":
@@ -276,10 +277,14 @@ def _of_replies(
         parts.append(Text.assemble(f"win rate against {options.reference} ", rate))
     parts.append(_first_tasks(several or greedy, judged=measure == "accuracy", boxed=console.is_terminal))
     beside = f" and {options.k} at temperature {options.temperature:g}" if several else ""
+    different = f" ({greedy.different} different)" if greedy.different < len(greedy.correct) else ""
     heading = (
-        f"{len(greedy.correct)} held-out tasks, one greedy reply each (temperature 0){beside}, "
+        f"{len(greedy.correct)} held-out tasks{different}, one greedy reply each (temperature 0){beside}, "
         f"{(several or greedy).length:.1f} tokens on average"
     )
+    if failed := (*greedy.failed, *(several.failed if several else ())):
+        numbers["failed"] = len(failed)
+        heading += f"; {len(failed)} episodes failed, the first because {failed[0]}"
     return Report(numbers, heading, tuple(parts))
 
 

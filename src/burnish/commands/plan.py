@@ -52,6 +52,7 @@ def main(words: list[str]) -> int:
         table.add_row(part, f"{size / GIB:8.2f} GiB")
     table.add_row("[bold]peak, predicted[/]", f"[bold]{sum(parts.values()) / GIB:8.2f} GiB[/]")
     out.print(f"[bold]{escape(name)}[/] on {escape(str(found.base))}: {shapes[found.method.product].weights:,} weights")
+    out.print(f"models: {', '.join(f'{name} ({role.liveness})' for name, role in found.method.models.items())}")
     out.print(table)
     out.print(_flags(how, settings.kv_gib))
     return 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ELSEWHERE = """\
 Besides these:
   [cyan]gym:NAME[/]        a task of reasoning-gym, for example gym:chain_sum (pip install 'burnish\\[gym]')
+  [cyan]FILE.py:CLASS[/]   your own environment; others: gymnasium:ID, textarena:ID, openenv:URL, verifiers:NAME
   [cyan]FILE or FOLDER[/]  your own data: .jsonl, .json, .csv, .parquet with prompts, answers, demonstrations or pairs
   [cyan]OWNER/NAME[/]      a dataset of the Hugging Face hub (pip install 'burnish\\[data]')
 Several with weights are a mixture: a.jsonl*0.7,b.jsonl*0.3
@@ -51,6 +52,7 @@ def main(words: list[str]) -> int:
     if asked[0]:
         _one(asked[0][0], asked[1], console)
         return 0
+    from burnish.tasks.resolve import installed
     from burnish.tasks.table import GENERATED
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -59,6 +61,8 @@ def main(words: list[str]) -> int:
         table.add_column(column)
     for name, kind in GENERATED.items():
         table.add_row(name, " ".join(map(str, kind.levels)), kind.summary, ", ".join(sorted(kind.gives)))  # type: ignore[attr-defined]
+    for name, loads in installed().items():
+        table.add_row(name, "", f"of an installed package, {loads}", "")
     console.print(table)
     console.print(Text("NAME:LEVEL chooses a level; 2 is the default.\n", style="dim"))
     console.print(ELSEWHERE)

@@ -14,15 +14,14 @@ from typing import Any
 
 from burnish.learn.learn import Learn, plan_of
 from burnish.learn.term import Term
-from burnish.method import Method, Phase
+from burnish.method import MUST_BE_READ, Method, Phase
 from burnish.methods.table import Entry, find
+from burnish.methods.unread import CHAINS, without_unread_parts
 from burnish.parts import Part, Wired, chain, tokens_read
 from burnish.run.config import method_fields
 from burnish.tasks.source import Source
 
 _SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move")
-_MUST_BE_READ = ("stream:", "claim:", "score:", "pairs", "lists")
-_CHAINS = ("score", "select", "credit")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def changes(method: Method, base: Method) -> list[Change]:
     for stage in ("draw", "rollout"):
         names, base_names = _names(method, stage), _names(base, stage)
         differences += [Change("back", stage, name, base_names[0]) for name in names if name not in base_names]
-    for stage in _CHAINS:
+    for stage in CHAINS:
         differences += _chain_changes(method, base, stage)
     differences += _term_changes(method, base)
     for name in _SETTINGS:
@@ -128,7 +127,7 @@ def _phase(phase: Phase, base: Phase, change: Change) -> Phase:
         return replace(phase, **{change.stage: getattr(base, change.stage)})
     if change.stage == "setting":
         plan = _learn(plan_of(phase), plan_of(phase).terms, {change.name: getattr(base.learn, change.name)})
-        return _pruned(replace(phase, learn=plan))
+        return without_unread_parts(replace(phase, learn=plan))
     if change.stage == "term":
         return _term_phase(phase, base, change)
     atoms = list(getattr(phase, change.stage))
@@ -136,12 +135,12 @@ def _phase(phase: Phase, base: Phase, change: Change) -> Phase:
         base_atoms = list(getattr(base, change.stage))
         new = [atom for atom in base_atoms if atom.name == change.other or atom.name in {a.name for a in atoms}]
         own = [atom for atom in atoms if atom.name not in {a.name for a in base_atoms}]
-        return _pruned(_chained(phase, change.stage, [*new, *own]))
+        return without_unread_parts(_chained(phase, change.stage, [*new, *own]))
     if change.name not in [atom.name for atom in atoms]:
         return phase
     twins = [atom for atom in getattr(base, change.stage) if atom.name == change.other]
     new = [part for atom in atoms for part in (twins if atom.name == change.name else [atom])]
-    return _pruned(_relinked(_chained(phase, change.stage, new), base))
+    return without_unread_parts(_relinked(_chained(phase, change.stage, new), base))
 
 
 def _term_phase(phase: Phase, base: Phase, change: Change) -> Phase:
@@ -157,13 +156,13 @@ def _term_phase(phase: Phase, base: Phase, change: Change) -> Phase:
         )
     if not terms:
         raise ValueError("it is the method's only term: without it nothing is learned")
-    return _pruned(_supplied(replace(phase, learn=_learn(plan_of(phase), terms, {})), base))
+    return without_unread_parts(_supplied(replace(phase, learn=_learn(plan_of(phase), terms, {})), base))
 
 
 def _supplied(phase: Phase, base: Phase) -> Phase:
     """Add the parent's credit parts that write what terms read and no part of the phase writes."""
     written = {name for placed in phase.parts() for name in placed.part.writes}
-    read = {name for term in plan_of(phase).terms for name in _read(term, written) if name.startswith(_MUST_BE_READ)}
+    read = {name for term in plan_of(phase).terms for name in _read(term, written) if name.startswith(MUST_BE_READ)}
     more = [atom for atom in base.credit if atom.writes & (read - written)]
     return replace(phase, credit=chain(*phase.credit, *more)) if more else phase
 
@@ -171,7 +170,7 @@ def _supplied(phase: Phase, base: Phase) -> Phase:
 def _relinked(phase: Phase, base: Phase) -> Phase:
     """Replace parts that read what no part writes any more by parts of the parent that write the same without it."""
     written = set(phase.draw.writes | phase.rollout.writes)
-    for stage in _CHAINS:
+    for stage in CHAINS:
         atoms: list[Part] = []
         for atom in getattr(phase, stage):
             if _lacks(atom, written):
@@ -186,25 +185,6 @@ def _relinked(phase: Phase, base: Phase) -> Phase:
 def _lacks(atom: Part, written: set[str]) -> bool:
     given = ("model:", "store:", "given:", "task:")
     return any(name not in written and not name.startswith(given) for name in atom.reads)
-
-
-def _pruned(phase: Phase) -> Phase:
-    """Remove the parts whose writes are no longer read."""
-    while True:
-        have = {name for placed in phase.parts() for name in placed.part.writes}
-        read = set(phase.learn.reads).union(*(placed.part.reads for placed in phase.parts()))
-        read = read.union(*(_read(term, have) for term in plan_of(phase).terms))
-        unread = [placed for placed in phase.parts() if placed.stage in _CHAINS and _is_unread(placed.part, read)]
-        if not unread:
-            return phase
-        stage, name = unread[0].stage, unread[0].part.name
-        phase = _chained(phase, stage, [atom for atom in getattr(phase, stage) if atom.name != name])
-
-
-def _is_unread(part: Wired, read: set[str]) -> bool:
-    """Whether a part writes something that must be read, and none of it is."""
-    writes = {name for name in part.writes if name.startswith(_MUST_BE_READ)}
-    return bool(writes) and not writes & read
 
 
 def _needed(models: dict[str, Any] | Any, method: Method, phases: Sequence[Phase]) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from burnish.credit.gae import advantages_and_returns
 from burnish.parts import Part, per_trace, supplies
+from burnish.schedules import is_zero
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -16,7 +19,7 @@ def gae_of_parts(
     second: str,
     split: str,
     *,
-    kl: float = 0.0,
+    kl: float | None = 0.0,
     gamma: float = 1.0,
     lam: float = 0.95,
     author: str = "policy",
@@ -25,7 +28,7 @@ def gae_of_parts(
 
     r_t = -kl (log pi_old - log ref)(t), plus scores[first] at the first part's last token, scores[second] at the
     second's. So no reward reaches the tokens of the other part. An empty first part gives PPO's credit with the second
-    score.
+    score. With kl None there is no penalty and no reference is asked for.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
@@ -36,18 +39,21 @@ def gae_of_parts(
         for score, part in ((first, mask & (place < at)), (second, mask & (place >= at))):
             if not bool(part.any()):
                 continue
-            gap = trace.streams["old"][part] - trace.streams["ref"][part]
-            rewards = -kl * gap
+            rewards = torch.zeros(int(part.sum()))
+            if kl is not None:
+                gap = trace.streams["old"][part] - trace.streams["ref"][part]
+                rewards = -kl * gap
+                step.notes.add("kl", float(gap.sum()), int(part.sum()))
             rewards[-1] += trace.scores[score]
-            step.notes.add("kl", float(gap.sum()), int(part.sum()))
             adv, returns = advantages_and_returns(rewards, trace.streams["value"][part], gamma, lam)
             trace.streams["adv"][part], trace.streams["returns"][part] = adv, returns
 
+    compared = frozenset({"stream:old", "stream:ref"}) if kl is not None else frozenset()
+    unpenalised = partial(gae_of_parts, first, second, split, gamma=gamma, lam=lam, author=author)
     return per_trace(
         write,
         name=f"gae_of_parts({first}, {second})",
-        reads=frozenset(
-            {f"tokens:{author}", "stream:old", "stream:ref", "stream:value", f"score:{first}", f"score:{second}"}
-        ),
+        reads=frozenset({f"tokens:{author}", "stream:value", f"score:{first}", f"score:{second}"}) | compared,
         writes=frozenset({"stream:adv", "stream:returns"}),
+        idle=unpenalised(kl=None) if is_zero(kl) else None,
     )

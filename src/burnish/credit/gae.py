@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from burnish.parts import Part, names, per_trace, supplies
-from burnish.schedules import Schedule, at
+from burnish.schedules import Schedule, at, is_zero
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -59,6 +59,7 @@ def token_rewards(*, score: str = "reward", kl: Schedule | None = 0.0, author: A
         name="token_rewards",
         reads=_tokens(author) | compared | {f"score:{score}"},
         writes=frozenset({"stream:reward"}),
+        idle=token_rewards(score=score, kl=None, author=author) if is_zero(kl) else None,
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from burnish.parts import Part, supplies
-from burnish.schedules import Schedule, at
+from burnish.schedules import Schedule, at, is_zero
 from burnish.step import Step
 from burnish.types import Group
 
@@ -27,12 +28,13 @@ def by_bradley_terry(mine: float, theirs: float) -> float:
 
 @supplies("stream:adv")
 def nash_advantage(
-    preference: Preference, tau: Schedule, *, rival: str, author: str = "policy", score: str = "reward"
+    preference: Preference, tau: Schedule | None, *, rival: str, author: str = "policy", score: str = "reward"
 ) -> Part:
     """A_t = P(y > y') - 1/2 - tau sum over m >= t of log pi(y_m)/ref(y_m), as stream "adv" on the author's tokens.
 
     P is the mean over the group's traces by the rival. The log-ratio is that of streams "old" and "ref": the tokens
-    from t on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2).
+    from t on are those that token t can still influence (Munos et al., arXiv 2312.00886, appendix F.2). With tau None
+    there is no regulariser and no reference is asked for.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -43,15 +45,20 @@ def nash_advantage(
                 mask = trace.by(author)
                 if bool(mask.any()):
                     wins = sum(preference(trace.scores[score], other) for other in theirs) / len(theirs)
-                    logratio = (trace.streams["old"] - trace.streams["ref"])[mask]
-                    adv[mask] = wins - 0.5 - at(tau, step.clock) * logratio.flip(0).cumsum(0).flip(0)
+                    adv[mask] = wins - 0.5
+                    if tau is not None:
+                        logratio = (trace.streams["old"] - trace.streams["ref"])[mask]
+                        adv[mask] -= at(tau, step.clock) * logratio.flip(0).cumsum(0).flip(0)
                     step.notes.add("wins", wins)
                 trace.streams["adv"] = adv
         return groups
 
+    compared = frozenset({"stream:old", "stream:ref"}) if tau is not None else frozenset()
+    unregularised = partial(nash_advantage, preference, rival=rival, author=author, score=score)
     return Part(
         name=f"nash_advantage(against {rival})",
         call=call,
-        reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}", f"tokens:{rival}"}),
+        reads=frozenset({f"score:{score}", f"tokens:{author}", f"tokens:{rival}"}) | compared,
         writes=frozenset({"stream:adv"}),
+        idle=unregularised(tau=None) if is_zero(tau) else None,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, per_trace, supplies
-from burnish.schedules import Schedule, at
+from burnish.parts import Part, everything, per_trace, supplies
+from burnish.schedules import Schedule, at, is_zero
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -26,6 +26,21 @@ def kl_in_score(beta: Schedule, *, score: str = "reward", author: str = "policy"
         name="kl_in_score",
         reads=frozenset({f"score:{score}", "stream:old", "stream:ref", f"tokens:{author}"}),
         writes=frozenset({"score:penalised"}),
+        idle=_unpenalised(score) if is_zero(beta) else None,
+    )
+
+
+def _unpenalised(score: str) -> Part:
+    """scores["penalised"] = r."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.scores["penalised"] = trace.scores[score]
+
+    return per_trace(
+        write,
+        name="unpenalised",
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"score:penalised"}),
     )
 
 
@@ -47,6 +62,7 @@ def kl_on_tokens(beta: Schedule, *, tag: str, author: str = "policy") -> Part:
         call=call,
         reads=frozenset({"stream:adv", "stream:old", "stream:ref", f"tag:{tag}", f"tokens:{author}"}),
         updates=frozenset({"stream:adv"}),
+        idle=everything if is_zero(beta) else None,
     )
 
 

@@ -17,6 +17,7 @@ from burnish.learn.maths.preference_noise import trust
 from burnish.learn.maths.preference_pairs import of_equal_rank
 from burnish.parts import Part, per_trace, supplies
 from burnish.rollout.conditioned import conditioned
+from burnish.schedules import is_zero
 from burnish.step import Step
 from burnish.types import Group, Trace, Turn
 
@@ -282,7 +283,17 @@ def guided_weights(alpha: float, beta: float, *, judge: str = "judge", author: s
         call=call,
         reads=frozenset({"pairs", f"stream:{judge}", "stream:ref", f"tokens:{author}"}),
         writes=frozenset({"stream:weight"}),
+        idle=_equal_weights() if is_zero(alpha) else None,
     )
+
+
+def _equal_weights() -> Part:
+    """Stream "weight": 1 on every token."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        fill(trace, "weight", 1.0)
+
+    return per_trace(write, name="equal_weights", reads=frozenset(), writes=frozenset({"stream:weight"}))
 
 
 @supplies("stream:preference")

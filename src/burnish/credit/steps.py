@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.parts import Part, everything, per_trace, supplies
+from burnish.schedules import is_zero
 from burnish.step import Step
 from burnish.types import Group, Trace
 
@@ -65,4 +66,5 @@ def dense_bonus(weight: float, limit: float, *, stream: str, author: str = "poli
         reads=frozenset({"stream:reward", f"stream:{stream}", "stream:ref", f"tokens:{author}"}),
         writes=frozenset(),
     )
-    return Part(name=found.name, call=found.call, reads=found.reads, updates=frozenset({"stream:reward"}))
+    idle = everything if is_zero(weight) else None
+    return Part(name=found.name, call=found.call, reads=found.reads, updates=frozenset({"stream:reward"}), idle=idle)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
+from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
 
@@ -78,7 +78,7 @@ class GuardedEnv:
 
     def keep(self) -> None:
         """Keep a copy of the state for `at`, where the environment has fork()."""
-        if hasattr(self.env, "fork"):
+        if offers(self.env, "fork"):
             self._kept[len(self.said)] = self._fork(self.env)
 
     def at(self, k: int) -> GuardedEnv:
@@ -92,7 +92,7 @@ class GuardedEnv:
         found = GuardedEnv(self._make, self.seconds)
         found._origin, found.cut = self._origin, self.cut
         source = self._kept.get(k, self.env if k == len(self.said) else None)
-        if source is not None and hasattr(source, "fork"):
+        if source is not None and offers(source, "fork"):
             found.env = self._fork(source)
             found.said, found.seen = self.said[:k], self.seen[: k + 1]
             return found
@@ -103,7 +103,7 @@ class GuardedEnv:
 
     def key(self) -> str | None:
         """The name of the state; None where the environment gives none."""
-        return self._asked("key") if hasattr(self.env, "key") else None
+        return self._asked("key") if offers(self.env, "key") else None
 
     def expert(self) -> str:
         """A good action in this state."""
@@ -111,7 +111,7 @@ class GuardedEnv:
 
     def seat(self) -> str:
         """The player whose turn it is; "" where there is one player."""
-        return self._asked("seat") if hasattr(self.env, "seat") else ""
+        return self._asked("seat") if offers(self.env, "seat") else ""
 
     def seats(self) -> tuple[str, ...]:
         """The names of all players, the policy's first; "" where there is one player."""
@@ -119,12 +119,12 @@ class GuardedEnv:
 
     def tools(self) -> list[dict[str, Any]]:
         """The JSON schemas of its tools; none where it has none."""
-        return list(self.env.tools()) if hasattr(self.env, "tools") else []
+        return list(self.env.tools()) if offers(self.env, "tools") else []
 
     def close(self) -> None:
         """End the episode, once; what goes wrong then does not matter to it."""
         closed, self.closed = self.closed, True
-        if not closed and self.env is not None and hasattr(self.env, "close"):
+        if not closed and self.env is not None and offers(self.env, "close"):
             _begun(self.env.close, trusted=False)
 
     def _asked(self, what: str) -> str:
@@ -167,7 +167,8 @@ def _begun(call: Callable[[], Any], trusted: bool) -> Pending:
             if inspect.iscoroutine(found):
                 found = in_loop(found)
         except BaseException as error:  # noqa: BLE001 - SystemExit too: an environment must not end the run
-            pending.finish(error=error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            ended = RuntimeError(f"{error!r}, which would end the run")
+            pending.finish(error=error if isinstance(error, Exception) else ended)
         else:
             pending.finish(found)
 

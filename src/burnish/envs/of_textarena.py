@@ -36,7 +36,7 @@ class TextArenaEnv:
     foreign = True
 
     def __init__(self, name: str, players: int | None = None, seat: int = 0, **options: Any) -> None:
-        self.name, self.players, self.seat, self.options = name, players, seat, options
+        self.name, self.players, self.place, self.options = name, players, seat, options
         self.dice, self.noise = random.Random(), random.Random().getstate()
         self.game: Any = None
         self.seen = ""
@@ -46,7 +46,7 @@ class TextArenaEnv:
         self.dice, self.noise = random.Random(seed), random.Random(seed).getstate()
         self.game = self._own(lambda: self._made(seed))
         if self._others_move():
-            raise ValueError(f"the game {self.name!r} was over before the policy's seat {self.seat} moved")
+            raise ValueError(f"the game {self.name!r} was over before the policy's seat {self.place} moved")
         return self._new()
 
     def step(self, action: str) -> Outcome:
@@ -55,8 +55,8 @@ class TextArenaEnv:
         if not (done or self._others_move()):
             return Outcome(self._new(), 0.0)
         rewards, about = self._own(self.game.close)
-        reward = float((rewards or {}).get(self.seat, 0.0))
-        mine = about.get(self.seat, {}) if isinstance(about, dict) else {}
+        reward = float((rewards or {}).get(self.place, 0.0))
+        mine = about.get(self.place, {}) if isinstance(about, dict) else {}
         invalid = bool(mine.get("invalid_move"))
         info = {"why": str(mine.get("reason", "")), "invalid": invalid}
         return Outcome("", min(reward, 0.0) if invalid else reward, terminated=True, info=info)
@@ -75,8 +75,8 @@ class TextArenaEnv:
                 game.reset(num_players=players, seed=seed)
             except AssertionError:
                 continue
-            if self.seat >= players:
-                raise ValueError(f"{self.name!r} has the seats 0 to {players - 1}; seat {self.seat} is none of them")
+            if self.place >= players:
+                raise ValueError(f"{self.name!r} has the seats 0 to {players - 1}; seat {self.place} is none of them")
             return game
         raise ValueError(f"{self.name!r} does not take {self.players or f'1 to {MOST_PLAYERS}'} players")
 
@@ -84,7 +84,7 @@ class TextArenaEnv:
         """Let the opponents move until it is the policy's turn. Whether the game is over."""
         for _ in range(MOST_MOVES):
             player, seen = self._own(self.game.get_observation)
-            if player == self.seat:
+            if player == self.place:
                 self.now = str(seen)
                 return False
             moves = [move for move in _MOVE.findall(str(seen)) if not _NOT_MOVES.fullmatch(move)]

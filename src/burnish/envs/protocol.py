@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.messages import Message, check_message
+from burnish.messages import Message, check_message, well_formed
 
 Observed = str | tuple[Message, ...]
 
@@ -92,7 +92,7 @@ def read_outcome(given: Any) -> Outcome:
 def read_observation(given: Any) -> Observed:
     """Text, or messages; what `reset` returned may be Gymnasium's pair (observation, info)."""
     if isinstance(given, str):
-        return given
+        return str(well_formed(given))
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping) and "role" not in given[1]:
         return read_observation(given[0])
     if isinstance(given, Mapping):
@@ -100,8 +100,13 @@ def read_observation(given: Any) -> Observed:
     if isinstance(given, Sequence) and given:
         for message in given:
             check_message(message)
-        return tuple(given)
+        return tuple(map(well_formed, given))
     raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
+
+
+def offers(env: Any, what: str) -> bool:
+    """Whether an environment has this method; an attribute of the same name that cannot be called is its own affair."""
+    return callable(getattr(env, what, None))
 
 
 def reset_arguments(reset: Callable[..., Any], task: Any, seed: int, seated: bool = False) -> dict[str, Any]:

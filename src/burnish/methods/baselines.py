@@ -91,7 +91,7 @@ def rloo(
     task: draw.Source,
     *,
     n: opt.GroupSize = 4,
-    beta: Annotated[float, Option("Coefficient of the KL, inside the score.", at_least=0)] = 0.03,
+    beta: Annotated[float, Option("Coefficient of the KL, inside the score; 0 loads no reference.", at_least=0)] = 0.03,
     temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:

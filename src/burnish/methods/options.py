@@ -38,8 +38,12 @@ ClipHigh = Annotated[
 DualClip = Annotated[float, Option("The second clip of the ratio, where the advantage is negative.", above=1)]
 
 # held to another policy
-KLCoef = Annotated[float, Option("Coefficient of the KL to the starting policy.", at_least=0)]
-KLPenalty = Annotated[float, Option("KL penalty per token, inside the reward.", at_least=0)]
+KLCoef = Annotated[
+    float, Option("Coefficient of the KL to the starting policy; at 0 no reference is loaded for it.", at_least=0)
+]
+KLPenalty = Annotated[
+    float, Option("KL penalty per token, inside the reward; at 0 no reference is loaded for it.", at_least=0)
+]
 Beta = Annotated[float, Option("How strongly the policy is held to the reference.", above=0)]
 
 # the critic

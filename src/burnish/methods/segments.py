@@ -34,7 +34,7 @@ def _undecided(tag: str, below: float, *, moved: bool) -> Part:
 
 
 _Below = Annotated[float, Option("Tokens below this probability count as undecided.", above=0, at_most=1)]
-_KL = Annotated[float, Option("Weight of the KL.", at_least=0)]
+_KL = Annotated[float, Option("Weight of the KL; 0 loads no reference.", at_least=0)]
 
 
 @register(

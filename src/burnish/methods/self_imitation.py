@@ -86,7 +86,7 @@ def superhf(
     task: draw.Source,
     *,
     n: opt.Replies = 16,
-    beta: Annotated[float, Option("Weight of the KL.", at_least=0)] = 0.7,
+    beta: Annotated[float, Option("Weight of the KL; 0 loads no reference.", at_least=0)] = 0.7,
     temperature: opt.Temperature = 1.0,
     top_p: opt.TopP = 0.95,
     reward_model: opt.RewardModel = None,

@@ -59,8 +59,9 @@ class Lora:
 def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
     """The model with adapters, fresh or from a directory: only they are trained. A scoring head is trained whole.
 
-    What is trained is fp32, also where the frozen weights are bf16: peft leaves modules that are trained whole as they
-    are, and these are master weights.
+    The dropout is that of `lora`, whatever stored adapters were trained with before. What is trained is fp32, also
+    where the frozen weights are bf16: peft leaves modules that are trained whole as they are, and these are master
+    weights.
     """
     peft = _peft()
     if stored is not None:
@@ -71,11 +72,12 @@ def add_lora(model: Any, lora: Lora, stored: Path | None = None) -> Any:
     for p in adapted.parameters():
         if p.requires_grad and p.dtype in (torch.bfloat16, torch.float16):
             p.data = p.data.float()
+    for config in adapted.peft_config.values():
+        config.lora_dropout = lora.dropout
     for layer in adapted.modules():
         dropouts = getattr(layer, "lora_dropout", None)
-        for name, one in dict(dropouts or {}).items():
-            if getattr(one, "p", 0.0):
-                dropouts[name] = UpdateDropout(one.p)  # type: ignore[index]
+        for name in dict(dropouts or {}):
+            dropouts[name] = UpdateDropout(lora.dropout) if lora.dropout else nn.Identity()  # type: ignore[index]
     return adapted.eval()
 
 
@@ -167,6 +169,38 @@ def _layers(model: nn.Module) -> str:
     kinds = (nn.Linear, nn.Embedding)
     named = [name.rpartition(".")[2] for name, layer in model.named_modules() if isinstance(layer, kinds)]
     return ", ".join(dict.fromkeys(named))
+
+
+def check_stored(path: Path, lora: Lora) -> None:
+    """Raise ValueError where adapters of a directory are to be trained on and are others than `lora` asks for.
+
+    What was left at its default is taken from the directory, apart from the rank.
+    """
+    rank, told = stored_rank(path), read_json(path / "adapter_config.json") or {}
+    if rank != lora.rank:
+        raise ValueError(
+            f"{path} holds LoRA adapters of rank {rank}; --lora {rank} goes on training them, and without --lora they "
+            "are added into the weights, which are then all trained"
+        )
+    variant = "dora" if told.get("use_dora") else "rslora" if told.get("use_rslora") else "lora"
+    targets, whole = told.get("target_modules"), told.get("modules_to_save")
+    asked = {
+        "alpha": (lora.alpha, told.get("lora_alpha"), lora.alpha is None),
+        "variant": (lora.variant, variant, lora.variant == Lora.variant),
+        "targets": (_joined(lora.targets), _joined(targets), lora.targets == Lora.targets),
+        "save": (_joined(lora.whole), _joined(whole), not lora.whole),
+    }
+    for flag, (wanted, held, unsaid) in asked.items():
+        if not unsaid and wanted != held:
+            raise ValueError(
+                f"{path} holds LoRA adapters with {flag} {held or 'none'}, and --lora-{flag} {wanted} cannot change "
+                f"them; leave --lora-{flag} out"
+            )
+
+
+def _joined(names: Any) -> str:
+    """Names of layers as one text, in order."""
+    return names if isinstance(names, str) else ",".join(sorted(names or ()))
 
 
 def stored_rank(path: Path) -> int:

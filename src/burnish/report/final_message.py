@@ -56,7 +56,8 @@ def verdict(result: Result, tasks: int) -> list[str]:
         return [*lines, *_ending(result)]  # sampled replies have become better, whatever the greedy ones did
     if after.value.low < after.value.high and _overlap(before.value, after.value):
         lines.append(
-            f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or --eval-tasks will tell."
+            f"The 95% intervals overlap: on {tasks} tasks this may be chance. More --steps or held-out tasks "
+            "(--eval-tasks) will tell."
         )
     elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")

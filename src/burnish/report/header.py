@@ -67,12 +67,12 @@ def _judged(run: Run) -> str:
     """How many held-out replies are judged, and how they are decoded; empty where none are."""
     options = run.config.options
     if options.eval_tasks and options.eval_measure == "loss":
-        return f"the method's own measure of {options.eval_tasks:,} held-out rows"
+        return f"the method's own measure of {run.held_out:,} held-out rows"
     if not options.eval_tasks or not run.method.generates or not can_evaluate(run.source):
         return ""
     beside = f", and {options.eval_k} sampled at temperature {options.eval_temperature:g}"
     sampled = beside if options.eval_k and options.eval_temperature else ""
-    return f"{options.eval_tasks:,} held-out tasks, one greedy reply each (temperature 0){sampled}"
+    return f"{run.held_out:,} held-out tasks, one greedy reply each (temperature 0){sampled}"
 
 
 def _on_ray(options: Options) -> str:

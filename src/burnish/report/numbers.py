@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from burnish.run.best import better_is_lower as better_is_lower
 
 Metrics = Mapping[str, float]
+LARGE = 1e6  # numbers beyond are written with an exponent
 
 _SHOWN = (  # label, patterns of metric names (the first match is shown), format
     ("reward", ("reward",), "{:.3f}"),
@@ -41,7 +42,8 @@ def shown(metrics: Metrics, seconds: float) -> list[tuple[str, str]]:
         name = find(metrics, names)
         if name is not None and name not in used:
             used.add(name)
-            texts.append((label, form.format(metrics[name])))
+            value = metrics[name]
+            texts.append((label, form.format(value) if abs(value) < LARGE else f"{value:.3g}"))
     if metrics.get("sampled_tokens") and seconds:
         texts.append(("tokens/s", f"{metrics['sampled_tokens'] / seconds:,.0f}"))
     return texts

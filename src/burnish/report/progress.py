@@ -65,7 +65,7 @@ class Progress(Observer):
         for metrics in run.folder.metrics():
             self._remember(metrics)
         if options.eval_tasks and not run.start:
-            self.activity = f"measuring on {options.eval_tasks} held-out tasks, before training"
+            self.activity = f"measuring on {run.held_out} held-out tasks, before training"
         else:
             self.begin()
 
@@ -83,7 +83,7 @@ class Progress(Observer):
         self.done, self.seconds, self.activity = report.clock.step + 1, seconds, ""
         self._remember({**report.metrics, **heldout})
         if (self.done == self.steps or self.run.best.ends()) and self.run.config.options.eval_tasks:
-            self.activity = f"measuring on {self.run.config.options.eval_tasks} held-out tasks, after training"
+            self.activity = f"measuring on {self.run.held_out} held-out tasks, after training"
 
     def ordered(self, action: str) -> None:
         self.activity = {
@@ -173,7 +173,7 @@ class ProgressLines(Progress):
     def finished(self, result: Result) -> None:
         if result.stopped:
             self.line(f"stopped after step {self.done} of {self.steps}; saved in {result.folder}")
-        for sentence in final_message.verdict(result, self.run.config.options.eval_tasks):
+        for sentence in final_message.verdict(result, self.run.held_out):
             self.line(sentence)
         for name, text in final_message.places(result):
             self.line(f"{name + ':':<7} {text}")
@@ -225,7 +225,7 @@ class ProgressScreen(Progress):
             out(
                 f"[bold yellow]Stopped after step {self.done} of {self.steps}.[/] Everything is saved.", highlight=False
             )
-        for i, sentence in enumerate(final_message.verdict(result, self.run.config.options.eval_tasks)):
+        for i, sentence in enumerate(final_message.verdict(result, self.run.held_out)):
             out(Text(sentence[0].upper() + sentence[1:], style="bold green" if i == 0 else "yellow"))
         table = final_message.answers(result.before, result.after)
         if table:

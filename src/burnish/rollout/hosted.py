@@ -65,10 +65,17 @@ def hosted(
         for episode in episodes:
             episode.settle(paid)
         _note(episodes, step)
-        return [
+        groups = [
             Group(task, _numbered([t for one in episodes[k * n : (k + 1) * n] for t in one.traces(paid, one_trace)]))
             for k, task in enumerate(tasks)
         ]
+        found = [group for group in groups if group.traces]
+        if groups and not found:
+            raise ValueError(
+                "no episode of the agent asked the policy anything, so there is nothing to learn from; send its "
+                "requests to the base_url that it is given"
+            )
+        return found
 
     tag = HOSTED if paid else TAG
     return Rollout(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from burnish import randomness
 from burnish.messages import shown
@@ -16,11 +17,14 @@ from burnish.rollout.episodes import episodes, rewarded_while_played
 from burnish.rollout.sample import sample
 from burnish.score.judge import judge, reply_text, require_verifier
 from burnish.score.model import reward_model as scored_by_model
+from burnish.scorer import is_failed
 from burnish.step import Settings, Step
 from burnish.tasks.source import NoVerifier, Source
 from burnish.types import Clock, Group, Task
 
 RESAMPLES = 1000
+SUBSETS = 100  # of the replies to a task, over which majority@k is averaged
+Z = 1.959964  # 95% of a normal distribution lie within so many standard deviations
 AT_ONCE = 512  # replies sampled between two progress reports
 
 
@@ -51,6 +55,8 @@ class Evaluation:
 
     shown   the first reply to each of the first tasks
     length  mean reply length in tokens
+    keys    of the tasks: a task that was drawn twice counts once in the width of an interval; empty: all differ
+    failed  why episodes failed (they scored what they had until then), one reason for each
     """
 
     correct: tuple[tuple[bool, ...], ...]
@@ -58,31 +64,35 @@ class Evaluation:
     rewards: tuple[tuple[float, ...], ...]
     shown: tuple[Shown, ...]
     length: float
+    keys: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def different(self) -> int:
+        """The number of different tasks."""
+        return len(set(self.keys)) if self.keys else len(self.rewards)
 
     def pass_at(self, k: int) -> Interval:
         """pass@k: probability that one of k replies is correct, by the unbiased estimate 1 - C(n-c, k)/C(n, k) per
         task.
         """
-        return interval([pass_at_k(len(row), sum(row), k) for row in self.correct])
+        return share([pass_at_k(len(row), sum(row), k) for row in self.correct], self.keys)
 
     def majority_at(self, k: int) -> Interval:
-        """majority@k: share of tasks whose most common answer among the first k replies is correct (ties: the
-        earliest).
+        """majority@k: the chance that the most common answer among k replies is correct (ties: the earliest).
+
+        The mean over the subsets of k of the n replies, or over 100 of them; with k = 1 it is pass@1.
         """
-        return interval(
-            [
-                _majority_right(answers[:k], correct[:k])
-                for answers, correct in zip(self.answers, self.correct, strict=True)
-            ]
-        )
+        rows = zip(self.answers, self.correct, strict=True)
+        return share([majority_at_k(answers, correct, k) for answers, correct in rows], self.keys)
 
     def best_of(self, k: int) -> Interval:
         """The mean over tasks of the highest reward among k replies: the expectation over k of the replies drawn."""
-        return interval([best_of_k(row, k) for row in self.rewards])
+        return interval([best_of_k(row, k) for row in self.rewards], self.keys)
 
     def reward(self) -> Interval:
         """The mean reward, averaged over the replies to a task first."""
-        return interval([statistics.fmean(row) for row in self.rewards])
+        return interval([statistics.fmean(row) for row in self.rewards], self.keys)
 
     def wins_against(self, other: Evaluation) -> Interval:
         """The win rate: the chance that a reply scores more than one of the other model to the same task.
@@ -90,7 +100,8 @@ class Evaluation:
         Each of the replies is compared with each of the other's; a tie counts one half.
         """
         pairs = zip(self.rewards, other.rewards, strict=True)
-        return interval([statistics.fmean((a > b) + 0.5 * (a == b) for a in own for b in its) for own, its in pairs])
+        wins = [statistics.fmean((a > b) + 0.5 * (a == b) for a in own for b in its) for own, its in pairs]
+        return share(wins, self.keys)
 
 
 def evaluate(
@@ -130,7 +141,9 @@ def evaluate(
     ]
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
     answers = tuple(tuple(final_answer(text) for text in texts) for texts in replies)
-    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]))
+    keys = tuple(task.key for task in heldout_tasks)
+    failed = tuple(trace.note["why"] for group in groups for trace in group.traces if is_failed(trace))
+    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]), keys, failed)
 
 
 def can_evaluate(source: Source) -> bool:
@@ -195,17 +208,56 @@ def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tu
     return tuple(tuple(v.score for v in row) for row in rows), tuple(tuple(v.correct for v in row) for row in rows)
 
 
-def _majority_right(answers: tuple[str, ...], correct: tuple[bool, ...]) -> float:
+def majority_at_k(answers: Sequence[str], correct: Sequence[bool], k: int) -> float:
+    """The share of subsets of k of the replies whose most common answer is correct."""
+    n = len(answers)
+    if math.comb(n, k) <= SUBSETS:
+        subsets: Iterable[Sequence[int]] = combinations(range(n), k)
+    else:
+        rng = randomness.rng("majority", n, k)
+        subsets = (sorted(rng.sample(range(n), k)) for _ in range(SUBSETS))
+    return statistics.fmean(_majority_right([answers[i] for i in some], [correct[i] for i in some]) for some in subsets)
+
+
+def _majority_right(answers: Sequence[str], correct: Sequence[bool]) -> float:
     winner = Counter(answers).most_common(1)[0][0]
     return float(correct[answers.index(winner)])
 
 
-def interval(values: list[float]) -> Interval:
-    """The mean with its 95% bootstrap interval; one value per task."""
+def interval(values: Sequence[float], keys: Sequence[str] = ()) -> Interval:
+    """The mean with its 95% bootstrap interval; one value per task. Tasks with the same key are drawn together."""
     mean = statistics.fmean(values)
-    rng = randomness.rng("bootstrap", len(values))
-    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    rows = _by_key(values, keys)
+    rng = randomness.rng("bootstrap", len(rows))
+    sums = [(sum(row), len(row)) for row in rows]
+    means = []
+    for _ in range(RESAMPLES):
+        drawn = rng.choices(sums, k=len(sums))
+        means.append(math.fsum(total for total, _ in drawn) / sum(size for _, size in drawn))
+    means.sort()
     return Interval(mean, means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1])
+
+
+def share(values: Sequence[float], keys: Sequence[str] = ()) -> Interval:
+    """The mean of chances between 0 and 1, with its interval.
+
+    Where all are 0 or all are 1 the bootstrap finds no width; then the end is Wilson's: n / (n + z^2) for n times 1.
+    """
+    found, n = interval(values, keys), len(_by_key(values, keys))
+    width = Z * Z / (n + Z * Z)
+    if all(value == 1 for value in values):
+        return Interval(1.0, 1 - width, 1.0)
+    return Interval(0.0, 0.0, width) if all(value == 0 for value in values) else found
+
+
+def _by_key(values: Sequence[float], keys: Sequence[str]) -> list[list[float]]:
+    """The values of each task; every value alone where there are no keys."""
+    if not keys:
+        return [[value] for value in values]
+    found: dict[str, list[float]] = {}
+    for key, value in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(value)
+    return list(found.values())
 
 
 def _prompt(task: Task) -> str:

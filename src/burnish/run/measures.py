@@ -12,7 +12,7 @@ from burnish import randomness
 from burnish.models.build import Models
 from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstration_trace
 from burnish.rollout.given import given_trace
-from burnish.run.evaluate import RESAMPLES, Interval, held_out_tasks, interval
+from burnish.run.evaluate import RESAMPLES, Interval, held_out_tasks, interval, share
 from burnish.score.model import only_score
 from burnish.step import Settings
 from burnish.tasks.source import Source
@@ -57,10 +57,10 @@ class Preference:
 
     def accuracy(self) -> Interval:
         """The share of pairs in the right order; a tie is one half right."""
-        return interval([_right(margin) for margin in self.margins])
+        return share([_right(margin) for margin in self.margins])
 
     def accuracy_per_token(self) -> Interval:
-        return interval([_right(margin) for margin in self.per_token])
+        return share([_right(margin) for margin in self.per_token])
 
     def ties(self) -> float:
         return sum(margin == 0 for margin in self.margins) / len(self.margins)

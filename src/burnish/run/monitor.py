@@ -76,6 +76,8 @@ class Monitor(Observer):
             self._warn(step, "memory", grown)
         if report.metrics.get("reward_failures"):
             self._warn(step, "reward", _unrewarded(report))
+        if failed := report.metrics.get("env_failures"):
+            self._warn(step, "env", f"step {step + 1}: episodes failed ({failed:.0f}): {_why(report)}")
         self.failures.saw(report, _why(report))
         self._report_models(step)
         if report.refusals:

@@ -14,7 +14,7 @@ from burnish.methods.swap import swapped
 from burnish.methods.table import Entry
 from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
-from burnish.models.lora import Lora, stored_rank
+from burnish.models.lora import Lora, check_stored
 from burnish.models.precision import stored_weights
 from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
@@ -102,11 +102,8 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
     options = replace(options, chat_template=options.style().template, model=pinned(options.model, base))
     config = replace(config, options=options)
     lora = options.adapters()
-    if lora is not None and is_adapter(base) and (rank := stored_rank(base)) != lora.rank:
-        raise ValueError(
-            f"{base} holds LoRA adapters of rank {rank}; --lora {rank} goes on training them, and without --lora they "
-            "are added into the weights, which are then all trained"
-        )
+    if lora is not None and is_adapter(base):
+        check_stored(base, lora)
     source, method = compose(entry, config, task, rewards)
     if task is None:
         config = replace(config, options=replace(options, task=pin(options.task)))

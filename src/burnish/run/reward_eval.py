@@ -15,7 +15,7 @@ import torch
 
 from burnish.models.build import Models
 from burnish.rollout.given import given_trace
-from burnish.run.evaluate import Interval, held_out_tasks, interval
+from burnish.run.evaluate import Interval, held_out_tasks, interval, share
 from burnish.run.measures import as_pair
 from burnish.score.maths.calibration import Bin, binned
 from burnish.scorer import DENSE, MEASURED, is_failed
@@ -98,7 +98,7 @@ def scored_pairs(scorer: RewardScorer, source: Source, tasks: int) -> list[Pair]
 
 def accuracy(pairs: Sequence[Pair]) -> Interval:
     """The share of pairs in the right order, a tie one half; bootstrap interval over pairs."""
-    return interval([pair.right for pair in pairs])
+    return share([pair.right for pair in pairs])
 
 
 def slices(pairs: Sequence[Pair], columns: Sequence[str] = ()) -> dict[str, list[Pair]]:
@@ -119,7 +119,7 @@ def slices(pairs: Sequence[Pair], columns: Sequence[str] = ()) -> dict[str, list
 def length_baseline(pairs: Sequence[Pair]) -> Interval:
     """The accuracy of preferring the longer reply: what a reward model must beat."""
     gaps = [pair.lengths[0] - pair.lengths[1] for pair in pairs]
-    return interval([1.0 if gap > 0 else 0.5 if gap == 0 else 0.0 for gap in gaps])
+    return share([1.0 if gap > 0 else 0.5 if gap == 0 else 0.0 for gap in gaps])
 
 
 def reliability(margins: Sequence[float], bins: int = BINS) -> list[Bin]:

@@ -38,6 +38,7 @@ from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import plan
 from burnish.run.session import StoreSession
+from burnish.run.unseen_tools import unseen_tools
 from burnish.sampled import SampleSource
 from burnish.step import Settings
 from burnish.store.health import HealthLimits
@@ -95,6 +96,12 @@ class Run:
         return About(
             sum(n for n, _ in sizes), sum(n for n, moves in sizes if moves), str(model.device), model.chat.assumed
         )
+
+    @property
+    def held_out(self) -> int:
+        """The number of held-out tasks of an evaluation: --eval-tasks, or all rows of a dataset that has fewer."""
+        size = self.source.size("heldout")
+        return self.config.options.eval_tasks if size is None else min(self.config.options.eval_tasks, size)
 
     def memories(self) -> dict[str, Stateful]:
         """The stateful parts that a checkpoint holds, by name."""
@@ -201,6 +208,8 @@ def prepare(
         warnings["kernels"] = changed
     if rescored:
         warnings["rewards"] = rescored
+    if unseen := unseen_tools(planned.source, models[method.product].chat):
+        warnings["tools"] = unseen
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )

@@ -10,7 +10,7 @@ from typing import Any
 from burnish.models.chat import Chat
 from burnish.parts import Part, supplies
 from burnish.score.judge import judge_traces, reply_text, require_verifier, write_verdicts
-from burnish.scorer import mark_failed
+from burnish.scorer import mark_failed, without_failed
 from burnish.step import Step
 from burnish.task import CANARY_PASSED
 from burnish.tasks.batched import batched
@@ -41,10 +41,7 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
             step.notes.count("reward_failures", len(failed))
         if forged := sum(verdict.parts.get(CANARY_PASSED, 0.0) for verdict in verdicts):
             step.notes.count("canaries_passed", int(forged))
-        if drop_failed:
-            for group in groups:
-                group.traces = [trace for trace in group.traces if id(trace) not in failed]
-        return groups
+        return without_failed(groups, lambda trace: id(trace) in failed) if drop_failed else groups
 
     return Part(
         name=f"verify({source.name})",

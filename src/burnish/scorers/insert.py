@@ -17,7 +17,7 @@ from burnish.method import Method, Phase
 from burnish.parts import Part, chain
 from burnish.roles import Role
 from burnish.score.verify import verify
-from burnish.scorer import DENSE, MEASURED, Scorer, is_counted, is_failed
+from burnish.scorer import DENSE, MEASURED, Scorer, is_counted, is_failed, without_failed
 from burnish.scorers.guard import guarded
 from burnish.step import Step
 from burnish.tasks.source import Source
@@ -134,11 +134,9 @@ def count_failures(drop: bool) -> Part:
         for group in groups:
             for trace in filter(is_failed, group.traces):
                 trace.scores["reward"], failed = 0.0, failed + (not is_counted(trace))
-            if drop:
-                group.traces = [trace for trace in group.traces if not is_failed(trace)]
         if failed:
             step.notes.count("reward_failures", failed)
-        return groups
+        return without_failed(groups, is_failed) if drop else groups
 
     return Part(name="count_failures", call=call, reads=frozenset({REWARD}), updates=frozenset({REWARD}))
 

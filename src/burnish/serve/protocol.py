@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.envs.tools import call_id, parse_calls
-from burnish.messages import Message, check_message
+from burnish.messages import Message, check_message, well_formed
 
 MOST_MESSAGES = 10_000
 NEUTRAL = {"n": 1, "response_format": {"type": "text"}, "stop": []}  # values of options that are not supported
@@ -54,7 +54,7 @@ class Answered:
 def read_request(body: bytes) -> Asked:
     """The request in a body; raises BadRequest."""
     try:
-        given = json.loads(body)
+        given = well_formed(json.loads(body))
     except (ValueError, RecursionError):
         raise BadRequest("the body is not valid JSON") from None
     if not isinstance(given, dict):

@@ -3,7 +3,7 @@
     POST URL/episodes          -> {"id", "base_url", "task": {"prompt", ...}, "evaluation"}, {"id": null} where there is
                                   none for now, or {"done": true} after the run
     BASE_URL                      the model, for the calls of this episode
-    POST BASE_URL/../reward       {"value": 1.0} pays and ends the episode; BASE_URL/../end ends it for the verifier
+    POST BASE_URL/reward          {"value": 1.0} pays and ends the episode; BASE_URL/end ends it for the verifier
 
 The server is the same for all steps of a run. URL/v1 answers requests that belong to no episode, for evaluation.
 """

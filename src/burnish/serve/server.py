@@ -31,7 +31,9 @@ HOST = "127.0.0.1"
 LARGEST = 4 << 20  # bytes of a request's body
 DRAINED = 64 << 10  # bytes that are read of a refused request's body
 SECONDS = 600.0  # that a question may wait for its answer
-_PATH = re.compile(r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?(v1/chat/completions|v1/models|reward|end)")
+# BASE_URL ends in v1, and what pays may be asked for beside it or below it.
+_SESSION = r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?"
+_PATH = re.compile(_SESSION + r"(?:(v1/chat/completions|v1/models)|(?:v1/(?:\.\./)?)?(reward|end))")
 
 
 @dataclass(eq=False)
@@ -152,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None or session is None:
             return self._fail(HTTPStatus.NOT_FOUND, "there is no such path or session, or the session has ended")
         try:
-            answer(found[2], session)
+            answer(found[2] or found[3], session)
         except BadRequest as error:
             self._fail(HTTPStatus.BAD_REQUEST, str(error))
 

@@ -24,6 +24,8 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source, unwrapped
 from burnish.tasks.table import GENERATED, closest, source
 
+INSTALLED = "burnish.tasks"  # the group of entry points
+
 
 class UnknownTask(ValueError):
     """A name that is no task."""
@@ -124,10 +126,21 @@ def _environment(name: str) -> Callable[..., Any] | None:
     `burnish.tasks`; None where it is none of them."""
     if ENVIRONMENT.fullmatch(name):
         return load_function(name, "environment")
-    for point in entry_points(group="burnish.tasks", name=name):
-        found: Callable[..., Any] = point.load()
+    for point in entry_points(group=INSTALLED, name=name):
+        try:
+            found: Callable[..., Any] = point.load()
+        except Exception as error:
+            raise ValueError(
+                f"task {name!r} is offered by an installed package as {point.value}, which cannot be loaded "
+                f"({type(error).__name__}: {error}); correct the package, or remove it"
+            ) from error
         return found
     return None
+
+
+def installed() -> dict[str, str]:
+    """The tasks that installed packages offer by the entry point `burnish.tasks`, by name, and what each loads."""
+    return {point.name: point.value for point in entry_points(group=INSTALLED)}
 
 
 def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
@@ -144,9 +157,10 @@ def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
     if Path(name).exists() or "/" in name or Path(name).suffix:
         own = {key: options.pop(key) for key in ("split", "heldout", "canary", "unsafe_code") if key in options}
         return Dataset(name, columns={**columns, **read_mapping(options)}, **own)
-    near = closest(name, GENERATED)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(GENERATED)}"
+    names = [*GENERATED, *installed()]
+    near = closest(name, names)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the built-in ones are {', '.join(names)}."
     raise UnknownTask(
-        f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, reasoning_gym is gym:NAME, "
-        "and there are gymnasium:, textarena:, openenv: and verifiers:"
+        f"there is no task {name!r}: {hint} A dataset is a path or a hub name with a slash, your own environment is "
+        "file.py:Class, reasoning_gym is gym:NAME, and there are gymnasium:, textarena:, openenv: and verifiers:"
     )

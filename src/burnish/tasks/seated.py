@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from burnish.envs.protocol import offers
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
@@ -18,7 +19,7 @@ class Seated(SameTasks):
         inner = batched(source)
         super().__init__(inner, inner.drop_failed)
         self._inner, self.models = inner, {"train": train, "heldout": heldout}
-        if "env" not in source.gives or not hasattr(source.task("train", 0).given["env"](), "seat"):
+        if "env" not in source.gives or not offers(source.task("train", 0).given["env"](), "seat"):
             raise ValueError(
                 f"task {source.name!r} has no environment of several players, so there is no seat for --opponent; "
                 "use nim, deal or twenty_questions, or an environment with seat() (docs/environments.md)"

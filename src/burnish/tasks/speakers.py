@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from burnish.envs.protocol import Observed, Outcome, read_outcome, reset_arguments
+from burnish.envs.protocol import Observed, Outcome, offers, read_outcome, reset_arguments
 from burnish.messages import Message, text_of
 from burnish.task import Task, Verdict
 from burnish.tasks.source import SameTasks, Source
@@ -97,11 +97,11 @@ class Table:
 
     def key(self) -> str:
         """The inner state, the seat whose turn it is, and what was said before it in this step."""
-        inner = str(self.inner.key()) if hasattr(self.inner, "key") else str(id(self))
+        inner = str(self.inner.key()) if offers(self.inner, "key") else str(id(self))
         return " | ".join([inner, self.speakers[len(self.said)].name, *self.said])
 
     def close(self) -> None:
-        if hasattr(self.inner, "close"):
+        if offers(self.inner, "close"):
             self.inner.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from burnish.tasks.add import Add
@@ -33,8 +34,9 @@ GENERATED: dict[str, type] = {
 }  # all tasks that can be named
 
 
-def closest(name: str, known: dict[str, type]) -> list[str]:
+def closest(name: str, known: Iterable[str]) -> list[str]:
     """Up to three names like a misspelt one; those that are only a little like it where none is very much."""
+    known = list(known)
     very = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return very or difflib.get_close_matches(name, known, n=3, cutoff=0.4)
 

@@ -55,4 +55,6 @@ def kl_by_kind(
     def loss(live: Live) -> Tensor:
         return by_kind(live, quantile, beta_reasoning, beta_knowledge) * maths.k3(live.logp, live.ref)
 
-    return Term(name=name, on=on, unit="token", loss=loss, live=("logp", "entropy"), streams=("ref",), norm=norm)
+    coef = 0.0 if beta_reasoning == beta_knowledge == 0 else 1.0
+    needs = ("logp", "entropy")
+    return Term(name=name, on=on, unit="token", loss=loss, live=needs, streams=("ref",), norm=norm, coef=coef)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from burnish.messages import well_formed
 from burnish.rewards.judges.limits import Budget, Rate, backoff
 from burnish.scorer import ScoringStops
 
@@ -264,7 +265,7 @@ def content_of(found: dict[str, Any]) -> str | None:
     """The text of the first choice; None where the object has none."""
     message = _first_choice(found).get("message")
     text = message.get("content") if isinstance(message, dict) else None
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else None  # lone surrogates replaced
+    return well_formed(text) if isinstance(text, str) else None
 
 
 def first_token_logprobs(found: dict[str, Any]) -> dict[str, float]:

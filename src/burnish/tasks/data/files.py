@@ -77,7 +77,8 @@ def read_file(path: Path) -> Rows:
     """The rows of one file."""
     read = reader_of(path.name)
     if read is None:
-        raise ValueError(f"{path}: unknown kind of file; the kinds that can be read are {KINDS}")
+        own = f"; an environment in it is {path}:CLASS" if path.suffix == ".py" else ""
+        raise ValueError(f"{path}: unknown kind of file; the kinds that can be read are {KINDS}{own}")
     try:
         return read(path)
     except (EOFError, zlib.error, lzma.LZMAError) as error:
@@ -128,6 +129,9 @@ def read_rows(name: str) -> dict[str, Rows]:
         return {"train": read_file(path)}
     found = HUB_NAME.fullmatch(name)
     if reader_of(path.name) or found is None or name.startswith((".", "~")):
+        first = re.split(r"[:;+ ]", name)[0]
+        if first != name and Path(first).expanduser().is_file():
+            raise ValueError(f"no file or folder {name!r}; several datasets are written a.jsonl*0.7,b.jsonl*0.3")
         raise ValueError(f"no file or folder {name!r}; check the path (it is looked up from {Path.cwd()})")
     from burnish.tasks.data.hub import download
 

@@ -23,6 +23,12 @@ def parse_json(text: str | bytes, where: str, fix: str) -> Any:
         raise ValueError(f"{where}: is nested too deeply to be read; write it with fewer levels") from None
     except ValueError:
         raise ValueError(f"{where}: holds a number of thousands of digits; write it as text, in quotes") from None
+    if "\\ud" in text or "\\uD" in text:
+        try:
+            json.dumps(parsed, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = repr(error.object[error.start])
+            raise ValueError(f"{where}: holds {half}, half of a pair, which is no character; remove it") from None
     if text.count("[") + text.count("{") > DEEPEST and _depth(parsed) > DEEPEST:
         raise ValueError(f"{where}: is nested more than {DEEPEST} levels deep; write it with fewer levels")
     return parsed
