@@ -101,3 +101,16 @@ def test_a_manager_chooses_among_replies_and_the_policy_learns_its_choices(nim: 
     before = played(nim, tmp_path / "before", **game)["reward"]
     after = played(trained("moe_lm", tmp_path / "run", model=nim, **game, **options), tmp_path / "after", **game)
     assert after["reward"] > before + 0.12
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_agent_r_learns_to_mend_its_mistakes_without_losing_success(tmp_path: Path) -> None:
+    """Measured with three seeds: 47% of episodes won before, 99.5% to 100% after; mended were none, then 30 of 31."""
+    model = taught("keys.py", tmp_path, steps=60, max_new_tokens=24)
+    game = {"task": f"{EXAMPLES}/keys.py:Keys", "max_new_tokens": 12}
+    options = {**game, "revision": "?", "rounds": 8, "width": 3, "lr": 3e-4, "prompts": 32, "steps": 4}
+    before = played(model, tmp_path / "before", **game)
+    after = played(trained("agent_r", tmp_path / "run", model=model, **options), tmp_path / "after", **game)
+    assert after["reward"] > before["reward"] + 0.25
+    assert before["env/mended"] == 0 and after["env/mended"] > 0.2

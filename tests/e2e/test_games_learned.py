@@ -45,3 +45,17 @@ def test_games_are_learned_by_imitation_and_by_playing(
     model = str(tmp_path / "sft" / "model")
     played = burnish.train("grpo", model=model, out=str(tmp_path / "play"), **options, **play)
     assert played.after.as_sampled.mean > played.before.as_sampled.mean + gained
+
+
+@pytest.mark.slow
+def test_wordle_is_learned_by_imitation_and_by_playing(tmp_path: Path) -> None:
+    """Measured with seed 0: 0% to 82% of greedy games after 120 steps of sft; then 75% to 83% of sampled ones.
+
+    Three different words of four, without a look at the marks, would win 75%.
+    """
+    options = COMMON | {"max_new_tokens": 8, "eval_tasks": 200, "task": "wordle:0"}
+    first = burnish.train("sft", model="tiny", steps=120, prompts=32, lr=1e-3, out=str(tmp_path / "sft"), **options)
+    assert first.before.value.mean < 0.1 and first.after.value.mean > 0.65
+    model = str(tmp_path / "sft" / "model")
+    played = burnish.train("grpo", model=model, steps=20, out=str(tmp_path / "play"), **options)
+    assert played.after.as_sampled.mean > played.before.as_sampled.mean + 0.02

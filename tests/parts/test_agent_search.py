@@ -20,7 +20,7 @@ from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import mixed_value, replies_with, searched
 from burnish.score.latents import action_values, k_means, regret_matching
 from burnish.score.words import told, word_logps
-from burnish.select.revisions import REVISIONS, revisions, spliced
+from burnish.select.revisions import REVISIONS, beside, revisions, shared, spliced
 from burnish.select.siblings import sibling_pairs
 from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
@@ -155,24 +155,45 @@ def test_a_bad_episode_turns_into_a_good_one(small_model: Path) -> None:
     e = said(2, after=a, author="env")
     b = said(3, after=e)
     f = said(4, after=b, author="env")
-    bad = Trace((p, a, e, b, f, said(5, after=f)), 0, {"reward": 0.0}, note={"bad": 3})
-    good = Trace((p, a, e, said(6, 6, after=e)), 1, {"reward": 1.0}, note={"bad": None})
+    bad = Trace((p, a, e, b, f, said(5, after=f)), 0, {"reward": 0.0}, note={"bad": [3]})
+    good = Trace((p, a, e, said(6, 6, after=e)), 1, {"reward": 1.0}, note={"bad": []})
     row = spliced(bad, good, 3, "No.", chat)
     assert [t.author for t in row.turns] == ["task", "past", "env", "past", "env", "revision", "env", "policy"]
     assert chat.text(row.turns[5].tokens) == "No." and row.turns[-1].tokens.tolist() == [6, 6]
     assert row.turns[-1] is not good.turns[-1], "the good episode itself is trained as well"
     [group] = revisions(0.5, 0.2).call([Group(TASK, [bad, good])], step)
     assert [t.tags for t in group.traces] == [frozenset(), {"revised"}] and len(set(REVISIONS)) == 10
-    longer = Trace((p, a, e, said(7, after=e), f, said(8, after=f)), 0, {"reward": 1.0}, note={"bad": None})
+    longer = Trace((p, a, e, said(7, after=e), f, said(8, after=f)), 0, {"reward": 1.0}, note={"bad": []})
     [group] = revisions(0.5, 0.2, words=["?"]).call([Group(TASK, [bad, longer, good])], step)
     row = group.traces[-1]
     assert row.turns[-1].tokens.tolist() == [6, 6], "of two that are equally good, the shorter one is spliced in"
     assert chat.text(row.turns[5].tokens) == "?"
-    for change in ({"bad": None}, {"bad": 5}):
-        bad.note.update(change)
+    for steps in ([], [1], [5]):
+        bad.note["bad"] = steps
         [group] = revisions(0.5, 0.2).call([Group(TASK, [bad, good])], step)
-        assert group.traces == [good], "without a bad step on the way it is rejection sampling"
+        assert group.traces == [good], "without a bad step of its own on the way it is rejection sampling"
     assert revisions(1.5, 0.2).call([Group(TASK, [bad, good])], step) == []
+
+
+def test_a_bad_episode_goes_on_with_the_good_one_that_shares_most_of_it(small_model: Path) -> None:
+    """bad: a e b f c; good: short, or a' e' g with a' and e' equal to a and e: the second one, from g on."""
+    built = agent_r(GAMES)
+    chat = build_cast(built, small_model)["policy"].chat
+    p = Turn(torch.arange(3), "task")
+
+    def path(reply: int, *after: int) -> Trace:
+        turns = [p, said(reply, after=p)]
+        for i, token in enumerate(after):
+            turns.append(said(token, after=turns[-1], author="policy" if i % 2 else "env"))
+        return Trace(tuple(turns), 0, {"reward": 1.0}, note={"bad": []})
+
+    bad, short, near = path(1, 2, 3, 4, 5), path(9), path(1, 2, 6)
+    assert [shared(bad, short), shared(bad, near), shared(near, bad), shared(bad, bad)] == [1, 3, 3, 6]
+    bad.note["bad"] = [1, 3, 5]
+    assert beside(bad, [short, near]) == (near, 3), "turn 1 is the good episode's, too, and turn 5 comes later"
+    row = spliced(bad, near, 3, "?", chat)
+    assert [int(turn.tokens[0]) for turn in row.turns if turn.author in ("past", "policy")] == [1, 3, 6]
+    assert beside(bad, [short]) == (short, 1), "nothing is shared but the prompt"
 
 
 def test_bad_steps_carry_no_loss(small_model: Path) -> None:

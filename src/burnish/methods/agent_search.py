@@ -89,6 +89,8 @@ def agent_r(
     revision: Annotated[
         str | None, Option("What the policy says when it revises, with | between several; unset: ten sentences.")
     ] = None,
+    updates: opt.Updates = 4,
+    minibatches: opt.Minibatches = 4,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Agent-R: search for good and bad episodes, splice them, imitate.
@@ -96,24 +98,29 @@ def agent_r(
     Search by Q + c sqrt(ln N / n), unvisited first, running means. An episode is good if R > alpha; a bad one has
     R < R(best) - beta. The policy itself judges each step of the bad one as good, uncertain or bad.
     row = bad episode up to and with its first bad step (no loss) + one of ten revision sentences (loss) +
-          "ok." + the best episode after the turns that the two share (loss)
+          "ok." + a best episode after the turns that the two share (loss)
     L = -(1/N) sum over the N tokens of rows and good episodes that have loss of log pi
 
-    alpha rises linearly to `final`. Without bad episodes it is rejection-sampling fine-tuning. The thresholds are
-    ours: the release compares numbers with strings. The environment has to take a revision as an action without
-    effect, and the good episode has to make sense after the bad step: nothing is played again. Departures: the
-    judgement is the likeliest of the three words, and no chat data is mixed in.
+    Of the best episodes a bad one gets the one that shares its beginning longest, and its first bad step is looked for
+    after that. alpha rises linearly to `final`. Without bad episodes it is rejection-sampling fine-tuning. As in the
+    paper, each round's episodes are imitated in many updates before the next round is played. The thresholds and the
+    number of updates are ours: the release compares numbers with strings. The environment has to take a revision as an
+    action without effect, and the good episode has to make sense after the bad step: nothing is played again. The
+    policy has to be able to say a revision. Departures: the judgement is the likeliest of the three words, and no chat
+    data is mixed in.
     """
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.searched(
             rounds, width, rule=rollout.uct(c), take=rollout.finished, temperature=temperature, writes=()
         ),
-        score=score.first_bad_step(),
+        score=score.bad_steps(),
         select=select.revisions(
             linear(alpha, final), beta, words=revision.split("|") if revision else select.REVISIONS
         ),
-        learn=learn.Learn(learn.imitate(on=("policy", "revision")), logp_temperature=1.0),
+        learn=learn.Learn(
+            learn.imitate(on=("policy", "revision")), updates=updates, minibatches=minibatches, logp_temperature=1.0
+        ),
         models=roles(),
     )
 

@@ -26,7 +26,7 @@ from burnish.score.segments import segmentation
 from burnish.score.shape import Moments, clipped, normalised, spread, success_chance
 from burnish.score.shaping import partial_for_answering, reflection_reward, squashed_model
 from burnish.score.steered import steered_reward
-from burnish.score.steps_judged import first_bad_step
+from burnish.score.steps_judged import bad_steps
 from burnish.score.verify import verify
 from burnish.score.wins import as_gap, less_length, mean_logp_of, win_rates
 from burnish.score.written import after_tools, corrected_tokens, toward_goal
@@ -41,6 +41,7 @@ __all__ = [
     "aggregated_steps",
     "answer_entropy",
     "as_gap",
+    "bad_steps",
     "battles",
     "brevity",
     "brevity_once_right",
@@ -52,7 +53,6 @@ __all__ = [
     "directed_reward",
     "discriminated",
     "effort",
-    "first_bad_step",
     "fused",
     "gated",
     "given_label",

@@ -1,4 +1,4 @@
-"""Which step of an episode is the first bad one, by a model's own judgement."""
+"""Which steps of an episode are bad, by a model's own judgement."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ QUESTION = "Is the agent's last step good, bad or uncertain? Answer with one wor
 
 
 @supplies("tag:judged")
-def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
-    """note["bad"] = which of the trace's turns is the first step that `who` calls bad; None where it calls none so.
+def bad_steps(*, who: str = "policy", author: str = "policy") -> Part:
+    """note["bad"] = which of the trace's turns are steps that `who` calls bad, in their order.
 
     It reads the episode up to each step and the answer to it, and says good, uncertain or bad: the word with the
     largest log-prob. The answer to the last step is not part of an episode.
@@ -24,7 +24,7 @@ def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
         asked: dict[int, list[tuple[Trace, int]]] = {}  # a turn that traces share is judged once
         for trace in (trace for group in groups for trace in group.traces):
             trace.tags |= {"judged"}
-            trace.note["bad"] = None
+            trace.note["bad"] = []
             for i, turn in enumerate(trace.turns):
                 if turn.author == author:
                     asked.setdefault(id(turn), []).append((trace, i))
@@ -33,13 +33,12 @@ def first_bad_step(*, who: str = "policy", author: str = "policy") -> Part:
         for places, logps in zip(asked.values(), word_logps(questions, GRADES, who, step), strict=True):
             bad = GRADES[max(range(len(GRADES)), key=logps.__getitem__)] == "bad"
             step.notes.add("steps_judged_bad", float(bad))
-            for trace, i in places:
-                known = trace.note["bad"]
-                trace.note["bad"] = i if bad and (known is None or i < known) else known
+            for trace, i in places if bad else ():
+                trace.note["bad"] = sorted([*trace.note["bad"], i])
         return groups
 
     return Part(
-        name="first_bad_step",
+        name="bad_steps",
         call=call,
         reads=frozenset({f"tokens:{author}", f"model:{who}.logp"}),
         writes=frozenset({"tag:judged"}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+
 from burnish import randomness
 from burnish.models.chat import Chat
 from burnish.parts import Part, supplies
@@ -37,11 +39,12 @@ def revisions(
 ) -> Part:
     """The good episodes of each group, and for each bad one a row that turns it into a good one (Agent-R, 2501.11425).
 
-    An episode is good if its reward is above alpha; of equally good ones the shortest is the best. For each episode
-    whose reward is more than beta below that of the best: its turns up to its first bad step and the environment's
-    answer (author "past", not trained on), a revision (author "revision") that the environment answers with "ok.", and
-    the best episode after the turns that the two share. The revision is one of `words`. A bad episode without a bad
-    step, or whose bad step was its last, gives no row.
+    An episode is good if its reward is above alpha. A bad one has a reward more than beta below the largest; of the
+    episodes with that reward it is joined with the one that shares its beginning longest, then the shortest one. The
+    row: the bad episode up to its first bad step after that beginning and the environment's answer (author "past", not
+    trained on), a revision (author "revision") that the environment answers with "ok.", and the good episode after the
+    beginning that both share. Turns are shared if they have the same tokens. The revision is one of `words`. A bad
+    episode without a bad step there, or whose bad step was its last, gives no row.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -50,13 +53,14 @@ def revisions(
             good = [trace for trace in group.traces if trace.scores["reward"] > at(alpha, step.clock)]
             if not good:
                 continue
-            best = max(good, key=lambda trace: (trace.scores["reward"], -len(trace.turns)))
+            most = max(trace.scores["reward"] for trace in good)
+            best = [trace for trace in good if trace.scores["reward"] == most]
             rows = []
             for trace in group.traces:
-                bad = best.scores["reward"] - trace.scores["reward"] > beta and trace.note["bad"] is not None
-                if bad and trace.note["bad"] + 1 < len(trace.turns):
+                joined = beside(trace, best) if most - trace.scores["reward"] > beta else None
+                if joined is not None:
                     dice = randomness.rng(step.clock.seed, "revision", step.clock.step, group.task.key, trace.index)
-                    row = spliced(trace, best, trace.note["bad"], dice.choice(words), model.chat, author)
+                    row = spliced(trace, *joined, dice.choice(words), model.chat, author)
                     if len(row) <= model.context:
                         rows.append(row)
             made += len(rows)
@@ -77,17 +81,31 @@ def revisions(
     )
 
 
+def shared(bad: Trace, good: Trace) -> int:
+    """How many turns two episodes share at their beginnings: those with the same tokens."""
+    pairs = enumerate(zip(bad.turns, good.turns, strict=False))
+    return next((i for i, (a, b) in pairs if not same(a, b)), min(len(bad.turns), len(good.turns)))
+
+
+def same(a: Turn, b: Turn) -> bool:
+    return a is b or (a.author == b.author and torch.equal(a.input_keys, b.input_keys))
+
+
+def beside(bad: Trace, best: Sequence[Trace]) -> tuple[Trace, int] | None:
+    """The episode of `best` with which a bad one is joined, and the bad step after which it is cut; None: nowhere."""
+    good = max(best, key=lambda trace: (shared(bad, trace), -len(trace.turns)))
+    first = next((i for i in bad.note["bad"] if i >= shared(bad, good)), len(bad.turns))
+    return (good, first) if first + 1 < len(bad.turns) else None
+
+
 def spliced(bad: Trace, good: Trace, first_bad: int, words: str, chat: Chat, author: str = "policy") -> Trace:
     """The bad trace up to the answer to turn `first_bad`, a revision, "ok.", the good trace after what both share."""
-    same = 0
-    while same < min(len(bad.turns), len(good.turns)) and bad.turns[same] is good.turns[same]:
-        same += 1
     turns = [bad.turns[0]]
     for turn in bad.turns[1 : first_bad + 2]:
         turns.append(replace(turn, author="past" if turn.author == author else turn.author, parent=turns[-1]))
     turns.append(Turn(chat.reply(words), "revision", parent=turns[-1]))
     turns.append(Turn(chat.observation("ok."), "env", parent=turns[-1]))
-    for turn in good.turns[same:]:
+    for turn in good.turns[shared(bad, good) :]:
         turns.append(replace(turn, parent=turns[-1]))
     scores = {"reward": good.scores["reward"]}
-    return Trace(tuple(turns), scores=scores, tags=frozenset({"revised"}), note={"bad": None})
+    return Trace(tuple(turns), scores=scores, tags=frozenset({"revised"}), note={"bad": []})

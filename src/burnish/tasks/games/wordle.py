@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from burnish.envs.protocol import Outcome
 from burnish.tasks.games.game import Game, GameFamily
 
-_SHAPE = {1: ("abcde", 3, 6, 3), 2: ("abcdef", 4, 8, 3), 3: ("abcdefgh", 5, 14, 3)}  # alphabet, letters, words, guesses
+_SHAPE = {
+    0: ("abcdef", 2, 4, 3),
+    1: ("abcde", 3, 6, 3),
+    2: ("abcdef", 4, 8, 3),
+    3: ("abcdefgh", 5, 14, 3),
+}  # alphabet, letters, words, guesses
 
 
 def marks(guess: str, hidden: str) -> str:
@@ -70,11 +75,12 @@ class Spelling(Game):
 
 
 class Wordle(GameFamily):
-    """6, 8 or 14 words of 3, 4 or 5 letters by level, 3 guesses; every list is solved by halving it."""
+    """4, 6, 8 or 14 words of 2, 3, 4 or 5 letters by level, 3 guesses; every list is solved by halving it."""
 
     name = "wordle"
     summary = "find a hidden word of a list from marks on letters (several turns)"
     game = Spelling
+    levels = (0, 1, 2, 3)
 
     def draw(self, dice: random.Random) -> Words:
         alphabet, letters, many, guesses = _SHAPE[self.level]
