@@ -71,7 +71,7 @@ def test_episodes_are_the_same_bit_for_bit(models: Models, monkeypatch: pytest.M
 
     monkeypatch.setattr("burnish.kernels.cpu.decoder.new_tokens", seen)
     with_it = numbers(played(models))
-    assert len(computed) >= 4  # all prefills after the first
+    assert len(computed) >= 3  # all prefills after the first: one a turn, or more where episodes drift apart
     assert sum(new for new, _ in computed) < 0.5 * sum(of for _, of in computed)
     computed.clear()
     monkeypatch.setattr(prefix_reuse, "WORTH_IT", NEVER)
