@@ -1,4 +1,4 @@
-"""Short calls in one thread, one after the other. Calls behind one that takes long get threads of their own.
+"""Short calls in one thread, one after the other. Where they are not short, calls get threads of their own.
 
 Most environments answer within microseconds. A thread for each of hundreds of calls that come together would take
 longer than the calls: the threads wait for the interpreter's lock in turn.
@@ -13,20 +13,21 @@ from collections import deque
 
 from burnish.util.threads import Call, in_thread
 
-STUCK = 0.05  # seconds after which a call takes long; less is often a wait for the interpreter's lock
-APART = 1.0, 64.0  # seconds after such a call in which every call gets a thread of its own: twice as long every time
+LOOK = 0.05  # seconds between two looks at a lane in which calls wait
+FEWEST = 10  # calls that a lane finishes between two looks; with fewer, those that wait get threads of their own
+APART = 1.0, 64.0  # seconds in which every call then gets a thread: twice as long every time
 LINGER = 0.05  # seconds in which the thread waits for more calls
 
 
 class Lane:
-    """serving: whether a thread takes the calls. epoch: of that thread; one that is stuck has an older one."""
+    """serving: whether a thread takes the calls. epoch: of that thread; one that was left has an older one."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition(threading.Lock())
         self._calls: deque[Call] = deque()
         self._serving, self._idle, self._epoch = False, False, 0
-        self._began = self._apart = 0.0  # when the running call began; until when calls have threads of their own
-        self._pause = APART[0]
+        self._finished = 0  # calls so far
+        self._apart, self._pause = 0.0, APART[0]  # until when calls have threads of their own, and for how long next
 
     def put(self, call: Call) -> None:
         """Run a call, which raises nothing."""
@@ -48,11 +49,9 @@ class Lane:
 
     def _serve(self, epoch: int) -> None:
         while (call := self._next(epoch)) is not None:
-            self._began = time.monotonic()
             call()
             del call  # and what it holds
-            if epoch == self._epoch:
-                self._began = 0.0
+            self._finished += 1
 
     def _next(self, epoch: int) -> Call | None:
         """The next call; None where none came for a while, or where the lane was left."""
@@ -69,25 +68,25 @@ class Lane:
             return None
 
     def _watch(self, epoch: int) -> None:
-        """Move the calls behind one that takes long to threads of their own."""
-        before = 0.0
+        """Move calls that wait for slow ones to threads of their own."""
+        before = self._finished
         while epoch == self._epoch:
-            time.sleep(STUCK)
+            time.sleep(LOOK)
             with self._lock:
-                stuck = epoch == self._epoch and self._began == before != 0.0
-                before = self._began
-                behind = self._leave() if stuck else []
-            for call in behind:
+                slow = epoch == self._epoch and self._calls and self._finished - before < FEWEST
+                before = self._finished
+                waiting = self._leave() if slow else []
+            for call in waiting:
                 in_thread(call)
 
     def _leave(self) -> list[Call]:
         """The calls that wait; their thread does not return to them."""
-        self._serving, self._epoch, self._began = False, self._epoch + 1, 0.0
+        self._serving, self._epoch = False, self._epoch + 1
         self._apart = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, APART[1])
-        behind = list(self._calls)
+        waiting = list(self._calls)
         self._calls.clear()
-        return behind
+        return waiting
 
 
 _lane = Lane()
