@@ -194,7 +194,7 @@ def test_weights_do_not_move_before_they_were_read(
     copy = HostBuffers.copy
 
     def slow(self: HostBuffers, *given: Any) -> dict[int, torch.Tensor]:
-        threading.Event().wait(1.0)  # far longer than a step takes, on a busy machine too
+        threading.Event().wait(2.0)  # far longer than a step takes, on a busy machine too
         return copy(self, *given)
 
     monkeypatch.setattr(HostBuffers, "copy", slow)

@@ -20,7 +20,7 @@ from burnish.roles import roles
 from tests.conftest import SMALL, make_model
 
 Registry.load = lambda self, path: None  # on a GPU every model is transformers' own
-shape = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2)
+shape = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=1)
 policy = build(roles(), make_model(Path(tempfile.mkdtemp()), **shape), SMALL, device="cpu")["policy"]
 policy.chat.stops = (-1,)
 kv_cache.on_gpu = lambda device: True
@@ -32,7 +32,7 @@ if FUSED:
 drawn = torch.Generator().manual_seed(1)
 words = lambda n: torch.randint(4, 200, (n,), generator=drawn)
 first = [words(n) for n in (3, 40, 9)]
-said = [[words(n) for n in row] for row in ((1, 5, 2), (7, 1, 3), (30, 2, 1))]
+said = [[words(n) for n in row] for row in ((1, 5), (7, 1), (30, 2))]
 prefilled = []
 before = prefill.GpuDecoder._prefill
 
@@ -45,7 +45,7 @@ def counted(self, prompts, *given):
 prefill.GpuDecoder._prefill = counted
 
 class Talk:
-    '''Three episodes of four turns; the next turn of each is asked for when its reply has come.'''
+    '''Three episodes of three turns; the next turn of each is asked for when its reply has come.'''
 
     rows = 3
 
@@ -67,7 +67,7 @@ class Talk:
     def sampled(self, i, sample):
         k, request = self.of.pop(i)
         self.replies[k].append(sample)
-        if len(self.replies[k]) < 4:
+        if len(self.replies[k]) < 3:
             more = said[k][len(self.replies[k]) - 1]
             self.new.append(self.ask(k, torch.cat([request.prompt, sample.tokens, more]), i))
 
@@ -88,23 +88,23 @@ assert policy.engine.known == 0
 for _ in range(2):
     linked, part = talk(True)
     same(linked, alone)
-assert policy.engine.known == 40 + 7 + 1 + 3 + 3 * 4 - 3
+sizes = [[*map(len, (first[k], *said[k])), *(len(tokens) for tokens, _ in alone[k][:2])] for k in range(3)]
+assert policy.engine.known == max(map(sum, sizes))
 # in the second call every episode has room from the beginning: nothing but the first prompts is prefilled
 assert part == 3 + 40 + 9 < whole, (part, whole)
-kept_rows.MOST_NEW = 6  # what 7 and 30 words follow is prefilled whole
-linked, part = talk(True)
-same(linked, alone)
-assert part > 3 + 40 + 9
-kept_rows.MOST_NEW = 256
-local.MAX_ROWS = {"cpu": 2}  # an episode waits for a slot: kept rows give theirs up
-linked, part = talk(True)
-same(linked, alone)
-local.MAX_ROWS = {"cpu": 256}
-budget = policy.engine.budget
-pool = scheduler.Pool
-scheduler.Pool = lambda size: pool(60)  # room for the first prompts, and for little else
-kept_rows.MOST_NEW = 6
-same(talk(True)[0], alone)
+if not FUSED:
+    kept_rows.MOST_NEW = 6  # what 7 and 30 words follow is prefilled whole
+    linked, part = talk(True)
+    same(linked, alone)
+    assert part > 3 + 40 + 9
+    kept_rows.MOST_NEW = 256
+    local.MAX_ROWS = {"cpu": 2}  # an episode waits for a slot: kept rows give theirs up
+    same(talk(True)[0], alone)
+    local.MAX_ROWS = {"cpu": 256}
+    pool = scheduler.Pool
+    scheduler.Pool = lambda size: pool(60)  # room for the first prompts, and for little else
+    kept_rows.MOST_NEW = 6
+    same(talk(True)[0], alone)
 """
 
 
