@@ -21,6 +21,11 @@ Message = Mapping[str, Any]
 PARTS = {"text": str}  # type of a part -> type of its value, which stands under the key of the same name
 
 
+def as_messages(said: str | Sequence[Message]) -> tuple[Message, ...]:
+    """A prompt or an observation as messages: text is a user's."""
+    return ({"role": "user", "content": said},) if isinstance(said, str) else tuple(said)
+
+
 def well_formed(value: Any) -> Any:
     """The same value with "?" for lone surrogates in its texts: they are no characters, and no tokenizer encodes them.
 

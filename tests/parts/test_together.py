@@ -83,3 +83,13 @@ def test_one_call_for_all_and_none_for_what_is_known() -> None:
     assert (counted.one - before, counted.many) == (0, 1)
     encode_together(chat, [Task("demo", "what is 9 + 1?", {"demo": "it is 9"}, "9")], ["demo"])
     assert counted.many == 1, "two texts are not worth a call"
+
+
+def test_the_time_counts_towards_the_file_and_a_full_cache_is_left_alone(chat: Chat) -> None:
+    assert chat.texts is not None
+    encode_together(chat, tasks_of(chat), ["chosen", "rejected"])
+    assert chat.texts._seconds > 0, "or texts that took long to encode would not be written to disk"
+    chat.texts = TextCache()
+    chat.texts._full = True
+    encode_together(chat, tasks_of(chat), ["chosen", "rejected"])
+    assert chat.texts.encoded == 0, "what cannot be kept would be encoded twice"

@@ -1,4 +1,4 @@
-"""Finished rows whose keys and values stay in their slots: the next turn of an episode goes on after them.
+"""Prefix caching across turns: the KV cache of a finished row stays in its slot for the next turn of its episode.
 
 The prompt of the next turn is the prompt of the last one, what was sampled, and what the environment said. Only the
 last part is new to the model.

@@ -108,16 +108,12 @@ class LocalEngine:
 
     def plan(self, rows: int, longest: int, prompts: list[int], runners: Sequence[ModelRunner], step: int) -> Plan:
         """How many rows fit, at this many tokens of their own each; a slot's capacity is a multiple of `step`."""
-        device, per_token = next(self.model.parameters()).device, self._bytes_per_token(runners)
-        if self.budget is None:
-            self.budget = default_budget(device)
-        return plan(min(rows, MAX_ROWS[device.type]), longest, prompts, per_token, self.budget, step)
+        most, per_token = MAX_ROWS[self._device.type], self._bytes_per_token(runners)
+        return plan(min(rows, most), longest, prompts, per_token, self._budget(), step)
 
     def ahead(self, requests: list[Request], feed: Feed, runners: Sequence[ModelRunner]) -> Ahead:
         """What a call keeps room for: prompts as long as in earlier calls where the budget holds so many rows."""
-        if self.budget is None:
-            self.budget = default_budget(next(self.model.parameters()).device)
-        fits = self.budget // self._bytes_per_token(runners) // (2 * max(feed.rows, len(requests), 1))
+        fits = self._budget() // self._bytes_per_token(runners) // (2 * max(feed.rows, len(requests), 1))
         return Ahead.of(requests, feed.rows, self.context, min(self.known, fits))
 
     def wider(self, new: Plan, old: Plan, runners: Sequence[ModelRunner]) -> Plan:
@@ -125,8 +121,17 @@ class LocalEngine:
 
         Two kinds of calls that alternate, such as training and evaluation, then share one KV cache and its CUDA graphs.
         """
-        assert self.budget is not None
-        return new.joined(old, self.budget // self._bytes_per_token(runners))
+        return new.joined(old, self._budget() // self._bytes_per_token(runners))
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def _budget(self) -> int:
+        """Bytes for keys and values: a share of what was free at the first call, where none was given."""
+        if self.budget is None:
+            self.budget = default_budget(self._device)
+        return self.budget
 
     def _bytes_per_token(self, runners: Sequence[ModelRunner]) -> int:
         size = next(self.model.parameters()).element_size()

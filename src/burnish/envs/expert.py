@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from burnish.envs.guarded import Failure, GuardedEnv
-from burnish.envs.protocol import Observed
-from burnish.messages import Message
+from burnish.messages import Message, as_messages
 
 MOST = 200  # actions of an expert in one episode
 
@@ -27,8 +26,3 @@ def expert_episode(env: GuardedEnv, task: Any, seed: int) -> list[Message]:
             return talks.get(env.seats()[0]) or next(iter(talks.values()))
         seen = outcome.observation
     raise Failure(f"expert() of the environment has not ended the episode after {MOST} actions")
-
-
-def as_messages(seen: Observed) -> tuple[Message, ...]:
-    """An observation as messages."""
-    return ({"role": "user", "content": seen},) if isinstance(seen, str) else seen

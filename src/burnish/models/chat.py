@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.messages import Message, text_of
+from burnish.messages import Message, as_messages, text_of
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
 from burnish.models.template import Template
@@ -119,7 +119,7 @@ class Chat:
 
     def rendered(self, task: Task) -> str | None:
         """What the template makes of a task's prompt; None where its texts spell control tokens."""
-        text, marked = self._render(_messages(task), task.given.get("tools"))
+        text, marked = self._render(as_messages(task.prompt), task.given.get("tools"))
         return None if marked else text
 
     def reply(self, text: str) -> Tensor:
@@ -136,7 +136,7 @@ class Chat:
     def _prompt(self, task: Task) -> Tensor:
         if isinstance(task.prompt, str) and not self.templated:
             return self._untemplated(task.prompt)
-        messages = _messages(task)
+        messages = as_messages(task.prompt)
         if not self.templated:
             _refuse_tool_calls(messages)
             return self._untemplated("\n".join(map(text_of, messages)) + "\n")
@@ -377,10 +377,6 @@ class Chat:
                 "take the tokenizer that belongs to the model, or resize the model's embeddings"
             )
         return torch.tensor(ids, dtype=torch.long)
-
-
-def _messages(task: Task) -> list[Message]:
-    return [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
 
 
 def _refuse_tool_calls(messages: Sequence[Message]) -> None:

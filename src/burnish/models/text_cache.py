@@ -74,12 +74,14 @@ class TextCache:
                 return stored
         start = time.perf_counter()
         made = encode()
+        self._add(key, made, time.perf_counter() - start)
+        return made
+
+    def _add(self, key: bytes, made: Samples, seconds: float) -> None:
         with self._writer:
             self.encoded += 1
-            took = time.perf_counter() - start
             self._keep(key, made)
-            self._seconds += took
-        return made
+            self._seconds += seconds
 
     def tokens(self, key: bytes | None, encode: Callable[[], Tensor]) -> Tensor:
         """The entry of a key that is one run of tokens."""
@@ -89,9 +91,14 @@ class TextCache:
         """Whether there is an entry of a key."""
         return key in self._new or any(file.place(key) is not None for file in self._files)
 
-    def put(self, key: bytes, tokens: Tensor) -> None:
-        """An entry that is one run of tokens, encoded with others in one call."""
-        self.samples(key, lambda: [[Piece(tokens, 0.0)]])
+    @property
+    def full(self) -> bool:
+        """Whether it keeps nothing more."""
+        return self._full
+
+    def put(self, key: bytes, tokens: Tensor, seconds: float) -> None:
+        """An entry that is one run of tokens, encoded with others in one call; seconds: its share of that call."""
+        self._add(key, [[Piece(tokens, 0.0)]], seconds)
 
     def save(self, worth: float = WORTH_SECONDS) -> None:
         """Write what is new, if encoding it took more than `worth` seconds."""

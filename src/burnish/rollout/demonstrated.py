@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burnish.messages import as_messages
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
 from burnish.models.together import encode_together
@@ -53,8 +54,7 @@ def demonstration(task: Task, chat: Chat, train_on: str) -> list[list[Piece]]:
     whole = train_on == "everything"
     messages = given.get("messages")
     if messages is None and whole:
-        asked = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
-        messages = [*asked, {"role": "assistant", "content": str(given["demo"])}]
+        messages = [*as_messages(task.prompt), {"role": "assistant", "content": str(given["demo"])}]
     if messages is not None:
         weights = message_weights(messages, train_on)
         return conversation_pieces(chat, messages, weights, given.get("tools"), headers=whole)

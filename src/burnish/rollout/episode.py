@@ -15,11 +15,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from burnish.envs.expert import as_messages
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
-from burnish.messages import Message
+from burnish.messages import Message, as_messages
 from burnish.rollout.starts import Reply, Start, sample_key
 from burnish.scorer import mark_failed
 from burnish.step import Step

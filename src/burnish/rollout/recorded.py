@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from burnish.envs.expert import as_messages
 from burnish.envs.protocol import Observed, Outcome
-from burnish.messages import text_of
+from burnish.messages import as_messages, text_of
 from burnish.rollout.episode import Episode
 from burnish.rollout.trajectories import episode_trace
 from burnish.step import Step

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from burnish import randomness, select
-from burnish.messages import text_of
+from burnish.messages import as_messages, text_of
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.parts import Part, chain
@@ -222,7 +222,7 @@ def _labelled(group: Group, pairs: list[tuple[Trace, Trace]], recipe: Recipe) ->
 def prompt_in(task: Task, style: str) -> Any:
     """A task's prompt as a row has it: chat messages (conversational), or one text (standard)."""
     if style == "conversational":
-        return [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
+        return list(as_messages(task.prompt))
     if isinstance(task.prompt, str):
         return task.prompt
     if len(task.prompt) > 1:

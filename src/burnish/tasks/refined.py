@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from burnish.envs.action_check import Fault, check_action, check_calls
-from burnish.messages import Message, text_of
+from burnish.messages import Message, as_messages, text_of
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
@@ -65,8 +65,7 @@ def conversation_of(task: Task) -> list[Message]:
     """All messages of a demonstration."""
     if task.given.get("messages") is not None:
         return list(task.given["messages"])
-    asked = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else list(task.prompt)
-    return [*asked, {"role": "assistant", "content": str(task.given["demo"])}]
+    return [*as_messages(task.prompt), {"role": "assistant", "content": str(task.given["demo"])}]
 
 
 def faults_of(task: Task) -> list[Fault | None]:

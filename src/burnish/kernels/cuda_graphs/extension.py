@@ -1,4 +1,4 @@
-"""Rows that go on after several new tokens at once, on a GPU: each new token is a row of one decode step.
+"""Prefill of a few new tokens behind a cached prefix, on a GPU: each new token is a row of one decode step.
 
 A decode step writes the keys and values of all its rows before any of them attends. Rows that point to the same slot
 with consecutive counts are therefore consecutive tokens of one sequence: each sees those before it. They are computed
