@@ -252,6 +252,13 @@ def test_every_method_has_its_page() -> None:
             assert f"`--{flag.replace('_', '-')}`" in page, f"docs/methods/{name}.md lacks --{flag}"
 
 
+def test_tests_import_each_other_as_pytest_finds_them() -> None:
+    """`from tests.x import` works under `python -m pytest` in the root alone: `pytest` puts the folders on the path."""
+    wrong = re.compile(r"^\s*(from|import) tests\b", re.MULTILINE)
+    found = [str(file) for file in sorted((ROOT / "tests").rglob("*.py")) if wrong.search(file.read_text())]
+    assert not found, f"{found}: import the module by its own name, as `from conftest import ...`"
+
+
 def test_a_test_that_hangs_is_a_failure(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Every test has a time limit, and what passes it ends with an error, even where it does not return to Python."""
     assert 0 < float(pytestconfig.getini("timeout")) <= 300

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test], on Linux with x86-64)")
-from tests.parts.test_gpu_kernels import interpreted  # noqa: E402
+from test_gpu_kernels import interpreted  # noqa: E402
 
 TURNS = """
-import tempfile
+import sys, tempfile
 from pathlib import Path
+sys.path.insert(0, "tests")
 from burnish.engine import kept_rows, kv_cache, local, scheduler
 from burnish.engine.request import Request
 from burnish.kernels.cuda_graphs import decoding, extension, prefill
@@ -17,7 +18,7 @@ from burnish.kernels.registry import Registry
 from burnish.kernels.triton.fused_qkv import join_projections
 from burnish.models.build import build
 from burnish.roles import roles
-from tests.conftest import SMALL, make_model
+from conftest import SMALL, make_model
 
 Registry.load = lambda self, path: None  # on a GPU every model is transformers' own
 shape = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=1)
