@@ -88,22 +88,22 @@ for window in (1 << 30, 20, 60) if FULL else (1 << 30, 20):
 """
 
 PLACE = """
-from burnish.kernels.triton import matmul
+from burnish.kernels.triton import late_stream
 from burnish.kernels.triton import kv_write
 rows, queries, shared, d, width = 70, 3, 1, 32, 48
 angle = torch.arange(90)[:, None] / 30 + torch.arange(d // 2)[None]
 count, length, slot = torch.randint(1, 8, (rows,)), torch.randint(1, 80, (rows,)), torch.randperm(rows)
 turn, newest = kv_write.Turn(angle.cos(), angle.sin()), kv_write.Newest(count, length, slot)
 weight, table = torch.randn((queries + 2 * shared) * d, width), torch.randn(99, width)
-stream = matmul.Stream(torch.randint(0, 99, (rows,)), table, torch.randn(width), 1e-5)
-for matmul._BLOCKS[1] in (((64, 16, 32, 4),), ((64, 32, 32, 4),), ((64, 64, 32, 4),)):  # part of a head, a whole one, and more
-    matmul._blocks.cache_clear()
-    for bias in (None,) if matmul._BLOCKS[1][0][1] != 32 else (torch.randn(len(weight)),):
+stream = late_stream.LateStream(torch.randint(0, 99, (rows,)), table, torch.randn(width), 1e-5)
+for late_stream._BLOCKS[1] in (((64, 16, 32, 4),), ((64, 32, 32, 4),), ((64, 64, 32, 4),)):  # part of a head, a whole one, and more
+    late_stream._blocks.cache_clear()
+    for bias in (None,) if late_stream._BLOCKS[1][0][1] != 32 else (torch.randn(len(weight)),):
         apart, one = torch.randn(2, 2, rows, shared, 40, d)
         one.copy_(apart)
         made = stream.normed(weight, bias).view(rows, -1, 1, d).split([queries, shared, shared], 1)
         wanted = kv_write.place(*made, *apart, newest, turn)
-        assert torch.allclose(stream.heads(weight, bias, *one, newest, turn), wanted, atol=1e-5)
+        assert torch.allclose(stream.heads(weight, bias, (one[0], one[1]), newest, turn), wanted, atol=1e-5)
         assert torch.allclose(one, apart, atol=1e-5)
 """
 
@@ -179,7 +179,7 @@ from burnish.forward import attention
 from burnish.kernels.triton import decoder as fused
 from burnish.kernels.triton import norm, rotate
 from burnish.forward import packing
-from burnish.kernels.triton import matmul
+from burnish.kernels.triton import late_stream
 from burnish.kernels.triton import packed_attention
 from burnish.engine import kv_cache
 from burnish.kernels.cuda_graphs.prefill import GpuDecoder
@@ -234,7 +234,7 @@ def check(kind, more, how, long, wrong_specs):
     views = {id(part) for _, parts in joined for part in parts}
     leaves = {f"joined {i}": leaf for i, (leaf, _) in enumerate(joined)}
     leaves |= {name: p for name, p in model.named_parameters() if id(p) not in views and ".joint." not in name}
-    for fused.OURS, matmul.OWN_GATE in how:  # our products, all or some of them; a library's
+    for fused.OURS, late_stream.OWN_GATE in how:  # our products, all or some of them; a library's
         both = [learn(model, list(leaves.values()), rows, masks, ours) for ours in (True, False)]
         for name, a, b in zip(["logp", *leaves], *both, strict=True):
             assert (a - b).norm() <= 2e-5 * b.norm(), (kind, name, float((a - b).norm() / b.norm()))
@@ -387,6 +387,7 @@ def test_more_layers_equal_the_modules_of_transformers(case: Case) -> None:
 
 COMPILE = """
 import triton
+from burnish.kernels.triton import adapted
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from burnish.kernels.triton import logprob
@@ -417,7 +418,9 @@ half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
 half |= dict.fromkeys(["m_ptr", "total_ptr", "acc_ptr"], "*fp32")
 numbers = {"eps": "fp32", "offset": "fp32", "scale": "fp32", "factor": "fp32"}
 turned = dict(D=64, HP=16, LEVELS=5)
-half["fetched"] = "*bf16"
+half["fetched"] = half["wide"] = half["inner"] = "*bf16"
+alone, lora = dict(LORA=False, RANKS=16, RP=16), dict(LORA=True, RANKS=48, RP=64)
+ranks = {16: "tensordesc<bf16[16,64]>", 64: "tensordesc<bf16[64,64]>"}
 rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
 halves = "tensordesc<bf16[2,32,64]>"
 block = dict(BM=64, BN=64, BK=64, K=576, P=36)
@@ -427,12 +430,19 @@ placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, LEVELS=5, BLOCK=32, TURN=Tru
 heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
+gate_of_two = dict(RANKS=32, RP=16, BM=16, BN=128)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known, read in (
-        (matmul._normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True), dict(z=rows, weight=columns)),
-        (matmul._heads_kernel, heads | dict(BIAS=True), dict(z=rows, weight=halves)),
-        (matmul._gated_kernel, block | dict(PP=64, LEVELS=6), dict(z=rows, weight=gate_and_up)),
-        (matmul._added_kernel, block, dict(y=rows, weight=columns)),
+        *(
+            (kernel, known | its, read | {"a": ranks[its["RP"]]})
+            for its in (alone, lora)
+            for kernel, known, read in (
+                (matmul.normed_kernel, block | dict(PP=64, LEVELS=6, BIAS=True), dict(z=rows, weight=columns)),
+                (matmul.heads_kernel, heads | dict(BIAS=True), dict(z=rows, weight=halves)),
+                (matmul.gated_kernel, block | dict(PP=64, LEVELS=6), dict(z=rows, weight=gate_and_up)),
+                (matmul.added_kernel, block, dict(y=rows, weight=columns)),
+            )
+        ),
         (decode_attention._decode_kernel, decode, {}),
         (decode_attention._decode_kernel, decode | dict(SPANS=1), {}),
         (decode_attention._decode_kernel, decode | dict(SPANS=1, TURNS=2), {}),
@@ -446,7 +456,7 @@ for capability, ahead in ((90, True), (80, False)):
     made(kv_write._place_kernel, numbers, half, placed | {"PDL": ahead}, capability)
     made(decode_attention._join_kernel, numbers, half, joined | {"PDL": ahead}, capability)
     for kernel, known in (
-        (matmul._begin_kernel, dict(BK=1024)),
+        (matmul.begin_kernel, dict(BK=1024)),
         (norm._add_kernel, dict(K=576, BK=1024, LEVELS=10, ROWS=4)),
         (norm._add_norm_kernel, dict(K=576, BK=1024, ADD=True, POST=False)),
         (norm._add_norm_kernel, dict(K=640, BK=1024, ADD=True, POST=True)),
@@ -455,6 +465,8 @@ for capability, ahead in ((90, True), (80, False)):
         (gate._gate_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (gate._gate_rows_kernel, dict(K=1536, P=96, PP=128, LEVELS=7, BLOCK=512)),
+        (adapted._gate_kernel, gate_of_two | dict(K=1536, P=96, PP=128, LEVELS=7, DIVIDE=True, GELU=False)),
+        (adapted._gate_kernel, gate_of_two | dict(K=1, P=1, PP=1, LEVELS=0, DIVIDE=False, GELU=True)),
         (gate._gate_backward_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_backward_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (rotate._rotate_kernel, turned | dict(BACK=False, DIVIDE=True, BIAS=True, HEAD_NORM=False)),

@@ -19,6 +19,8 @@ from burnish.forward.module import decoder as decoder_of
 from burnish.forward.outputs import outputs
 from burnish.forward.runner import TransformersRunner
 from burnish.kernels.cuda_graphs.prefill import GpuDecoder
+from burnish.kernels.triton import decoder as fused
+from burnish.kernels.triton import late_stream
 from burnish.kernels.triton.fused_qkv import join_projections
 from burnish.kernels.triton.runner import TritonRunner
 
@@ -49,7 +51,7 @@ def learn(model, ours, recomputes=False):
 def decode(model, ours):
     packing.on_gpu = kv_cache.on_gpu = lambda device: True
     decoder = GpuDecoder(TransformersRunner(model), Plan(3, 12, 20))
-    assert decoder.fused is not None and decoder.fused.adapters
+    assert decoder.fused is not None and decoder.fused.adapters and decoder.fused.late == (fused.OURS_ADAPTED > 0)
     if not ours:
         decoder.fused = None
     decoder.prefill([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
@@ -65,12 +67,15 @@ def same(mine, theirs):
     for a, b in zip(mine, theirs, strict=True):
         assert (a - b).norm() <= 2e-5 * b.norm(), float((a - b).norm() / b.norm())
 
-for kind, targets in (("Llama", "all-linear"), ("Qwen2", ["q_proj", "v_proj", "down_proj"])):
+PRODUCTS = ((0, 0), (1024, 1024), (1024, 0))  # a library's; ours; ours, but gate and up by a library
+some = ("Qwen2", ["q_proj", "v_proj", "down_proj"]), ("Qwen3", ["k_proj", "up_proj"])
+for kind, targets in (("Llama", "all-linear"), *some):
     model = adapted(kind, target_modules=targets)
     theirs = learn(model, False)
-    same(learn(model, True), theirs)
+    for fused.OURS_ADAPTED, late_stream.OWN_GATE in PRODUCTS:
+        same(learn(model, True), theirs)
+        assert torch.allclose(decode(model, True), decode(model, False), atol=2e-5), kind
     same(learn(model, True, recomputes=True), theirs)
-    assert torch.allclose(decode(model, True), decode(model, False), atol=2e-5), kind
     packing.on_gpu = lambda device: True
     runner = TritonRunner(model)
     with torch.no_grad():

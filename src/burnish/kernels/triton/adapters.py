@@ -58,6 +58,25 @@ class Adapter:
         return cls(tuple(parts), a.detach(), wide.detach())
 
     @property
+    def rank(self) -> int:
+        """The ranks of all parts together."""
+        return len(self.a)
+
+    @property
+    def widest(self) -> int:
+        """The largest rank of a part."""
+        return max(len(part.a) for part in self.parts)
+
+    def firsts(self, sizes: list[int]) -> list[int]:
+        """The row of `a` at which the adapter of each projection begins, for projections of so many outputs; 0 where
+        one has none: `wide` has only zeros for it."""
+        row, found = 0, {}
+        for part in self.parts:
+            found[part.start] = row
+            row += len(part.a)
+        return [found.get(sum(sizes[:i]), 0) for i in range(len(sizes))]
+
+    @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
         """A and B of each part in turn: the order in which `grads` gives their gradients."""
         return tuple(p for part in self.parts for p in (part.a, part.b))
@@ -77,7 +96,7 @@ class Adapter:
         return made.addmm_(x @ self.a.t(), self.wide.t())
 
     def begin(self, x: Tensor) -> Tensor:
-        """x A^T, which a GPU computes beside what follows on this stream. Only `finish` may read it.
+        """x A^T, which a GPU computes beside what follows on this stream. Nothing may read it before `wait`.
 
         A decode step has few rows: this product takes 5 us of a few multiprocessors' time, and beside the product of
         the frozen weights, which reads all of them, it takes next to none.
@@ -91,10 +110,14 @@ class Adapter:
             torch.mm(x, self.a.t(), out=inner)
         return inner
 
+    def wait(self, inner: Tensor) -> None:
+        """What follows on this stream may read what `begin` returned."""
+        if inner.is_cuda:
+            torch.cuda.current_stream(inner.device).wait_stream(_side_stream(inner.device))
+
     def finish(self, made: Tensor, inner: Tensor) -> Tensor:
         """made + s inner B^T, in place, for what `begin` returned."""
-        if made.is_cuda:
-            torch.cuda.current_stream(made.device).wait_stream(_side_stream(made.device))
+        self.wait(inner)
         return made.addmm_(inner, self.wide.t())
 
     def back(self, grad: Tensor, d_x: Tensor) -> Tensor:

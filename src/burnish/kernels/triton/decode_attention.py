@@ -15,8 +15,8 @@ from torch import Tensor
 
 from burnish.forward.packing import KEYS, SPAN
 from burnish.kernels.triton.kv_write import Newest, place
+from burnish.kernels.triton.launch import LINE, SYSTEMS, after, chained, multiprocessors, nearer
 from burnish.kernels.triton.logprob import LOG2E
-from burnish.kernels.triton.matmul import LINE, SYSTEMS, after, chained, multiprocessors, nearer
 from burnish.kernels.triton.packed_attention import FAR
 from burnish.kernels.triton.softmax import look, merge
 

@@ -22,10 +22,12 @@ from burnish.kernels.triton.adapters import refresh
 from burnish.kernels.triton.weights import DenseRoom, Layer, layers_of
 
 if TYPE_CHECKING:
-    from burnish.kernels.triton.matmul import Stream
+    from burnish.kernels.triton.late_stream import LateStream
     from burnish.kernels.triton.stream import WideStream
 
 OURS = 2048  # hidden size up to which our own matrix products beat a library's and the kernels around them
+OURS_ADAPTED = 0  # the same for layers with LoRA adapters, which our products compute, too: not yet measured on a GPU
+MOST_RANKS = 128  # of the adapters of one product: with more, our programs would read more of A than of their weights
 FAR = 1 << 30  # the window of a layer that has none
 Table = tuple[Tensor, Tensor]
 
@@ -44,7 +46,7 @@ class FusedDecoder:
         self._tables: dict[str | None, Table] = {}
         self.adapters = [adapter for layer in layers for adapter in layer.adapters.all]
         self.room = DenseRoom(self.embedding.dtype) if any(layer.quantised for layer in layers) else None
-        self.plain = all(_plain(layer) for layer in spec.layers) and not self.adapters and self.room is None
+        self.plain = all(_plain(layer) for layer in spec.layers) and self.room is None
         self.weights_moved()
 
     @classmethod
@@ -62,7 +64,9 @@ class FusedDecoder:
     @property
     def late(self) -> bool:
         """Whether norms are divided after the product that reads them, which is then one of ours in a decode step."""
-        return self.plain and self.spec.first.hidden <= OURS
+        if any(adapter.rank > MOST_RANKS for adapter in self.adapters):
+            return False
+        return self.plain and self.spec.first.hidden <= (OURS_ADAPTED if self.adapters else OURS)
 
     def turn(self, rotary: Rotary) -> Table:
         """Cosines and sines [positions, D / 2] of every position, as the model rounds them."""
@@ -107,7 +111,7 @@ class FusedDecoder:
         """[n, H]: the last hidden states after the newest tokens of the rows of a slice, which is being decoded."""
         from burnish.kernels.triton.decode_attention import attend_one
         from burnish.kernels.triton.kv_write import Newest, Turn, place
-        from burnish.kernels.triton.matmul import Stream
+        from burnish.kernels.triton.late_stream import LateStream
 
         count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
         newest, n = Newest(count, length, slot), len(count)
@@ -118,8 +122,8 @@ class FusedDecoder:
             spec, kv = layer.spec, cache.layers[layer.attention]
             own = kv.own_k, kv.own_v
             turn = Turn(*self.turn(spec.rotary), layer.head_norms, spec.eps, spec.offset)
-            if isinstance(stream, Stream) and layer.head_norms is None:
-                q = stream.heads(layer.heads, layer.bias, *own, newest, turn)
+            if isinstance(stream, LateStream) and layer.head_norms is None:
+                q = stream.heads(layer.heads, layer.bias, own, newest, turn, layer.adapters.heads)
             else:
                 made = stream.normed(layer.heads, layer.bias, layer.adapters.heads).view(n, -1, 1, spec.head_dim)
                 q, k, v = made.split([spec.heads, spec.kv_heads, spec.kv_heads], 1)
@@ -132,13 +136,13 @@ class FusedDecoder:
             stream.through_mlp(layer, following)
         return stream.end()
 
-    def _stream(self, tokens: Tensor) -> Stream | WideStream:
-        from burnish.kernels.triton.matmul import Stream
+    def _stream(self, tokens: Tensor) -> LateStream | WideStream:
+        from burnish.kernels.triton.late_stream import LateStream
         from burnish.kernels.triton.stream import WideStream
 
         norm, spec = self.layers[0].norm, self.spec.first
         if self.late:
-            return Stream(tokens, self.embedding, norm, spec.eps, self.exact)
+            return LateStream(tokens, self.embedding, norm, spec.eps, self.exact)
         return WideStream(self.embed(tokens), norm, spec, self.exact)
 
 

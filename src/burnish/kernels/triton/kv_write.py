@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.forward.packing import KEYS
-from burnish.kernels.triton.matmul import after, chained
+from burnish.kernels.triton.launch import after, chained
 from burnish.kernels.triton.norm import APART
 from burnish.kernels.triton.rotate import normed_heads, turned
 
