@@ -17,6 +17,7 @@ from burnish.learn.mismatch import NAME
 from burnish.loop import loop
 from burnish.models.build import build
 from burnish.models.known_models import TINY
+from burnish.models.lora import Lora
 from burnish.models.model import Model
 from burnish.roles import roles
 from burnish.step import Settings
@@ -39,6 +40,7 @@ NO_KERNELS = (
         "Qwen2",
         "Qwen3",
         "Qwen3 without kernels",
+        "LoRA",
     ],
 )
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
@@ -48,6 +50,7 @@ def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "Qwen2": {"kind": "Qwen2", "head_dim": 32},
         "Qwen3": {"kind": "Qwen3", "head_dim": 32},
         "Qwen3 without kernels": {"kind": "Qwen3", "head_dim": 32},
+        "LoRA": {"head_dim": 32},
     }
     if not steady() and (request.param in NO_KERNELS or not panel_width()):
         pytest.skip("torch's products depend on how many rows there are here")
@@ -57,7 +60,13 @@ def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as change:
         if request.param.endswith("without kernels"):
             change.setattr("burnish.kernels.cpu.build._found", lambda: "not here")
-        yield build(roles(), path, Settings(exact=True), device="cpu")["policy"]
+        lora = Lora(4) if request.param == "LoRA" else None
+        made = build(roles(), path, Settings(exact=True), device="cpu", lora=lora)["policy"]
+        if lora is not None:
+            for p in made.optimiser.named.values():  # B begins as 0
+                p.data.normal_(std=0.1, generator=torch.Generator().manual_seed(1))
+            made.weights_moved()
+        yield made
 
 
 def asked(policy: Model) -> list[Request]:

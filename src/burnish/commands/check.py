@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from burnish.run.flags import read
+from burnish.util.host_memory import host_memory
 from burnish.util.terminal import stdout_console
 
 NEEDED = ("torch", "transformers", "safetensors", "numpy", "rich", "pyyaml")
@@ -139,7 +140,7 @@ def _gpu() -> Finding:
 
 def _memory() -> str:
     try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB of memory"
+        return f"{host_memory() / 2**30:.0f} GiB of memory"
     except (ValueError, OSError, AttributeError):
         return "memory unknown"
 

@@ -4,7 +4,6 @@ take.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.module import text_config
+from burnish.util.host_memory import host_memory
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -206,4 +206,4 @@ def default_budget(device: torch.device) -> int:
     """40% of a GPU's free memory, or a quarter of the machine's."""
     if device.type == "cuda":
         return int(0.4 * torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    return host_memory() // 4

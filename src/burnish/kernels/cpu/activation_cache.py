@@ -7,7 +7,6 @@ until the weights move. A trainer that finds all tokens of its pack here skips i
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from threading import Lock
 from weakref import WeakSet
@@ -19,6 +18,7 @@ from torch import Tensor
 from burnish.engine.layouts import Prefill
 from burnish.forward.prefix_tree import Numbers, Tree
 from burnish.kernels.cpu import build
+from burnish.util.host_memory import host_memory
 
 SHARE = 8  # of the machine's memory, one part at most
 # one pack in so many is computed all the same: `mismatch/logp` then says whether sampler and trainer agree
@@ -85,7 +85,7 @@ class ActivationCache:
         self.forget()
         hidden, found = shape.hidden, (shape.heads + 2 * shape.kv_heads) * shape.width
         widths = (hidden, found, shape.heads * shape.width, hidden, 2 * shape.inner)
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE
+        memory = host_memory() // SHARE
         if 4 * tokens * (layers * sum(widths) + hidden) > memory:
             return False
         with self.lock:

@@ -24,6 +24,7 @@ from burnish.forward.prefix_tree import Tree
 from burnish.kernels.architectures.spec import LayerSpec
 from burnish.kernels.cpu import build
 from burnish.kernels.cpu.activation_cache import Recalled
+from burnish.kernels.cpu.c_adapters import Adapters, back_, grads
 from burnish.kernels.cpu.c_attention import told, with_gradient
 from burnish.kernels.cpu.weight_layout import WeightLayout
 from burnish.util.mkl import made_by_intel
@@ -69,18 +70,24 @@ def over_pack(
         *a.biases, *a.head_norms,
     )  # fmt: skip
     laid = layer.lay_out() if known is None else ()
-    y, found = _Layer.apply(x, laid, shape, tree, into, known, *angles, *weights)
+    adapters = layer.adapters
+    parts = [part for some in adapters for one in some for part in ((None, None) if one is None else (one.a, one.b))]
+    y, found = _Layer.apply(x, laid, shape, tree, into, known, adapters, *angles, *weights, *parts)
     return y, found
+
+
+GIVEN = 9  # arguments of _Layer before the weights
+WEIGHTS = 14  # and how many of these there are; A and B of the adapters of each matrix follow
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, laid: tuple[WeightLayout, ...], shape: build.Shape, tree: Tree, into: Parts | None,
-        known: Recalled | None, cos: Tensor, sin: Tensor, *weights: Tensor | None,
+        known: Recalled | None, adapters: tuple[Adapters, ...], cos: Tensor, sin: Tensor, *given: Tensor | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        x, both = x.contiguous(), cast("Tensor | None", None)
-        ctx.how = shape, tree, known
+        x, both, weights = x.contiguous(), cast("Tensor | None", None), given[:WEIGHTS]
+        ctx.how = shape, tree, known, adapters
         if known is not None:
             found = x.new_empty(0)
             ctx.mark_non_differentiable(found)
@@ -113,17 +120,18 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        dy, (shape, tree, known) = grads[0], ctx.how
+        dy, (shape, tree, known, adapters) = grads[0], ctx.how
         saved = ctx.saved_tensors
         held, weights = saved[:8], saved[8:]
         some = with_gradient(tree, dy)
         rows = None if some is None else some[1]
         if some is not None:
             tree, dy = some[0], dy.index_select(0, some[1])
-        dx, *others = _back(shape, tree, dy, *_of_rows(rows, held, known), weights, ctx.needs_input_grad[8:])
+        asked = ctx.needs_input_grad[GIVEN:]
+        dx, *others = _back(shape, tree, dy, *_of_rows(rows, held, known), weights, asked, adapters)
         if rows is not None and dx is not None:
             dx = dx.new_zeros(len(held[1]), dx.shape[1]).index_copy_(0, rows, dx)
-        return dx, *[None] * 7, *others
+        return dx, *[None] * (GIVEN - 1), *others
 
 
 def _of_rows(rows: Tensor | None, held: Sequence[Any], known: Recalled | None) -> tuple[list[Any], Tensor | None]:
@@ -148,34 +156,49 @@ def _back(
     at: Tensor | None,
     weights: Sequence[Any],
     asked: Sequence[bool],
+    adapters: tuple[Adapters, ...],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of a layer's x and of those of its weights that are asked for.
+    """The gradients of a layer's x, of those of its weights that are asked for, and of its adapters.
 
     at: where in x, middle and both the rows are, if not one by one.
     """
+    of_read, of_out, of_open, of_down = adapters
     x, cos, sin, found, seen, middle, both, raw = held
     norm, wq, wk, wv, wo, inner_norm, wg, wu, wd, *_, q_norm, k_norm = weights
+    heads, inner = [len(wq), len(wk), len(wv)], [shape.inner, shape.inner]
     run = build.there()
     dy = dy.contiguous()
     d = product(dy, wd)
+    t_down = back_(of_down, dy, [len(wd)], d)
     opened, d_both = torch.empty_like(d), d.new_empty(len(d), 2 * shape.inner)
     run.gate_back(*where(d, both, at, opened, d_both), len(d), shape.inner)
-    d_wd = product(dy.t(), opened) if asked[8] else None
-    d_open = product(d_both.t(), normed(middle, inner_norm, shape.eps, at)) if any(asked[6:8]) else None
-    d_middle, d_inner_norm = _norm_back(product(d_both, wg, wu), middle, inner_norm, shape.eps, dy, at)
+    d_wd, d_down = product(dy.t(), opened) if asked[8] else None, grads(of_down, dy, [len(wd)], t_down, opened)
+    d_normed = product(d_both, wg, wu)
+    t_open = back_(of_open, d_both, inner, d_normed)
+    read = normed(middle, inner_norm, shape.eps, at) if any(asked[6:8]) or any(of_open) else d_normed
+    d_open = product(d_both.t(), read) if any(asked[6:8]) else None
+    d_opening = grads(of_open, d_both, inner, t_open, read)
+    d_middle, d_inner_norm = _norm_back(d_normed, middle, inner_norm, shape.eps, dy, at)
     d_wo, d_seen = product(d_middle.t(), seen) if asked[4] else None, product(d_middle, wo)
+    t_out = back_(of_out, d_middle, [len(wo)], d_seen)
+    d_out = grads(of_out, d_middle, [len(wo)], t_out, seen)
     d_found = torch.zeros_like(found)
     run.attention_back(byref(shape), byref(told(tree, len(dy))), *where(cos, sin, found, seen, d_seen, d_found))
     of_heads: Sequence[Tensor | None] = (None, None)
     if q_norm is not None:
         of_heads = x.new_empty(2, shape.width).unbind()
         run.head_norms_back(byref(shape), *where(q_norm, k_norm, raw, d_found, of_heads[0]), len(dy))
-    d_read = product(d_found.t(), normed(x, norm, shape.eps, at)) if any(asked[1:4]) else None
-    dx, d_norm = _norm_back(product(d_found, wq, wk, wv), x, norm, shape.eps, d_middle, at)
-    of_read = [None] * 3 if d_read is None else d_read.split([len(wq), len(wk), len(wv)])
-    of_open = [None] * 2 if d_open is None else d_open.split(shape.inner)
-    of_biases = d_found.sum(0).split([len(wq), len(wk), len(wv)]) if any(asked[9:12]) else [None] * 3
-    return dx, d_norm, *of_read, d_wo, d_inner_norm, *of_open, d_wd, *of_biases, *of_heads
+    d_normed = product(d_found, wq, wk, wv)
+    t_read = back_(of_read, d_found, heads, d_normed)
+    read = normed(x, norm, shape.eps, at) if any(asked[1:4]) or any(of_read) else d_normed
+    d_read = product(d_found.t(), read) if any(asked[1:4]) else None
+    d_reading = grads(of_read, d_found, heads, t_read, read)
+    dx, d_norm = _norm_back(d_normed, x, norm, shape.eps, d_middle, at)
+    each_read = [None] * 3 if d_read is None else d_read.split(heads)
+    each_open = [None] * 2 if d_open is None else d_open.split(inner)
+    of_biases = d_found.sum(0).split(heads) if any(asked[9:12]) else [None] * 3
+    of_weights = d_norm, *each_read, d_wo, d_inner_norm, *each_open, d_wd, *of_biases, *of_heads
+    return dx, *of_weights, *d_reading, *d_out, *d_opening, *d_down
 
 
 def product(a: Tensor, *b: Tensor) -> Tensor:

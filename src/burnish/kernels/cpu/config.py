@@ -48,7 +48,12 @@ def runs_here(spec: DecoderSpec) -> bool:
 def shape_of(path: Path) -> Shape | None:
     """The shape of a directory's model; None where the model is not a plain Llama, Qwen2 or Qwen3 in safetensors."""
     told = read_json(path / "config.json")
-    if told is None or told.get("model_type") not in KINDS or any(told.get(name) is None for name in NEEDED):
+    return None if told is None else shape_from(told)
+
+
+def shape_from(told: dict[str, Any]) -> Shape | None:
+    """The shape of the model with this config; None where it is not a plain Llama, Qwen2 or Qwen3."""
+    if told.get("model_type") not in KINDS or any(told.get(name) is None for name in NEEDED):
         return None
     if told.get("architectures", kind := [KINDS[told["model_type"]]]) != kind:
         return None

@@ -25,6 +25,7 @@ from burnish.forward.prefix_tree import Tree
 from burnish.kernels.architectures.spec import LayerSpec
 from burnish.kernels.cpu import build
 from burnish.kernels.cpu.activation_cache import ActivationCache, CachedPrefill, Recalled
+from burnish.kernels.cpu.c_adapters import Adapter, Adapters
 from burnish.kernels.cpu.c_layer import Norm, Parts, over_pack, panel_width, sizes
 from burnish.kernels.cpu.config import Shape
 from burnish.kernels.cpu.torch_layer import get_ready_, inner_layer, norm, plus_product, queries_keys_values, scale_of
@@ -41,10 +42,11 @@ class Weight(nn.Module):
 
 
 class Matrix(Weight):
-    """A linear map; its weight is [outputs, inputs]."""
+    """A linear map; its weight is [outputs, inputs]. adapter: LoRA beside it, in the kernels."""
 
     def __init__(self, outputs: int, inputs: int, biased: bool = False) -> None:
         super().__init__(outputs, inputs)
+        self.adapter: Adapter | None = None
         self.bias = nn.Parameter(torch.empty(outputs, device="meta")) if biased else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,13 +102,21 @@ class Layer(nn.Module):
         """Its weights laid out for matmuls, as they are now."""
         a, m = self.self_attn, self.mlp
         read, out, opening, down = self.laid
-        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, biases=a.biases)
+        of_read, of_out, of_opening, of_down = self.adapters
+        read.of(a.q_proj.weight, a.k_proj.weight, a.v_proj.weight, biases=a.biases, adapters=of_read)
         return (
             read,
-            out.of(a.o_proj.weight),
-            opening.of(m.gate_proj.weight, m.up_proj.weight),
-            down.of(m.down_proj.weight),
+            out.of(a.o_proj.weight, adapters=of_out),
+            opening.of(m.gate_proj.weight, m.up_proj.weight, adapters=of_opening),
+            down.of(m.down_proj.weight, adapters=of_down),
         )
+
+    @property
+    def adapters(self) -> tuple[Adapters, Adapters, Adapters, Adapters]:
+        """LoRA of the matrices that are laid out together."""
+        a, m = self.self_attn, self.mlp
+        read = a.q_proj.adapter, a.k_proj.adapter, a.v_proj.adapter
+        return read, (a.o_proj.adapter,), (m.gate_proj.adapter, m.up_proj.adapter), (m.down_proj.adapter,)
 
     def forward(self, x: Tensor, rows: int, angles: tuple[Tensor, Tensor], layout: Layout | None) -> Tensor:
         """[N, H] to [N, H]; the N tokens are `rows` rows of one length."""
@@ -179,7 +189,7 @@ class Decoder(nn.Module):
 
     def remembers(self, tokens: int) -> bool:
         """Whether a sampler keeps the activations of so many tokens, at most, for the trainer."""
-        learns = self.embed_tokens.weight.requires_grad and not self.checkpointing and not self.spec.head_norms
+        learns = self.trained and not self.checkpointing and not self.spec.head_norms
         if self.kernels is None or not learns:
             self.remembered.forget()
             return False
@@ -203,6 +213,13 @@ class Decoder(nn.Module):
         last = norm if self.kernels is None else Norm.apply
         x = last(x, self.norm.weight, self.spec.eps)
         return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
+
+    @property
+    def trained(self) -> bool:
+        """Whether its weights are trained, or adapters beside them."""
+        matrices = (part for part in self.modules() if isinstance(part, Matrix))
+        adapters = (part.adapter for part in matrices if part.adapter is not None)
+        return self.embed_tokens.weight.requires_grad or any(adapter.a.requires_grad for adapter in adapters)
 
     @property
     def kernels(self) -> build.Shape | None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from burnish.kernels.cpu.build import kernels, there
+from burnish.kernels.cpu.c_adapters import Adapter
 
 ROWS = 64  # MKL's order is made for about this many; products of any number of rows can use it
 
@@ -48,11 +49,17 @@ class WeightLayout:
         self.laid = None
 
     @torch.no_grad()
-    def of(self, *weights: Tensor, biases: Sequence[Tensor | None] = ()) -> WeightLayout:
-        """These weights, one after the other, as they are now, and their biases: all of them have one, or none has."""
+    def of(
+        self, *weights: Tensor, biases: Sequence[Tensor | None] = (), adapters: Sequence[Adapter | None] = ()
+    ) -> WeightLayout:
+        """These weights, one after the other, as they are now, with what LoRA adds to them, and their biases: all of
+        them have one, or none has."""
         there_are = [bias for bias in biases if bias is not None]
         laid = [w.data_ptr() for w in (*weights, *there_are)]
         if laid != self.laid:
+            if any(adapters):
+                both = zip(weights, adapters, strict=True)
+                weights = tuple(w if adapter is None else adapter.merged(w) for w, adapter in both)
             self.outputs = sum(map(len, weights))
             self.bias = torch.cat(there_are) if there_are else None
             self.panels = (

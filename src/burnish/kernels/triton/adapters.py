@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-
-class NotPlain(Exception):
-    """An adapter that does more than add a product of two matrices."""
+from burnish.kernels.lora import base_of, plain_adapter
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Adapter:
         """The adapters of projections that read one input; None where none has any."""
         parts, start = [], 0
         for one in projections:
-            found = _plain_adapter(one)
+            found = plain_adapter(one)
             if found is not None:
                 parts.append(Part(*found, start))
             start += len(base_of(one).weight)
@@ -170,24 +168,3 @@ def refresh(adapters: list[Adapter]) -> None:
     torch._foreach_copy_([place for place, _, _ in blocks], [p for _, p, _ in blocks])
     for factor in {factor for _, _, factor in blocks if factor != 1.0}:
         torch._foreach_mul_([place for place, _, its in blocks if its == factor], factor)
-
-
-def base_of(projection: Any) -> Any:
-    """The linear map under an adapter of peft, or the projection itself."""
-    return projection.base_layer if hasattr(projection, "lora_A") else projection
-
-
-def _plain_adapter(projection: Any) -> tuple[nn.Parameter, nn.Parameter, float] | None:
-    """A, B and the scale of a projection's adapter; None: it has none. Raises NotPlain for another kind of adapter."""
-    if not hasattr(projection, "lora_A"):
-        return None
-    active = list(projection.active_adapters)
-    if projection.disable_adapters or projection.merged or len(active) != 1 or active[0] not in projection.lora_A:
-        raise NotPlain
-    name = active[0]
-    down, up, dropout = projection.lora_A[name], projection.lora_B[name], projection.lora_dropout[name]
-    plain = type(down) is nn.Linear and type(up) is nn.Linear and down.bias is None and up.bias is None
-    silent = isinstance(dropout, nn.Identity) or getattr(dropout, "p", 1.0) == 0
-    if not plain or not silent or getattr(projection, "lora_variant", None):
-        raise NotPlain
-    return down.weight, up.weight, float(projection.scaling[name])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.nf4 import Nf4, Nf4Linear, nf4_linear
-from burnish.kernels.triton.adapters import base_of
+from burnish.kernels.lora import base_of
 
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # in the order in which layers call them
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from burnish.forward.nf4 import Nf4, Nf4Linear
 from burnish.kernels.architectures.spec import DecoderSpec, LayerSpec
-from burnish.kernels.triton.adapters import Adapter, LayerAdapters, NotPlain, base_of
+from burnish.kernels.lora import NotPlain, base_of
+from burnish.kernels.triton.adapters import Adapter, LayerAdapters
 from burnish.kernels.triton.fused_qkv import First
 
 Weight = Any  # a Tensor; or an Nf4, which is made dense before a product reads it
