@@ -40,11 +40,12 @@ def _steps(
     goal: float,
     steps: int = 1,
     small: bool = False,
+    lora: int = 0,
     **more: Any,
 ) -> Part:
     """Whole GRPO steps beside TRL, so many a turn: the same problems, the same reward function, the same batch.
 
-    small: a third side finds room in the machine's memory.
+    small: a third side finds room in the machine's memory. lora: the rank of adapters, which alone are trained.
     """
     number, group, new = sizes
     work = {
@@ -55,6 +56,7 @@ def _steps(
         "group": group,
         "max_new": new,
         "steps_a_turn": steps,
+        **({"lora": lora} if lora else {}),
     }
     return Part(
         name,
@@ -83,10 +85,14 @@ def tiny(quick: bool) -> list[Part]:
 
 
 def step(quick: bool) -> list[Part]:
-    """A whole GRPO step of SmolLM2-135M beside TRL."""
+    """A whole GRPO step of SmolLM2-135M beside TRL, of all weights and with LoRA."""
     sizes = (2, 2, 4) if quick else (8, 8, 48)
     title = "a GRPO step of SmolLM2-135M-Instruct: {} prompts x {} samples x <= {} tokens".format(*sizes)
-    return [_steps("step", title, prepare.smollm2(), ARITHMETIC, sizes, 3, warmup=1)]
+    given = prepare.smollm2(), ARITHMETIC, sizes, 3
+    return [
+        _steps("step", title, *given, warmup=1),
+        _steps("step-lora", f"{title}, LoRA of rank 16", *given, warmup=1, lora=16),
+    ]
 
 
 def generation(quick: bool) -> list[Part]:

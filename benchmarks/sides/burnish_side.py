@@ -20,6 +20,7 @@ from burnish.learn.terms import pg_clip
 from burnish.loop import loop
 from burnish.method import Method, method
 from burnish.models.build import Models, build
+from burnish.models.lora import Lora
 from burnish.parts import chain
 from burnish.randomness import key_of, rng
 from burnish.roles import roles
@@ -35,7 +36,8 @@ NEVER = -1  # no token has this id: no reply stops before its length
 
 def cast_of(work: dict[str, Any], settings: Settings) -> Models:
     """The policy, with the optimiser that would train it."""
-    return build(roles(), Path(work["model"]), settings, device=work["device"])
+    lora = Lora(work["lora"]) if work.get("lora") else None
+    return build(roles(), Path(work["model"]), settings, device=work["device"], lora=lora)
 
 
 def settings_of(work: dict[str, Any]) -> Settings:

@@ -88,9 +88,20 @@ def trainer_of(work: dict[str, Any], rewarded: Callable[[dict[str, Any]], None],
         reward_funcs=reward,
         train_dataset=data,
         processing_class=tokenizer,
+        **_adapters(work),
     )
     trainer.counted = counted
     return trainer
+
+
+def _adapters(work: dict[str, Any]) -> dict[str, Any]:
+    """LoRA as burnish has it by default: all linear layers, alpha twice the rank."""
+    if not work.get("lora"):
+        return {}
+    from peft import LoraConfig
+
+    rank = work["lora"]
+    return {"peft_config": LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")}
 
 
 def _length(tokenizer: Any, prompt: Any) -> int:

@@ -1,4 +1,4 @@
-"""LoRA in the C kernels: the numbers and gradients of peft's own modules, from the parameters that peft holds."""
+"""LoRA and scoring heads in the C kernels: the numbers and gradients of peft's and transformers' own modules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from burnish.forward.outputs import outputs
 from burnish.forward.runner import ModelRunner, TransformersRunner, runner_of
 from burnish.kernels.cpu.c_adapters import Adapter, back_, grads
 from burnish.kernels.cpu.c_layer import panel_width
-from burnish.kernels.cpu.runner import LlamaRunner
+from burnish.kernels.cpu.runner import LlamaRunner, ScorerRunner
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
 from burnish.roles import frozen, roles
+from burnish.roles import trained as learns
 
 pytest.importorskip("peft", reason="LoRA needs peft")
 pytestmark = pytest.mark.skipif(not panel_width(), reason="there is no C compiler")
@@ -141,6 +142,26 @@ def test_what_the_kernels_do_not_compute_is_left_to_peft(lora: Lora, tmp_path: P
 def test_a_model_too_large_to_be_held_twice_is_left_to_peft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("burnish.kernels.cpu.adopted.host_memory", lambda: 1000)
     assert not isinstance(built(model_of(tmp_path), Lora(4))["policy"].working.runner, LlamaRunner)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lora", [None, Lora(4)], ids=["all weights", "LoRA"])
+def test_a_critic_has_the_numbers_and_gradients_of_transformers(kind: str, lora: Lora | None, tmp_path: Path) -> None:
+    model = build(roles(critic=learns(outputs=1)), model_of(tmp_path, kind), SMALL, device="cpu", lora=lora)["critic"]
+    runner, module = model.working.runner, model.module
+    torch.manual_seed(7)
+    for p in trained(module):
+        p.data.add_(torch.randn_like(p) * 0.1)
+    model.weights_moved()
+    assert isinstance(runner, ScorerRunner)
+    found = []
+    for one in (runner, TransformersRunner(module)):
+        value = outputs(one, ROWS, MASKS, {"value"})["value"]
+        mixed = (value * torch.linspace(-1, 1, len(value))).sum()
+        some = torch.autograd.grad(mixed, trained(module), allow_unused=True)
+        found.append([value.detach(), *(grad for grad in some if grad is not None)])
+    assert len(found[0]) > 10
+    close(*found)
 
 
 def test_a_model_whose_weights_are_all_trained_is_not_adopted(tmp_path: Path) -> None:

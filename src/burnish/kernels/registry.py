@@ -22,10 +22,10 @@ from burnish.forward.accelerate import CpuLibrary, LogProbKernels
 from burnish.forward.packing import Packed
 from burnish.forward.runner import MasterGradients, ModelRunner
 from burnish.kernels.cpu import build, c_attention, head, llama
-from burnish.kernels.cpu.adopted import adopted
+from burnish.kernels.cpu.adopted import Scorer, adopted
 from burnish.kernels.cpu.config import shape_of
 from burnish.kernels.cpu.decoder import CDecoder, panel_of
-from burnish.kernels.cpu.runner import LlamaRunner
+from burnish.kernels.cpu.runner import LlamaRunner, ScorerRunner
 from burnish.kernels.cpu.shared_decode import SharedDecodeStrategy
 
 
@@ -50,7 +50,9 @@ class Registry:
         if next(module.parameters()).is_cuda:
             return self.gpu_runner(module, False, False, None)
         native = adopted(module)
-        return None if native is None else LlamaRunner(native)
+        if native is None:
+            return None
+        return ScorerRunner(native) if isinstance(native, Scorer) else LlamaRunner(native)
 
     def gpu_runner(
         self, module: nn.Module, exact: bool, recomputes: bool, gradients: MasterGradients | None

@@ -1,9 +1,9 @@
-"""The native Llama, Qwen2 or Qwen3 with the weights of a transformers model: for LoRA, whose adapters peft puts around
-transformers' modules.
+"""The native Llama, Qwen2 or Qwen3 with the parameters of a transformers model: for LoRA, whose adapters peft puts
+around transformers' modules, and for critics and reward models, which have a scoring head in place of logits.
 
-Nothing is copied: the native modules hold the same parameters, frozen weights as well as A and B, so that gradients
-arrive where the optimiser looks for them. Without adapters only a frozen model is adopted, the reference of a LoRA run,
-so that it computes with the same code as the policy.
+Nothing is copied: the native modules hold the same parameters, weights as well as A and B, so that gradients arrive
+where the optimiser looks for them. A language model is adopted with adapters, or frozen: the reference of a LoRA run,
+so that it computes with the same code as the policy. One whose weights are all trained is loaded as a native model.
 """
 
 from __future__ import annotations
@@ -15,38 +15,69 @@ from torch import nn
 
 from burnish.forward.module import bare
 from burnish.kernels.cpu.c_adapters import Adapter
-from burnish.kernels.cpu.config import shape_from
-from burnish.kernels.cpu.llama import Llama, Matrix, Weight
+from burnish.kernels.cpu.config import Shape, shape_from
+from burnish.kernels.cpu.llama import Decoder, Llama, Matrix, Weight
 from burnish.kernels.lora import NotPlain, base_of, plain_adapter
 from burnish.util.host_memory import host_memory
 
 SHARE = 0.6  # of the machine's memory that the weights and their layout for the kernels may take
+SCORES, SPEAKS = "ForSequenceClassification", "ForCausalLM"  # ends of the names of transformers' classes
 
 
-def adopted(module: nn.Module) -> Llama | None:
+class Scorer(nn.Module):
+    """A native decoder with the scoring head of a transformers model: numbers of each token in place of logits."""
+
+    def __init__(self, shape: Shape, score: nn.Module) -> None:
+        super().__init__()
+        self.config, self.model, self.score = shape, Decoder(shape), score
+
+    @property
+    def base_model(self) -> Decoder:
+        return self.model
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.model.embed_tokens
+
+    def weights_moved(self) -> None:
+        """Weights have changed: their layouts are stale."""
+        self.model.weights_moved()
+
+
+def adopted(module: nn.Module) -> Llama | Scorer | None:
     """The native model of a transformers model on the CPU, with or without adapters around it; None where the C kernels
-    do not run it, where its weights are too large to be held twice, or where more is trained than its adapters."""
+    do not run it, or where its weights are too large to be held twice."""
     inner = bare(module)
-    if any(p.dtype != torch.float32 or p.device.type != "cpu" for p in inner.parameters()):
+    shape = _shape(inner)
+    if shape is None:
         return None
-    config = inner.config.to_dict() if hasattr(inner.config, "to_dict") else {}
-    shape = shape_from({**config, "architectures": [type(inner).__name__]})
-    if shape is None or 2 * sum(4 * p.numel() for p in inner.parameters()) > SHARE * host_memory():
-        return None
-    native = Llama(shape)
+    native = Scorer(shape, inner.score) if type(inner).__name__.endswith(SCORES) else Llama(shape)
     if native.model.sizes is None:
         return None
     try:
         adapted = _adopt(native, inner)
     except NotPlain:
         return None
-    if {id(p) for p in module.parameters() if p.requires_grad} - adapted:
+    learned = {id(p) for p in native.parameters()} if isinstance(native, Scorer) else set()
+    if {id(p) for p in module.parameters() if p.requires_grad} - adapted - learned:
         return None
     native.model.checkpointing = bool(getattr(inner, "is_gradient_checkpointing", False))
     return native.train(module.training)
 
 
-def _adopt(native: Llama, inner: Any) -> set[int]:
+def _shape(inner: Any) -> Shape | None:
+    """The shape of a transformers model that could be adopted; None where it could not."""
+    parameters = list(inner.parameters())
+    elsewhere = any(p.dtype != torch.float32 or p.device.type != "cpu" for p in parameters)
+    if elsewhere or not hasattr(inner.config, "to_dict"):
+        return None
+    if 2 * sum(4 * p.numel() for p in parameters) > SHARE * host_memory():
+        return None
+    name = type(inner).__name__
+    name = name.removesuffix(SCORES) + SPEAKS if name.endswith(SCORES) else name
+    return shape_from({**inner.config.to_dict(), "architectures": [name]})
+
+
+def _adopt(native: Llama | Scorer, inner: Any) -> set[int]:
     """Give a native model the parameters of a transformers model; the ids of those that belong to adapters.
 
     Raises NotPlain where a module is another one than a native model has.
@@ -65,7 +96,7 @@ def _adopt(native: Llama, inner: Any) -> set[int]:
         found = plain_adapter(theirs)
         if found is None:
             continue
-        if part is native.lm_head:
+        if name == "lm_head":
             raise NotPlain
         part.adapter = Adapter(*found)
         adapted |= {id(p) for p in found[:2]}

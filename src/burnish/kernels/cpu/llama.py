@@ -214,6 +214,12 @@ class Decoder(nn.Module):
         x = last(x, self.norm.weight, self.spec.eps)
         return SimpleNamespace(last_hidden_state=x.view(rows, length, size))
 
+    def weights_moved(self) -> None:
+        """Weights have changed: their layouts and the cached activations are stale."""
+        self.remembered.forget()
+        for layout in (part for layer in self.layers for part in cast(Layer, layer).laid):
+            layout.weights_moved()
+
     @property
     def trained(self) -> bool:
         """Whether its weights are trained, or adapters beside them."""
@@ -319,9 +325,8 @@ class Llama(nn.Module):
 
     def weights_moved(self) -> None:
         """Weights have changed: their layouts and the cached activations are stale."""
-        self.model.remembered.forget()
-        for layout in (self.laid, *(part for layer in self.model.layers for part in cast(Layer, layer).laid)):
-            layout.weights_moved()
+        self.model.weights_moved()
+        self.laid.weights_moved()
 
     @torch.no_grad()
     def logits(self, states: Tensor) -> Tensor:

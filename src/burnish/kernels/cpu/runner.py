@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from burnish.forward.runner import HeadMatrix, TransformersRunner
+from burnish.kernels.cpu.adopted import Scorer
 from burnish.kernels.cpu.llama import Llama
 from burnish.kernels.cpu.weight_layout import steady
 
@@ -15,6 +16,20 @@ NO_KERNELS = (
     "(`burnish check` says whether there is one), and heads whose width is a multiple of 32; leave it out, and "
     "mismatch/logp says how far sampler and trainer are apart"
 )
+
+
+class ScorerRunner(TransformersRunner):
+    """A native decoder under a scoring head."""
+
+    accelerated = True
+    has_cache = False
+
+    def __init__(self, scorer: Scorer) -> None:
+        super().__init__(scorer)
+        self.scorer = scorer
+
+    def weights_moved(self) -> None:
+        self.scorer.weights_moved()
 
 
 class LlamaRunner(TransformersRunner):
