@@ -105,6 +105,13 @@ def test_toolrl_compares_values_as_wholes() -> None:
     assert score("toolrl(form=0)", calling(("f", {"a": True})), answer=gold(("f", {"a": 1}))) == pytest.approx(1.0)
 
 
+def test_toolrl_numbers_are_equal_by_value_and_truth_is_no_number() -> None:
+    one = json.dumps([{"name": "f", "arguments": {"a": 2}}])
+    assert score("toolrl", calling(("f", {"a": 2.0})), answer=one) == 4.0
+    truth = json.dumps([{"name": "f", "arguments": {"a": True}}])
+    assert score("toolrl", calling(("f", {"a": 1})), answer=truth) == pytest.approx(1 + 6 * 2 / 3 - 3)
+
+
 def test_exact_calls_wants_format_and_calls() -> None:
     one = gold(("f", {"a": 1}), ("g", {}))
     assert score("exact_calls", calling(("g", {}), ("f", {"a": 1})), answer=one) == 1
@@ -139,6 +146,7 @@ def test_autorefine_by_hand() -> None:
     assert score("autorefine(noted=0)", noted, answer="curie pair") == 0.0
     assert score("autorefine", "<refine>curie</refine>", answer="curie") == 0.0
     assert score("autorefine", "<answer>no way</answer>", answer="no") == 0.0
+    assert score("autorefine", "<answer>B</answer>", answer="A") == 0.0  # an article: no words are left to be noted
     assert score("autorefine", "<answer>x</answer><answer>curie</answer>", answer=["a", "Curie"]) == 1.0
 
 

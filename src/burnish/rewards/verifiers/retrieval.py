@@ -97,7 +97,8 @@ def autorefine(
         if score > 0:
             return Verdict(score, True) if score >= 1 else wrong(f"F1 is {score:.3f}", score)
         notes = f" {squad_normalised(' '.join(blocks(reply, 'refine')))} "
-        held = any(f" {squad_normalised(one)} " in notes for one in right)
+        plain = [squad_normalised(one) for one in right]
+        held = any(one and f" {one} " in notes for one in plain)  # of "A" nothing is left, which is in all notes
         return wrong(
             "the notes hold the answer" if held else "neither the answer nor the notes are right", noted * held
         )

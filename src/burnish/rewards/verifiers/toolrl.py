@@ -109,4 +109,5 @@ def _share(reply: str, right: list[Any], coarse: bool) -> tuple[float, str]:
 
 
 def _equal(said: Any, right: Any) -> float:
-    return float(type(said) is type(right) and said == right)
+    """1 for equal values: 2 and 2.0 are equal, 1 and true are not."""
+    return float(isinstance(said, bool) is isinstance(right, bool) and said == right)
