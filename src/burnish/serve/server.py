@@ -50,7 +50,7 @@ class Question:
 class Session:
     """One client of the server: an episode. reward: what was posted for it, if anything. ended: once it is over.
 
-    begun: when its client began to work on it, in seconds of time.monotonic; None where nobody has
+    begun: when its client began to work on it, in seconds of time.monotonic; None where none has
     """
 
     id: str
@@ -63,7 +63,7 @@ class Session:
 class ChatServer:
     """An endpoint on the loopback address. questions: those that wait. Requests for unknown sessions are refused.
 
-    token: the API key that clients need; by default a new one. offer: gives the next episode to whoever asks for one
+    token: the API key that clients need; by default a new one. offer: gives a client the next episode
     """
 
     def __init__(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from burnish.kernels.triton.matmul import Stream
     from burnish.kernels.triton.stream import WideStream
 
-OURS = 2048  # hidden size up to which our own matrix products beat a library's and the kernels around them
+OURS = 2048  # hidden size up to which our own matmuls beat a library's and the kernels around them
 FAR = 1 << 30  # the window of a layer that has none
 Table = tuple[Tensor, Tensor]
 
@@ -33,7 +33,7 @@ Table = tuple[Tensor, Tensor]
 class FusedDecoder:
     """The decoder under a model's head, in our kernels. Make one with `of`.
 
-    exact  the library's products add up in order, too, however few their rows
+    exact  the library's matmuls add up in order, too, however few their rows
     """
 
     def __init__(self, inner: Any, spec: DecoderSpec, layers: list[Layer]) -> None:
