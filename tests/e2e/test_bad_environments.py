@@ -286,6 +286,22 @@ def test_failed_episodes_are_kept_or_dropped_as_the_run_says(
     assert result.metrics["reward"][-1] == pytest.approx(reward)
 
 
+def test_rows_that_cannot_be_listed_are_the_users_affair() -> None:
+    class Lost:
+        @staticmethod
+        def tasks(split: str) -> Any:
+            raise FileNotFoundError("rows.json")
+
+    class One:
+        @staticmethod
+        def tasks(split: str) -> Any:
+            return 1
+
+    for env, why in ((Lost, "FileNotFoundError: rows.json"), (One, "'int' object is not iterable")):
+        with pytest.raises(ValueError, match=rf"{env.__name__}.tasks\('train'\) gives no list of rows .*{why}"):
+            EnvSource(env)
+
+
 def flaky_file(folder: Path) -> str:
     """An environment that fails for every other seed."""
     (folder / "env.py").write_text(

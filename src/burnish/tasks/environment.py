@@ -68,9 +68,17 @@ class EnvSource(Played):
         rows = getattr(factory, "tasks", None)
         self._rows: dict[str, Sequence[Any]] = {}
         if callable(rows):
-            self._rows = {split: list(rows(split)) for split in ("train", "heldout")}
+            self._rows = {split: self._listed(rows, split) for split in ("train", "heldout")}
             if not self._rows["train"]:
                 raise ValueError(f"{self.name}.tasks('train') gives no rows; return a list of at least one")
+
+    def _listed(self, rows: Callable[[str], Any], split: str) -> list[Any]:
+        """The rows that the user's function gives."""
+        try:
+            return list(rows(split))
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{self.name}.tasks({split!r}) gives no list of rows ({why}); correct it") from error
 
     def size(self, split: str) -> int | None:
         return len(self._rows[split]) if self._rows else None
