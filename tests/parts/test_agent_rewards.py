@@ -19,7 +19,7 @@ from burnish.methods.policy import grpo
 from burnish.rewards.named import read_call
 from burnish.rewards.resolve import read_rewards
 from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.table import build_check
+from burnish.rewards.verifiers.table import build_check, load_verifiers
 from burnish.step import Step
 from burnish.task import Verdict
 from burnish.tasks.hops import Question, retrieve
@@ -346,6 +346,17 @@ def test_a_reward_judges_whole_episodes_in_place_of_the_environment(tmp_path: Pa
         n=2, turns=2, max_new_tokens=4, eval_tasks=0, device="cpu",
     )  # fmt: skip
     assert run is not None and seen and "search or answer" in "".join(seen)
+
+
+def test_the_examples_of_these_rewards_run_as_they_are(small_model: Path, tmp_path: Path) -> None:
+    for name in ("toolrl", "exact_calls", "rag_rl", "autorefine", "sem"):
+        words = load_verifiers()[name].example.split()
+        assert words[:3] == ["burnish", "train", "grpo"] and words[4].partition(":")[0] in NEW
+        options = dict(zip(words[3::2], words[4::2], strict=True))
+        burnish.train(
+            "grpo", model=str(small_model), task=options["--task"], reward=options["--reward"], steps=1, prompts=1,
+            n=2, max_new_tokens=4, eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / name),
+        )  # fmt: skip
 
 
 def test_every_method_here_builds(small_model: Path) -> None:

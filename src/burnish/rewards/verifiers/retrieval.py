@@ -29,6 +29,7 @@ _CLOSED = ("yes", "no", "noanswer")  # answers that only an equal answer matches
     kinds=("citations",),
     summary="Answer 5, recall of the right citations 5, -2 for each wrong one, and format (RAG-RL).",
     when="Prompts hold numbered passages; rows have `answer` and the numbers of the passages that `supports` it.",
+    task="passages:1",
 )
 def rag_rl(
     *,
@@ -73,6 +74,7 @@ def rag_rl(
     kinds=("text",),
     summary="F1 of the answer; a little where only the notes hold it (AutoRefine).",
     when="Episodes search in several turns and note evidence in <refine>: --task search --reward autorefine.",
+    task="search:1",
 )
 def autorefine(
     *,
@@ -112,6 +114,7 @@ def autorefine(
     kinds=("text",),
     summary="The direct answer pays without a search, the final one after a search that was needed (SEM).",
     when="Replies try an answer first and search only where it fails: --task search --reward sem.",
+    task="search:1",
 )
 def sem(
     *,
