@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import SMALL, build_cast
 
 import burnish
 from burnish.cli import main
+from burnish.draw.tasks import prompts
 from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.envs.protocol import Outcome, read_outcome, shortened
 from burnish.envs.tools import LONGEST, Tool, ToolEnv
 from burnish.methods.table import find
 from burnish.rollout.asking import Asker, answer, waiting
@@ -139,6 +142,164 @@ class Named:
 def test_fields_that_are_called_like_methods_are_not_called(small_model: Path) -> None:
     group, notes = episodes(small_model, Named, 2)
     assert "env_failures" not in notes and all(trace.note["stopped"] == "done" for trace in group.traces)
+
+
+class Stuck:
+    """Its key() of some instances never answers; the first instance makes the prompt."""
+
+    made = 0
+    free = threading.Event()
+
+    def __init__(self) -> None:
+        self.number = Stuck.made
+        Stuck.made += 1
+
+    def reset(self, task: Any, seed: int) -> str:
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        return "x", 1.0, True
+
+    def key(self) -> str:
+        if self.number % 2:
+            Stuck.free.wait(60)
+        return "here"
+
+
+def test_a_key_that_never_comes_costs_its_own_episode(small_model: Path) -> None:
+    Stuck.made = 0
+    try:
+        group, notes = episodes(small_model, Stuck, 4, env_timeout=0.5)
+    finally:
+        Stuck.free.set()
+    assert notes["env_failures"] == 2
+    assert sum("key() of the environment had not answered" in t.note.get("why", "") for t in group.traces) == 2
+
+
+def test_what_a_step_gives_may_be_anything() -> None:
+    class Mad:
+        ways: list[Any] = [
+            ("x", 10**400, True),
+            ("x", [1.0, 2.0], True),
+            Outcome("x", 1.0, rewards=[1.0]),  # type: ignore[arg-type]
+            ("x", 1.0, True, False, {"valid": torch.tensor([1, 0])}),
+        ]
+
+        def reset(self) -> str:
+            return "begin"
+
+        def step(self, action: str) -> Any:
+            return Mad.ways[int(action)]
+
+    for way in range(len(Mad.ways)):
+        env = GuardedEnv(Mad, 20)
+        env.observed(env.begin_reset(None, 0))
+        with pytest.raises(Failure, match=r"^step\(\) of the environment"):
+            env.outcome(env.begin_step(str(way)))
+
+
+def test_info_that_is_none_and_metrics_that_no_float_holds_are_left_out() -> None:
+    assert read_outcome(Outcome("x", 1.0, info=None)).valid is None  # type: ignore[arg-type]
+    found = read_outcome(("x", 1.0, True, False, {"metrics": {"large": 10**400, "nan": float("nan"), "good": 2}}))
+    assert found.metrics() == {"good": 2.0}
+
+
+def test_an_observation_is_cut_over_all_its_messages_and_parts() -> None:
+    def said(text: str) -> dict[str, Any]:
+        return {"role": "user", "content": text}
+
+    assert shortened("abcde", 5) == ("abcde", 0)
+    assert shortened("abcde", 3) == ("abc\n[2 more characters]", 2)
+    cut, left_out = shortened((said("abc"), said("defg"), said("hi")), 5)
+    assert cut == (said("abc"), said("de\n[2 more characters]")) and left_out == 4
+    parts = {"role": "user", "content": [{"type": "text", "text": "abc"}, {"type": "text", "text": "d"}]}
+    assert shortened((parts,), 4) == ((parts,), 0)
+    cut, left_out = shortened((parts, {"role": "tool", "content": ""}), 2)
+    assert left_out == 2 and cut == (
+        {"role": "user", "content": [{"type": "text", "text": "ab\n[1 more characters]"}]},
+    )
+
+
+class Closed:
+    """Cannot be reset for every third seed, and says too much for every third of the others."""
+
+    def reset(self, task: Any, seed: int) -> str:
+        if seed % 3 == 0:
+            raise RuntimeError("no such room")
+        return "x" * 100_000 if seed % 3 == 1 else "begin"
+
+    def step(self, action: str) -> Any:
+        return "x", 1.0, True
+
+
+def test_tasks_that_cannot_be_started_are_episodes_that_failed(small_model: Path) -> None:
+    models = build_cast(find("grpo").build(source("sort"), n=2), small_model)
+    step = Step(Clock(0, 1), models, replace(SMALL, max_new_tokens=4, prompts=9))
+    tasks = prompts(EnvSource(Closed), "env").call(step)
+    groups = play(2).call(tasks, step)
+    why = [trace.note.get("why", "") for group in groups for trace in group.traces]
+    assert len(tasks) == 9 and step.notes.values()["env_failures"] == sum(map(bool, why))
+    assert any(one == "reset() of the environment raised RuntimeError: no such room" for one in why)
+    assert any("the prompt has" in one and "but the context of 'policy' holds" in one for one in why) and "" in why
+    with pytest.raises(ValueError, match="cannot be started: reset"):
+        [EnvSource(Closed).task("train", i) for i in range(9)]
+
+
+class Together:
+    """Can be reset only while three others are."""
+
+    others = threading.Barrier(4)
+
+    def reset(self, task: Any, seed: int) -> str:
+        self.others.wait(60)
+        return "begin"
+
+    def step(self, action: str) -> Any:
+        return "x", 1.0, True
+
+
+def test_a_draw_resets_environments_at_the_same_time_within_the_limit_of_the_run(small_model: Path) -> None:
+    models = build_cast(find("grpo").build(source("sort"), n=2), small_model)
+    step = Step(Clock(0, 1), models, replace(SMALL, prompts=4, env_timeout=50.0))
+    assert [task.prompt[0]["content"] for task in prompts(EnvSource(Together), "env").call(step)] == ["begin"] * 4
+    alone = replace(step, settings=replace(step.settings, prompts=1, env_timeout=0.05))
+    [task] = prompts(EnvSource(Together), "env").call(alone)
+    Together.others.abort()
+    assert "had not answered after 0.05 s" in str(task.prompt)
+
+
+@pytest.mark.parametrize(("rule", "reward"), [("zero", 1.5), ("drop", 2.0)])
+def test_failed_episodes_are_kept_or_dropped_as_the_run_says(
+    small_model: Path, tmp_path: Path, rule: str, reward: float
+) -> None:
+    (tmp_path / "env.py").write_text(
+        "import itertools\nnumbers = itertools.count()\n"
+        "class Crash:\n"
+        "    def reset(self, seed):\n        self.bad, self.turn = next(numbers) % 2, 0\n        return 'begin'\n"
+        "    def step(self, action):\n        self.turn += 1\n"
+        "        assert not (self.bad and self.turn == 2), 'crashed'\n        return 'x', 1.0, self.turn == 2\n"
+    )
+    result = burnish.train(
+        "grpo", model=str(small_model), task=f"{tmp_path}/env.py:Crash", steps=1, prompts=1, n=8, max_new_tokens=4,
+        eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), on_reward_failure=rule,
+    )  # fmt: skip
+    assert result.metrics["reward"][-1] == pytest.approx(reward)
+
+
+def test_rows_that_cannot_be_listed_are_the_users_affair() -> None:
+    class Lost:
+        @staticmethod
+        def tasks(split: str) -> Any:
+            raise FileNotFoundError("rows.json")
+
+    class One:
+        @staticmethod
+        def tasks(split: str) -> Any:
+            return 1
+
+    for env, why in ((Lost, "FileNotFoundError: rows.json"), (One, "'int' object is not iterable")):
+        with pytest.raises(ValueError, match=rf"{env.__name__}.tasks\('train'\) gives no list of rows .*{why}"):
+            EnvSource(env)
 
 
 def flaky_file(folder: Path) -> str:

@@ -164,7 +164,11 @@ def test_the_endpoint_is_guarded(small_model: Path) -> None:
         assert ask("/v1/chat/completions", token=server.token, host="evil.example")[0] == 403
         assert ask("/sessions/none/v1/chat/completions", token=server.token)[0] == 404
         assert ask("/v1/chat/completions", token=server.token)[0] == 400
-        assert ask("/reward", b'{"value": "NaN"}', server.token)[0] in (400, 404)
+        assert ask("/reward", b'{"value": 1}', server.token)[0] == 404  # no episode is named
+        session = server.open()
+        assert ask(f"/sessions/{session.id}/reward", b'{"value": "NaN"}', server.token)[0] == 400
+        assert ask(f"/sessions/{session.id}/reward", b'{"value": 1%s}' % (b"0" * 400), server.token)[0] == 400
+        assert session.reward is None and not session.ended.is_set()
         assert "token" not in ask("/v1/models/../../etc/passwd", token=server.token)[1]
     finally:
         server.end()
@@ -181,6 +185,9 @@ def test_the_endpoint_is_guarded(small_model: Path) -> None:
         (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n is 2, which is not supported"),
         (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', "between 0 and 10"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "at least 1"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tools": 5}', "tools must be a list"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tools": [5]}', "tools must be a list"),
+        (b'{"messages": [{"role": "assistant", "content": "x", "tool_calls": 5}]}', "tool_calls of a message must be"),
         (b"[" * 100_000, "not valid JSON"),
     ],
 )

@@ -69,6 +69,8 @@ def step_with(model: Path, **more: Any) -> Step:
 def test_a_program_pulls_episodes_streams_calls_tools_and_pays(desk: Pulled, small_model: Path) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "f", "parameters": {"type": "object"}}}
 
+    late: list[dict[str, Any]] = []
+
     def play(episode: dict[str, Any], client: Any) -> None:
         messages = episode["task"]["prompt"]
         pieces = client.chat.completions.create(model="m", messages=messages, stream=True)
@@ -82,6 +84,9 @@ def test_a_program_pulls_episodes_streams_calls_tools_and_pays(desk: Pulled, sma
         for thread in several:
             thread.join()
         post(episode["base_url"] + "/../reward", {"value": 0.25})  # as it is documented: urllib sends the dots
+        with contextlib.suppress(openai.NotFoundError):  # the episode is over: this reply is not one of its own
+            ask(model="m", messages=[{"role": "user", "content": "late"}])
+            late.append(episode)
 
     url = desk.server.url
     workers = [threading.Thread(target=work, args=(url, play), daemon=True) for _ in range(3)]
@@ -89,9 +94,12 @@ def test_a_program_pulls_episodes_streams_calls_tools_and_pays(desk: Pulled, sma
         worker.start()
     step = step_with(small_model)
     [group] = hosted(desk, 4).call(TASKS, step)
-    assert len(group.traces) == 8  # each episode: one conversation of two replies, one of a single reply
+    assert len(group.traces) == 8 and not late  # each episode: one conversation of two replies, one of a single reply
     assert all(trace.scores["reward"] == 0.25 for trace in group.traces)
     assert sorted(len(trace.turns) for trace in group.traces) == [2] * 4 + [4] * 4
+    bare = urllib.request.Request(f"{url}/episodes", method="POST", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(bare, timeout=60) as answer:  # as curl -X POST sends it, without a body
+        assert json.load(answer)["id"] is None
     with pytest.raises(urllib.error.HTTPError) as refused:
         post(f"{url}/episodes", {}, token="wrong")
     assert refused.value.code == 401

@@ -5,7 +5,10 @@ Pages that a script generates as a whole (docs/methods) are not checked here.
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +131,30 @@ def test_a_page_is_narrow_linked_and_plain(page: Path) -> None:
     problems += missing_files(text) if page.name != "CHANGELOG.md" else []  # which names files that are gone
     problems += [f"there is no command 'burnish {name}'" for name in commands(text) if name not in COMMANDS]
     assert not problems, "\n".join(problems)
+
+
+def spoken(file: Path) -> Iterator[str]:
+    """The docstrings and comments of a source file, without what stands in backquotes."""
+    text = file.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield _INLINE.sub("", ast.get_docstring(node) or "")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield _INLINE.sub("", token.string)
+
+
+def test_docstrings_and_comments_use_the_words_of_the_field() -> None:
+    """Games have rooms, and one walks through them."""
+    files = [file for file in (ROOT / "src").rglob("*.py") if "games" not in file.parts]
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]!r}: write {instead}"
+        for file in files
+        for said in spoken(file)
+        for word, instead in _BANNED.items()
+        for match in word.finditer(said)
+    ]
+    assert len(files) > 500 and not found, "\n".join(found)
 
 
 def test_the_readme_shows_every_command() -> None:

@@ -10,6 +10,7 @@ Imports inside functions count. Imports for the type checker alone (TYPE_CHECKIN
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,29 @@ def test_no_two_packages_import_each_other() -> None:
                 edges[mine, theirs] = f"{place} imports {module}"
     both = [f"{edges[a, b]}, {edges[b, a]}" for a, b in edges if a < b and (b, a) in edges]
     assert not both, "\n".join(both)
+
+
+def test_the_diagram_shows_every_package_and_imports_that_are_there() -> None:
+    """Solid arrows of the second diagram in docs/architecture.md: from a package to one that it imports."""
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    diagram = page[page.index("flowchart TD") : page.index("```", page.index("flowchart TD"))]
+    boxes: dict[str, set[str]] = {}
+    for name, label in re.findall(r'\b(\w+)\["([^"]+)"\]', diagram):
+        boxes[name] = {"core"} if name == "core" else set(label.split())
+    arrows = [(a, b) for a, b in re.findall(r'(\w+)(?:\["[^"]+"\])? --> (\w+)', diagram)]
+    for name in {name for arrow in arrows for name in arrow}:
+        boxes.setdefault(name, {name})
+    shown = set().union(*boxes.values())
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages <= shown and shown <= packages | {"core"}, packages ^ shown
+    edges: set[tuple[str, str]] = set()
+    for file in FILES:
+        first = file.relative_to(SOURCE).with_suffix("").parts[0]
+        for module in imports(ast.parse(file.read_text())):
+            theirs = "core" if layer_of(module) == "core" else "".join(module.split(".")[1:2])
+            edges.add(("core" if first in CORE else first, theirs))
+    wrong = [(a, b) for a, b in arrows if not any((x, y) in edges for x in boxes[a] for y in boxes[b])]
+    assert arrows and not wrong, wrong
 
 
 def test_the_loop_imports_only_the_core() -> None:

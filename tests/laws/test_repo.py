@@ -33,6 +33,13 @@ OPTIONAL = {
     "wandb",
     "trackio",
     "mlflow",
+    "gymnasium",
+    "textarena",
+    "verifiers",
+    "mcp",
+    "websockets",
+    "openai",
+    "playwright",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

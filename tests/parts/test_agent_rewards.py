@@ -19,7 +19,7 @@ from burnish.methods.policy import grpo
 from burnish.rewards.named import read_call
 from burnish.rewards.resolve import read_rewards
 from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.table import build_check
+from burnish.rewards.verifiers.table import build_check, load_verifiers
 from burnish.step import Step
 from burnish.task import Verdict
 from burnish.tasks.hops import Question, retrieve
@@ -105,6 +105,13 @@ def test_toolrl_compares_values_as_wholes() -> None:
     assert score("toolrl(form=0)", calling(("f", {"a": True})), answer=gold(("f", {"a": 1}))) == pytest.approx(1.0)
 
 
+def test_toolrl_numbers_are_equal_by_value_and_truth_is_no_number() -> None:
+    one = json.dumps([{"name": "f", "arguments": {"a": 2}}])
+    assert score("toolrl", calling(("f", {"a": 2.0})), answer=one) == 4.0
+    truth = json.dumps([{"name": "f", "arguments": {"a": True}}])
+    assert score("toolrl", calling(("f", {"a": 1})), answer=truth) == pytest.approx(1 + 6 * 2 / 3 - 3)
+
+
 def test_exact_calls_wants_format_and_calls() -> None:
     one = gold(("f", {"a": 1}), ("g", {}))
     assert score("exact_calls", calling(("g", {}), ("f", {"a": 1})), answer=one) == 1
@@ -139,6 +146,7 @@ def test_autorefine_by_hand() -> None:
     assert score("autorefine(noted=0)", noted, answer="curie pair") == 0.0
     assert score("autorefine", "<refine>curie</refine>", answer="curie") == 0.0
     assert score("autorefine", "<answer>no way</answer>", answer="no") == 0.0
+    assert score("autorefine", "<answer>B</answer>", answer="A") == 0.0  # an article: no words are left to be noted
     assert score("autorefine", "<answer>x</answer><answer>curie</answer>", answer=["a", "Curie"]) == 1.0
 
 
@@ -338,6 +346,17 @@ def test_a_reward_judges_whole_episodes_in_place_of_the_environment(tmp_path: Pa
         n=2, turns=2, max_new_tokens=4, eval_tasks=0, device="cpu",
     )  # fmt: skip
     assert run is not None and seen and "search or answer" in "".join(seen)
+
+
+def test_the_examples_of_these_rewards_run_as_they_are(small_model: Path, tmp_path: Path) -> None:
+    for name in ("toolrl", "exact_calls", "rag_rl", "autorefine", "sem"):
+        words = load_verifiers()[name].example.split()
+        assert words[:3] == ["burnish", "train", "grpo"] and words[4].partition(":")[0] in NEW
+        options = dict(zip(words[3::2], words[4::2], strict=True))
+        burnish.train(
+            "grpo", model=str(small_model), task=options["--task"], reward=options["--reward"], steps=1, prompts=1,
+            n=2, max_new_tokens=4, eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / name),
+        )  # fmt: skip
 
 
 def test_every_method_here_builds(small_model: Path) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import SMALL, build_cast
+from conftest import SMALL, Tossed, build_cast, credited
+from gradients import gradient
 
 from burnish.credit.turns import bucket_advantages, own_turns, returns_of, state_groups
 from burnish.envs.protocol import Outcome
 from burnish.loop import loop
-from burnish.methods.agent_turns import score, ufo
+from burnish.method import Method
+from burnish.methods.agent_turns import score, starpo, ufo
+from burnish.methods.multi_turn import played
+from burnish.methods.policy import ppo
 from burnish.methods.table import find
 from burnish.select.filters import most_spread
 from burnish.step import Step
@@ -84,6 +89,61 @@ def test_the_groups_that_differ_most_are_kept() -> None:
     kept = most_spread(1 / 3).call(groups, nothing())
     assert kept == [groups[2]] and all("spread" in trace.tags for trace in kept[0].traces)
     assert most_spread(1.0).call(groups, nothing()) == groups
+
+
+def policy_gradient(method: Method, model: Path) -> torch.Tensor:
+    phase, groups, step = next(iter(credited(method, build_cast(method, model))))
+    return gradient(groups, phase.learn, step)
+
+
+def test_starpo_that_keeps_every_group_is_ppo_over_episodes(small_model: Path) -> None:
+    """share = 1, one clip range, no entropy bonus; PPO with GAE(1, 1) and without its KL."""
+    games = Tossed(source("guess"))
+    off = policy_gradient(starpo(games, n=3, share=1.0, eps_high=0.2, entropy=0.0, critic_lr=1.0), small_model)
+    plain = policy_gradient(played(ppo(games, n=3, kl=0.0, lam=1.0, updates=1, value_coef=1.0), games), small_model)
+    assert float(off.norm()) > 0 and torch.allclose(off, plain, rtol=1e-4, atol=1e-7)
+    half = policy_gradient(starpo(games, n=3, share=0.5, eps_high=0.2, entropy=0.0, critic_lr=1.0), small_model)
+    assert not torch.allclose(off, half, rtol=1e-2)
+
+
+class Even(SameTasks):
+    """A source whose verifier takes replies with an even number of letters."""
+
+    eager = None
+
+    def require_verifier(self, split: str) -> None: ...
+
+    def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
+        return [Verdict(float(len(reply) % 2 == 0), len(reply) % 2 == 0) for reply in replies]
+
+    def verify(self, task: Task, reply: str) -> Verdict:
+        return self.verdicts([task], [reply])[0]
+
+
+def test_ufo_of_one_attempt_is_ppo_on_single_replies(small_model: Path) -> None:
+    asked = Even(source("sort"))
+    once = Attempts(asked, 1, lambda made, over: made[-1].score)
+    options = {"n": 4, "kl": 0.1, "updates": 1}
+    off = policy_gradient(ufo(asked, attempts=1, **options), small_model)
+    plain = policy_gradient(played(ppo(once, lam=1.0, value_coef=1.0, **options), once), small_model)
+    assert float(off.norm()) > 0 and torch.allclose(off, plain, rtol=1e-4, atol=1e-7)
+
+
+def test_score_without_the_bonus_is_reinforce_with_the_reward_of_each_attempt(small_model: Path) -> None:
+    """alpha = 0: A = r_k - mean r_k of the k-th attempts, on the tokens of that attempt alone."""
+    built = score(Even(source("sort")), n=4, alpha=0.0, first_stage=0)
+    [(_, groups, _)] = list(credited(built, build_cast(built, small_model)))[-1:]
+    different = 0
+    for group in groups:
+        rewards = [[r for r in trace.turn_scores["reward"] if not math.isnan(r)] for trace in group.traces]
+        assert all(set(own) <= {0.0, 1.0} and len(own) == 2 for own in rewards)
+        for trace, own in zip(group.traces, rewards, strict=True):
+            spans = [(start, end) for turn, start, end in trace.spans() if turn.author == "policy"]
+            for k, (start, end) in enumerate(spans):
+                wanted = own[k] - sum(other[k] for other in rewards) / len(rewards)
+                assert trace.streams["adv"][start:end].tolist() == pytest.approx([wanted] * (end - start))
+                different += wanted != 0
+    assert different
 
 
 class Says(SameTasks):

@@ -81,7 +81,7 @@ def ratings_of(given: Mapping[str, Any], names: tuple[str, ...], tags: frozenset
 
 
 def rating_of(given: Mapping[str, Any], name: str, tags: frozenset[str], known: Mapping[str, float]) -> float:
-    """One rating of a reply; NaN where nobody gave one."""
+    """One rating of a reply; NaN where there is none."""
     columns = [*(f"{tag}_{name}" for tag in sorted(tags)), name]
     value = next((given[column] for column in columns if given.get(column) is not None), None)
     return known.get(name, math.nan) if value is None else grade_of(value, name)

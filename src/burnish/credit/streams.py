@@ -15,7 +15,7 @@ from burnish.util.tensors import NAN, constant
 def streams(
     who: str, *authors: str, at: str = "replies", logp_temperature: float | None = None, **outputs: str
 ) -> Part:
-    """Outputs of a member as streams, without gradient: streams("policy", logp="old", entropy="entropy").
+    """Outputs of a model as streams, without gradient: streams("policy", logp="old", entropy="entropy").
 
     at "replies" means every token after the prompt (by the named authors, where any are named); "end" the last alone.
     logp_temperature  of log-probs, logits and entropies; None: that at which each token was sampled, 1 for given ones
@@ -55,7 +55,7 @@ def ref(who: str = "ref", *, logp_temperature: float | None = None) -> Part:
 
 @supplies("stream:old")
 def old(*, logp_temperature: float | None = None) -> Part:
-    """The policy's own log-probs before this walk's updates, computed again by the trainer, as stream "old".
+    """The policy's own log-probs before this pass's updates, computed again by the trainer, as stream "old".
 
     The anchor to use where the sampler is not the trainer (another engine, other authors' tokens).
     """

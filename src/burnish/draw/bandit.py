@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from burnish import randomness
+from burnish.draw.tasks import tasks_of
 from burnish.parts import Draw, Stateful, names
 from burnish.step import Step
 from burnish.tasks.mixture import FROM, Mixture
@@ -125,9 +126,9 @@ def by_bandit(mixture: Mixture, make: Callable[[list[str]], Bandit], old: Draw) 
         chosen = dice.choices(list(shares), list(shares.values()), k=step.settings.prompts)
         for name, share in shares.items():
             step.notes.add(f"draw/{name}", share)
-        return [_next(name, clock.seed) for name in chosen]
+        return [_next(name, clock.seed, step) for name in chosen]
 
-    def _next(name: str, seed: int) -> Task:
+    def _next(name: str, seed: int, step: Step) -> Task:
         source, place = by_name[name], places.drawn[name]
         places.drawn[name] += 1
         size = source.size("train")
@@ -136,7 +137,7 @@ def by_bandit(mixture: Mixture, make: Callable[[list[str]], Bandit], old: Draw) 
         else:
             epoch, inside = divmod(place, size)
             index = randomness.placed(inside, size, seed, "bandit", name, epoch)
-        task = source.task("train", index)
+        [task] = tasks_of(source, "train", [index], step)
         return replace(task, given={**task.given, FROM: name})
 
     def saw(groups: list[Group], step: Step) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from burnish import randomness
-from burnish.draw.tasks import prompts
+from burnish.draw.tasks import prompts, tasks_of
 from burnish.parts import Draw, names
 from burnish.score.heads import end_outputs
 from burnish.step import Step
@@ -62,15 +62,15 @@ def failed_again(
     def call(step: Step) -> list[Task]:
         n = step.settings.prompts
         if step.clock.step < warmup:
-            return [_next(step.clock.seed) for _ in range(n)]
-        again = [_at(index) for index in reversed(memory.indices)][: round(share * n) * scan]
+            return _next(n, step)
+        again = _at(memory.indices[::-1][: round(share * n) * scan], step)
         chosen = [task for task, off in zip(again, _off(again, step), strict=True) if not off][: round(share * n)]
         step.notes.add("failed_tasks", len(chosen), n)
         rest: list[tuple[float, Task]] = []
         for _ in range(scan):
             if len(chosen) >= n:
                 break
-            new = [_next(step.clock.seed) for _ in range(n - len(chosen))]
+            new = _next(n - len(chosen), step)
             offs = _off(new, step)
             chosen += [task for task, off in zip(new, offs, strict=True) if not off]
             rest += [(off, task) for task, off in zip(new, offs, strict=True) if off]
@@ -85,17 +85,18 @@ def failed_again(
         values = end_outputs(starts, step, critic).sigmoid().min(-1).values.tolist() if starts else []
         return [max(low - value, value - high, 0.0) for value in values]
 
-    def _next(seed: int) -> Task:
-        size, place = source.size("train"), memory.place
-        memory.place += 1
+    def _next(count: int, step: Step) -> list[Task]:
+        """The next new tasks of the source."""
+        size, seed, first = source.size("train"), step.clock.seed, memory.place
+        memory.place += count
+        places = range(first, memory.place)
         if size is None:
-            return _at(place + (seed << 32))
-        epoch, inside = divmod(place, size)
-        return _at(randomness.placed(inside, size, seed, "failed", epoch))
+            return _at([place + (seed << 32) for place in places], step)
+        return _at([randomness.placed(place % size, size, seed, "failed", place // size) for place in places], step)
 
-    def _at(index: int) -> Task:
-        task = source.task("train", index)
-        return replace(task, given={**task.given, PLACE: index})
+    def _at(indices: list[int], step: Step) -> list[Task]:
+        drawn = tasks_of(source, "train", indices, step)
+        return [replace(task, given={**task.given, PLACE: index}) for task, index in zip(drawn, indices, strict=True)]
 
     def saw(groups: list[Group], step: Step) -> None:
         for group in groups:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from burnish import randomness
+from burnish.draw.tasks import tasks_of
 from burnish.parts import Draw, names
 from burnish.step import Step
 from burnish.tasks.source import Source
@@ -24,6 +25,6 @@ def few(source: Source, size: int) -> Draw:
         first = 0 if size_of_source is not None else clock.seed << 32
         n = min(step.settings.prompts, len(order))
         places = [order[(clock.step * step.settings.prompts + i) % len(order)] for i in range(n)]
-        return [source.task("train", first + place) for place in places]
+        return tasks_of(source, "train", [first + place for place in places], step)
 
     return Draw(name=f"few({size})", call=call, writes=frozenset({"task:prompt"}) | names("given", source.gives))

@@ -6,6 +6,8 @@ for ten rows and for a billion.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from burnish import randomness
@@ -13,9 +15,12 @@ from burnish.parts import Draw, names, supplies
 from burnish.step import Step
 from burnish.tasks.data.columns import COLUMNS
 from burnish.tasks.data.scan import WEIGHTS
-from burnish.tasks.resolve import datasets_of
+from burnish.tasks.environment import CannotStart
+from burnish.tasks.resolve import datasets_of, environments_of
 from burnish.tasks.source import Source
 from burnish.types import Clock, Task
+
+RESETS = 64  # environments that are reset at the same time
 
 
 @supplies("task:prompt", "given:*")
@@ -89,17 +94,42 @@ def tasks_at(source: Source, split: str, step: Step, purpose: str) -> list[Task]
     """The tasks of this pass: positions [k n, (k+1) n) of the endless shuffled sequence, k the step's number."""
     n, clock = step.settings.prompts, step.clock
     start = clock.step * n
-    return [_task(source, split, start + i, clock, purpose) for i in range(n)]
+    indices = [_index(source, split, start + i, clock, purpose) for i in range(n)]
+    return tasks_of(source, split, indices, step, played=purpose == "prompts")
 
 
-def _task(source: Source, split: str, position: int, clock: Clock, purpose: str) -> Task:
+def tasks_of(source: Source, split: str, indices: Sequence[int], step: Step, played: bool = True) -> list[Task]:
+    """The tasks with these indices. The environments that give their prompts are reset at the same time.
+
+    played: a task whose environment cannot be reset is one whose episodes fail; if not, that is an error
+    """
+
+    def one(index: int) -> Task:
+        try:
+            return source.task(split, index)
+        except CannotStart as error:
+            if not played:
+                raise
+            return error.task
+
+    environments = environments_of(source)
+    for environment in environments:
+        environment.seconds = step.settings.env_timeout
+    if not environments or len(indices) < 2:
+        return [one(index) for index in indices]
+    with ThreadPoolExecutor(min(len(indices), RESETS), "resets") as pool:
+        return list(pool.map(one, indices))
+
+
+def _index(source: Source, split: str, position: int, clock: Clock, purpose: str) -> int:
+    """The index of the task at a position of the endless sequence."""
     size = source.size(split)
     if size is None:
-        return source.task(split, position + (clock.seed << 32))
+        return position + (clock.seed << 32)
     if not size:
         raise ValueError(f"task {source.name!r} has no {split} rows; give it more rows")
     epoch, place = divmod(position, size)
-    return source.task(split, randomness.placed(place, size, clock.seed, purpose, epoch))
+    return randomness.placed(place, size, clock.seed, purpose, epoch)
 
 
 def _require(source: Source, needs: tuple[str, ...]) -> None:

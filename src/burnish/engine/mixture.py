@@ -1,4 +1,4 @@
-"""Sampling from a mixture of members: how the logits of several models become one distribution."""
+"""Sampling from a mixture of models: how the logits of several models become one distribution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mix = Callable[
 
 @dataclass(frozen=True)
 class Blend:
-    """The other members whose logits are wanted at every token, and how all of them are mixed.
+    """The other models whose logits are wanted at every token, and how all of them are mixed.
 
     The log-prob recorded with a sampled token is that of the mixture: it is the behaviour policy.
     """

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments
+from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments, shortened
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
 
@@ -103,15 +103,15 @@ class GuardedEnv:
 
     def key(self) -> str | None:
         """The name of the state; None where the environment gives none."""
-        return self._asked("key") if offers(self.env, "key") else None
+        return str(self._asked("key")) if offers(self.env, "key") else None
 
     def expert(self) -> str:
         """A good action in this state."""
-        return self._asked("expert")
+        return str(self._asked("expert"))
 
     def seat(self) -> str:
         """The player whose turn it is; "" where there is one player."""
-        return self._asked("seat") if offers(self.env, "seat") else ""
+        return str(self._asked("seat")) if offers(self.env, "seat") else ""
 
     def seats(self) -> tuple[str, ...]:
         """The names of all players, the policy's first; "" where there is one player."""
@@ -119,7 +119,7 @@ class GuardedEnv:
 
     def tools(self) -> list[dict[str, Any]]:
         """The JSON schemas of its tools; none where it has none."""
-        return list(self.env.tools()) if offers(self.env, "tools") else []
+        return _read("tools", self._asked("tools"), list) if offers(self.env, "tools") else []
 
     def close(self) -> None:
         """End the episode, once; what goes wrong then does not matter to it."""
@@ -127,34 +127,32 @@ class GuardedEnv:
         if not closed and self.env is not None and offers(self.env, "close"):
             _begun(self.env.close, trusted=False)
 
-    def _asked(self, what: str) -> str:
-        try:
-            return str(getattr(self.env, what)())
-        except Exception as error:
-            raise Failure(f"{what}() of the environment raised {_said(error)}") from error
+    def _asked(self, what: str) -> Any:
+        return self._called(self.env, what)
 
     def _fork(self, env: Any) -> Any:
+        return self._called(env, "fork")
+
+    def _called(self, env: Any, what: str) -> Any:
+        """What a method without arguments gives, within the time limit; raises Failure."""
         self.due = time.monotonic() + self.seconds
-        return self._wait(_begun(env.fork, trusted=_is_ours(env)), "fork")
+        return self._wait(_begun(getattr(env, what), trusted=_is_ours(env)), what)
 
     def _wait(self, call: Pending, what: str) -> Any:
         try:
             return call.result(max(0.0, self.due - time.monotonic()))
+        except Failure:
+            raise
         except Exception as error:
             if isinstance(error, TimeoutError) and not call.done:
                 raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s") from None
             raise Failure(f"{what}() of the environment raised {_said(error)}") from error
 
     def _cut(self, seen: Observed) -> Observed:
-        if isinstance(seen, str):
-            if len(seen) > LONGEST:
-                self.cut += len(seen) - LONGEST
-                return seen[:LONGEST] + f"\n[{len(seen) - LONGEST} more characters]"
-            return seen
-        return tuple(
-            {**message, "content": self._cut(message["content"])} if isinstance(message["content"], str) else message
-            for message in seen
-        )
+        """The first LONGEST characters of an observation, over all its messages and their parts."""
+        found, cut = shortened(seen, LONGEST)
+        self.cut += cut
+        return found
 
 
 def _begun(call: Callable[[], Any], trusted: bool) -> Pending:
@@ -204,10 +202,13 @@ def _is_ours(env: Any) -> bool:
 
 
 def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
+    """What an environment gave, as `read` reads it. It may be anything: a number too large, an array in its place."""
     try:
         return read(given)
     except ValueError as error:
         raise Failure(f"{what}() of the environment: {error}") from error
+    except Exception as error:
+        raise Failure(f"{what}() of the environment gave what cannot be read: {_said(error)}") from error
 
 
 def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> None:

@@ -84,7 +84,7 @@ class McpServer:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())
-        except BaseException as error:  # noqa: BLE001 - the thread's last words go to whoever waits
+        except BaseException as error:  # noqa: BLE001 - the thread's last error goes to the caller that waits
             if not self._ready.done():
                 self._ready.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 

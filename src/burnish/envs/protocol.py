@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
@@ -68,16 +69,28 @@ class Outcome:
         """
         given = self.info.get("metrics")
         found = given.items() if isinstance(given, Mapping) else ()
-        return {str(k): float(v) for k, v in found if isinstance(v, int | float) and math.isfinite(v)}
+        return {str(k): float(v) for k, v in found if isinstance(v, int | float) and abs(v) <= sys.float_info.max}
+
+    @property
+    def valid(self) -> bool | None:
+        """Whether the action was executed, where info says so ("valid")."""
+        given = self.info.get("valid")
+        return None if given is None else bool(given)
 
 
 def read_outcome(given: Any) -> Outcome:
     """The outcome that a step returned, in any of the conventions; raises ValueError for anything else."""
     if isinstance(given, Outcome):
         rewards = {seat: _reward(value) or 0.0 for seat, value in given.rewards.items()}
-        return replace(
-            given, observation=read_observation(given.observation), reward=_reward(given.reward), rewards=rewards
+        found = replace(
+            given,
+            observation=read_observation(given.observation),
+            reward=_reward(given.reward),
+            rewards=rewards,
+            info=given.info if isinstance(given.info, Mapping) else {},
         )
+        _ = found.valid  # an array of several has no truth
+        return found
     if not isinstance(given, tuple) or not 3 <= len(given) <= 5:
         raise ValueError(
             f"step returned {str(given)[:80]!r}; it must return (observation, reward, done), Gymnasium's five, or an "
@@ -86,7 +99,9 @@ def read_outcome(given: Any) -> Outcome:
     observation, reward, terminated, *rest = given
     truncated = bool(rest[0]) if len(given) == 5 else False
     info = rest[-1] if rest and isinstance(rest[-1], Mapping) else {}
-    return Outcome(read_observation(observation), _reward(reward), bool(terminated), truncated, info)
+    found = Outcome(read_observation(observation), _reward(reward), bool(terminated), truncated, info)
+    _ = found.valid
+    return found
 
 
 def read_observation(given: Any) -> Observed:
@@ -102,6 +117,36 @@ def read_observation(given: Any) -> Observed:
             check_message(message)
         return tuple(map(well_formed, given))
     raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
+
+
+def shortened(seen: Observed, most: int) -> tuple[Observed, int]:
+    """The first `most` characters of an observation, over all its messages and parts, and how many were cut off.
+
+    Where it is cut, a line says how much is missing; messages and parts after it are left out.
+    """
+    if isinstance(seen, str):
+        return _cut_text(seen, most)
+    found: list[Message] = []
+    left, cut = most, 0
+    for message in seen:
+        content = message.get("content")
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+        kept: list[dict[str, Any]] = []
+        for part in parts:
+            text, more = _cut_text(part["text"], left)
+            if left:
+                kept.append({**part, "text": text})
+            left, cut = max(0, left - max(1, len(part["text"]))), cut + more
+        if kept:
+            message = {**message, "content": kept[0]["text"] if isinstance(content, str) else kept}
+        if kept or not parts:
+            found.append(message)
+    return tuple(found), cut
+
+
+def _cut_text(text: str, most: int) -> tuple[str, int]:
+    cut = max(0, len(text) - most)
+    return (f"{text[:most]}\n[{cut} more characters]", cut) if cut else (text, 0)
 
 
 def offers(env: Any, what: str) -> bool:

@@ -34,7 +34,7 @@ from burnish.forward.temperatures import Temperature, by_temperature
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 AFTER = {"score", "state"}  # outputs that are read after the token itself
-SHARED = 0.9  # of the tokens asked about: with fewer different ones, they are told apart
+SHARED = 0.9  # of the tokens asked about: with fewer different ones, they are computed apart
 
 
 def outputs(

@@ -29,7 +29,7 @@ JOINED_ALONE = 1 << 15  # numbers that torch joins without waking up threads
 TILE = 64  # tokens of one stretch that a GPU computes together
 # on a GPU, the same for sampler and trainer:
 KEYS = 32  # of one step of an online softmax
-SPAN = 512  # keys after which the softmax begins anew; spans are computed in parallel and then merged
+SPAN = 512  # keys after which another softmax begins; spans are computed in parallel and then merged
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -155,8 +155,8 @@ class _Stretches:
     kids: Numbers
 
     def filled(self, missing: int) -> _Stretches:
-        """With so many tokens more that nobody asks about, in stretches of a tile: they cost what they must and disturb
-        nobody.
+        """With so many tokens more that are not asked about, in stretches of a tile: they cost what they must and
+        change no other token.
         """
         more = np.minimum(TILE, missing - np.arange(0, missing, TILE))
         alone, nobody = np.full(len(more), -1), np.zeros((len(more), 2), dtype=np.int64)
@@ -177,7 +177,7 @@ def pack(
     input_keys: what the model reads at each token of each row, as a number, where that is more than the token (an
     image): beginnings are shared if their keys are equal. None: the tokens are the keys.
 
-    size: on a GPU, fill the pack up to this many tokens that nobody asks about, with a table as long as `lines_for`
+    size: on a GPU, fill the pack up to this many tokens that are not asked about, with a table as long as `lines_for`
     says. families: which rows begin alike, where it is known (`families_of`).
     """
     read = rows if input_keys is None else input_keys

@@ -14,7 +14,7 @@ from burnish.types import Group, Trace
 
 @supplies("stream:noise")
 def noise_keys() -> Part:
-    """A fresh 64-bit key for every token of the walk, as stream "noise": what its noise is a hash of."""
+    """A fresh 64-bit key for every token of the pass, as stream "noise": what its noise is a hash of."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         clock = step.clock

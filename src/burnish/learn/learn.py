@@ -149,7 +149,7 @@ def apply_gradient(plan: Learn, step: Step) -> None:
     norms = {name: step.models[name].optimiser.clip() for name in plan.trainees}
     step.models.before_move()
     spoilt = 1.0 - torch.stack(list(norms.values())).isfinite().all().float()
-    for name in norms:  # nobody moves unless everybody can
+    for name in norms:  # no model moves unless all can
         step.models[name].optimiser.step(step.clock, spoilt)
     known = {name: float(norm) for name, norm in norms.items()}
     if bad := [norm for norm in known.values() if not math.isfinite(norm)]:
@@ -303,7 +303,7 @@ def _note(step: Step, trainee: Model, micro: Micro, claimed: list[Tensor], outpu
 def _spoil(trainee: Model, totals: list[Tensor]) -> None:
     """Make the gradient NaN where a total is NaN or infinite: every rank then refuses the update. 0 x total is 0 or
     NaN,
-    and nobody waits for the GPU to know which.
+    and the host does not wait for the GPU to know which.
     """
     moved = [p.grad for p in trainee.optimiser.named.values() if p.grad is not None]
     if moved and totals:
@@ -337,7 +337,7 @@ def _total(
 
 
 def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tensor]) -> dict[str, Tensor]:
-    """Live outputs of members that are not trained here ("teacher.logits"), without gradient."""
+    """Live outputs of models that are not trained here ("teacher.logits"), without gradient."""
     wanted: dict[str, set[str]] = defaultdict(set)
     for name in (name for term in terms for name in term.live if "." in name):
         model, output = name.split(".")

@@ -29,7 +29,7 @@ ALARM = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 2e-2}  # mean
 def note_mismatch(
     notes: Notes, model: Model, rows: Sequence[Row], claimed: list[Tensor], outputs: dict[str, Tensor], exact: bool
 ) -> None:
-    """Note mean |trainer - sampler| over claimed tokens that the member sampled with the weights it has now.
+    """Note mean |trainer - sampler| over claimed tokens that the model sampled with the weights it has now.
 
     exact: it has to be 0.
     """
@@ -53,7 +53,7 @@ def note_mismatch(
 
 
 def _sampled(traces: Sequence[Trace], model: Model) -> npt.NDArray[np.float32]:
-    """[all tokens]: the log-probs that the member's present weights gave while sampling; nan elsewhere."""
+    """[all tokens]: the log-probs that the model's present weights gave while sampling; nan elsewhere."""
     versions, found = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
         if turn.author == model.name and turn.logp is not None and turn.versions is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counts:
-    """What a term claims in the global batch: member tokens, sequences and groups that have any, and its units."""
+    """What a term claims in the global batch: claimed tokens, sequences and groups that have any, and its units."""
 
     tokens: int
     sequences: int

@@ -22,7 +22,7 @@ class Live:
     """What a term sees of a micro-batch of R traces, at the N tokens that it claims.
 
     outputs   "logp", "entropy", "value" [N] (or [N, k]), "logits" [N, V] of the trainee; "teacher.logits" of another
-              member
+              model
     streams   name -> [N], as `credit` wrote them
     row       [N] the trace (0..R-1) of each token
     pairs     [P, 2] rows (better, worse); lists: tuples of rows, best first
@@ -75,7 +75,7 @@ class Term:
     on        the author (or authors) whose tokens it trains on; a claim() of that name in credit overrides it
     unit      what one number is about: token, sequence, pair, list or group
     loss      Live -> [N], [R], [P], [lists] or [G]: one number per unit
-    live      outputs it needs: "logp" (of the trainee), or "teacher.logits" (of another member, without gradient)
+    live      outputs it needs: "logp" (of the trainee), or "teacher.logits" (of another model, without gradient)
     streams   per-token numbers it needs
     """
 

@@ -108,7 +108,7 @@ class _Weights:
 
 
 class _Moved:
-    """Inside, the parameters stand elsewhere; after, they are back bit for bit, unless they were told to stay."""
+    """Inside, the parameters stand elsewhere; after, they are back bit for bit, unless they are to stay."""
 
     def __init__(self, model: Model, parameters: list[torch.nn.Parameter], by: Tensor) -> None:
         self.model, self.parameters, self.by, self.kept = model, parameters, by, False

@@ -19,7 +19,7 @@ def ppo_credit(
     return chain(anchors(), rewards, *dense, credit.gae(gamma=gamma, lam=lam), credit.whiten())
 
 
-def ppo_cast(critic_lr: float, reward_model: str | None = None, **others: Role) -> dict[str, Role]:
+def ppo_models(critic_lr: float, reward_model: str | None = None, **others: Role) -> dict[str, Role]:
     """The policy, its frozen start as the reference and a critic that starts from the same model (unless others are
     named), and a reward model if any.
     """

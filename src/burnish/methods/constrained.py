@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, chain, method, roles, snapshot, soup
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 
 
 @register(
@@ -93,7 +93,7 @@ def nlpo(
         learn=learn.Learn(
             learn.pg_clip_blended(eps, mask), learn.value_clip(value_eps, coef=value_coef), updates=updates
         ),
-        models=ppo_cast(critic_lr, reward_model, mask=snapshot("policy", every=mask_every)),
+        models=ppo_models(critic_lr, reward_model, mask=snapshot("policy", every=mask_every)),
     )
 
 
@@ -135,5 +135,5 @@ def salsa(
         score=score.scoring(task, reward_model),
         credit=ppo_credit(kl, lam, gamma=gamma),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
-        models=ppo_cast(critic_lr, reward_model, ref=soup("base", other, share)),
+        models=ppo_models(critic_lr, reward_model, ref=soup("base", other, share)),
     )

@@ -126,8 +126,8 @@ def topr(
     R = 2 score - 1 - baseline;  w = 1 where R >= 0,  w = sg[min(pi(y) / mu(y), 1)] of the whole reply where R < 0
     L = mean over replies of -w R log pi(y) / |y|;  no KL
 
-    mu is the policy that sampled. The paper's datasets are sampled once and walked once, with 16 or 32 replies a
-    prompt; here each batch is such a dataset, walked once in a few updates.
+    mu is the policy that sampled. The paper's datasets are sampled once and passed over once, with 16 or 32 replies a
+    prompt; here each batch is such a dataset, passed over once in a few updates.
     """
     return method(
         draw=draw.prompts(task),

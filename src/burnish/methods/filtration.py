@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, Phase, chain, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.schedules import after, before
 
 
@@ -70,7 +70,7 @@ def pf_ppo(
             credit.claim("pg", "policy", tag="filtered"),
         ),
         learn=learn.Learn(*terms, updates=updates, minibatches=minibatches),
-        models=ppo_cast(critic_lr, reward_model),
+        models=ppo_models(critic_lr, reward_model),
     )
 
 

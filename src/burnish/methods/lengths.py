@@ -8,7 +8,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Clock, Method, Option, Phase, chain, method, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 
 EXIT = "Time is limited, stop thinking and start answering.\n</think>\n\n"
 
@@ -177,7 +177,7 @@ def concise_two_phase(
         ),
         times=_from(first_share),
     )
-    return Method(models=ppo_cast(critic_lr), phases=(ability, brevity))
+    return Method(models=ppo_models(critic_lr), phases=(ability, brevity))
 
 
 @register(
@@ -219,5 +219,5 @@ def rlsp(
         score=chain(score.verify(task), score.effort(price)),
         credit=ppo_credit(kl, lam, score="effort"),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
-        models=ppo_cast(critic_lr),
+        models=ppo_models(critic_lr),
     )

@@ -66,7 +66,7 @@ def copg(task: draw.Source, *, beta: opt.Beta = 0.1, reward_model: opt.RewardMod
     R_beta(y) = r(y) - beta log pi(y)/ref(y)
     L = mean over prompts of ( R_beta(y) - R_beta(y') )^2
 
-    The loss is 0 where pi ~ ref exp(r / beta), whoever wrote the replies. No scale 1/(2 beta) stands before the
+    The loss is 0 where pi ~ ref exp(r / beta), whatever policy wrote the replies. No scale 1/(2 beta) stands before the
     square. The two replies are the task's chosen and rejected ones, scored like any other; only their scores'
     difference counts. No value of beta could be confirmed; 0.1 is DPO's.
     """

@@ -130,14 +130,14 @@ def ilql(
             learn.v_expectile(tau, critics, on="demo"),
         ),
     )
-    cast = {
+    models = {
         "q1": trained(lr=q_lr),
         "q2": trained(lr=q_lr),
         "target1": ema("q1", decay=1 - polyak),
         "target2": ema("q2", decay=1 - polyak),
         "value": trained(outputs=1, lr=q_lr),
     }
-    return _extracted(task, values, returns, critics, cast, beta, value_steps, games, temperature)
+    return _extracted(task, values, returns, critics, models, beta, value_steps, games, temperature)
 
 
 @register(
@@ -180,8 +180,8 @@ def mc_returns(
             learn.q_return(trainee="q", on="demo"), learn.q_recorded(coef=cql, trainee="q", on="demo", name="q_cql")
         ),
     )
-    cast = {"q": trained(lr=q_lr)}
-    return _extracted(task, values, returns, critics, cast, beta, value_steps, games, temperature)
+    models = {"q": trained(lr=q_lr)}
+    return _extracted(task, values, returns, critics, models, beta, value_steps, games, temperature)
 
 
 def _extracted(
@@ -189,7 +189,7 @@ def _extracted(
     values: Phase,
     returns: select.Returns,
     critics: tuple[str, ...],
-    cast: dict[str, Role],
+    models: dict[str, Role],
     beta: float,
     value_steps: int,
     games: int,
@@ -217,4 +217,4 @@ def _extracted(
         else None
     )
     phases = (values, extract) if play is None else (values, extract, play)
-    return Method(models=roles(ref=frozen("policy"), **cast), phases=phases)
+    return Method(models=roles(ref=frozen("policy"), **models), phases=phases)

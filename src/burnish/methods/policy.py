@@ -8,7 +8,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 
 
 @register(
@@ -95,7 +95,7 @@ def ppo(
         learn=learn.Learn(
             learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates, minibatches=minibatches
         ),
-        models=ppo_cast(critic_lr, reward_model, **started),
+        models=ppo_models(critic_lr, reward_model, **started),
     )
 
 

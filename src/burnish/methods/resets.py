@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 
 _Stages = Annotated[int, Option("Pieces of a demonstration.", at_least=1)]
 _Partial = Annotated[float, Option("Reward of a wrong answer.", at_least=0, at_most=1)]
@@ -68,7 +68,7 @@ def dr_po(
             updates=updates,
             logp_temperature=temperature,
         ),
-        models=ppo_cast(critic_lr, reward_model),
+        models=ppo_models(critic_lr, reward_model),
     )
 
 
@@ -163,7 +163,7 @@ def _r3(
             learn.value_clip(value_eps, coef=value_coef, norm=learn.seq_mean),
             updates=updates,
         ),
-        models=ppo_cast(critic_lr),
+        models=ppo_models(critic_lr),
     )
 
 

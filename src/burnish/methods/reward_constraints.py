@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import anchors, ppo_cast, ppo_credit
+from burnish.methods.actor_critic import anchors, ppo_credit, ppo_models
 from burnish.roles import trained
 from burnish.score.maths.multipliers import EQUALITY, INEQUALITY, SquashedMultipliers
 
@@ -266,5 +266,5 @@ def dynamic_control(
         score=chain(score.verify(task), score.steered_reward(names)),
         credit=ppo_credit(kl, lam, score="steered"),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
-        models=ppo_cast(critic_lr),
+        models=ppo_models(critic_lr),
     )

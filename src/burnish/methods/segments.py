@@ -108,8 +108,8 @@ def spo_tree(
     V(reply that ended) = its score,  V(node) = mean V of its children;   A(segment) = V(node) - V(parent)
     L = mean over tokens with p < `below` of -min(rho A, clip(rho, 1-eps, 1+eps) A)
       + kl * mean over replies of their sum of k3
-    A is whitened over those tokens. Segments with A = 0 are dropped; each segment counts and is trained once, whoever
-    shares it.
+    A is whitened over those tokens. Segments with A = 0 are dropped; each segment counts and is trained once, however
+    many share it.
 
     The constants are the released code's for short solutions (segment 30; 600 for long ones). Departures: segments
     of this step only, where the code keeps them for 8 iterations, 32 a question; whitening by the population's

@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, Phase, chain
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import anchors, ppo_cast
+from burnish.methods.actor_critic import anchors, ppo_models
 from burnish.schedules import after, before
 from burnish.tasks.debugging import Debugging
 
@@ -70,4 +70,4 @@ def self_debug(
         ),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
     )
-    return Method(models=ppo_cast(critic_lr), phases=(first, main))
+    return Method(models=ppo_models(critic_lr), phases=(first, main))

@@ -136,7 +136,7 @@ def hir(
 ) -> Method:
     """Hindsight instruction relabelling.
 
-    A reply y sampled under `right` is told again under the instruction i that it met (right or wrong); i' is the other.
+    A reply y sampled under `right` is repeated under the instruction i that it met (right or wrong); i' is the other.
     L = mean over replies of mean over tokens of [ -(1-s) log pi(y_t|x,i) - s mean over v of log pi(v) - entropy H(pi) ]
       + contrastive mean over replies of [ -(1-s) log P - s log(1 - P) ],   s = smoothing
     P = p(y|x,i) / (p(y|x,i) + p(y|x,i'))
@@ -183,7 +183,7 @@ def leti(
     text = condition (good or bad) + the verifier's words, where the reply failed + question + sampled reply
     L = -(1 / N) sum over the N tokens of the texts, but for their first, of log pi
 
-    Nobody writes a solution: replies that fail are learned under `bad` and the reason. The order of the text, the
+    No solution is written by hand: replies that fail are learned under `bad` and the reason. The order of the text, the
     loss on all of it and the 3 epochs are the released code's. Departures: that code samples 128 replies and mixes
     in pre-training text, which a task does not give; the good condition is the bare prompt unless words are given,
     so that the product is asked like any other model (the paper: "<|good|>").

@@ -8,7 +8,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, select
 from burnish.method import Method, Option, Phase, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import ppo_cast, ppo_credit
+from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.schedules import after, before, every
 from burnish.tasks.intrinsic import Intrinsic
 
@@ -67,7 +67,7 @@ def pangu_agent(
         credit=ppo_credit(kl, lam, gamma=gamma),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
     )
-    return Method(models=ppo_cast(critic_lr), phases=(first, main))
+    return Method(models=ppo_models(critic_lr), phases=(first, main))
 
 
 @register(

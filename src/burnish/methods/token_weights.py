@@ -173,7 +173,7 @@ def dual_token_archer(
     A_i = (r_i - mean r) / std r. The entropy is that of the policy at each update. A token exactly at the quantile
     is reasoning, and the KL stands in the common mean, as in the paper; the released code takes the boundary as
     knowledge, averages the KL over knowledge tokens alone, bounds k3 and adds a dual clip of 10. The paper samples
-    16 replies, makes two updates of a batch, and its code walks each batch three times.
+    16 replies, makes two updates of a batch, and its code passes over each batch three times.
     """
     return method(
         draw=draw.prompts(task),

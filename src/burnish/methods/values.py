@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, Phase, Trace, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.methods.actor_critic import anchors, ppo_cast, ppo_credit
+from burnish.methods.actor_critic import anchors, ppo_credit, ppo_models
 from burnish.schedules import after, before
 
 
@@ -135,7 +135,7 @@ def ma_rlhf(
             credit.macro_gae(length, cut=cut, repeats=repeats, gamma=gamma, lam=lam),
         ),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps), updates=updates),
-        models=ppo_cast(critic_lr, reward_model),
+        models=ppo_models(critic_lr, reward_model),
     )
 
 
@@ -252,7 +252,7 @@ def rto(
             updates=updates,
             minibatches=minibatches,
         ),
-        models=ppo_cast(critic_lr, reward_model, dpo=frozen(dpo_policy)),
+        models=ppo_models(critic_lr, reward_model, dpo=frozen(dpo_policy)),
     )
 
 
@@ -359,5 +359,5 @@ def chi2_ppo(
             updates=updates,
             minibatches=minibatches,
         ),
-        models=ppo_cast(critic_lr, reward_model),
+        models=ppo_models(critic_lr, reward_model),
     )

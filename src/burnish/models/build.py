@@ -99,10 +99,10 @@ def build(
     style: Style | None = None,
     dtype: str = AUTO,
 ) -> Models:
-    """Load every member. `base` is the model of the run; LoRA adapts the trained language models.
+    """Load every model. `base` is the model of the run; LoRA adapts the trained language models.
 
-    weights: a checkpoint, whose directories (one a member) take the place of the weights that a run starts with.
-    style: the chat template of all members; by default each has its own.
+    weights: a checkpoint, whose directories (one a model) take the place of the weights that a run starts with.
+    style: the chat template of all models; by default each has its own.
     dtype: the number format in which trained models are saved at the end; by default that of the model they start from.
     """
     where = device_named(device)

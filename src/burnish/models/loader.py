@@ -1,4 +1,4 @@
-"""The modules of a run's models. With LoRA the weights that nobody trains are held once.
+"""The modules of a run's models. With LoRA the weights that are not trained are held once.
 
 Policy, reference, critic, reward model and the models that follow one of them (EMA, snapshots) are then the same frozen
 weights, each with its own adapters: the reference of a run from a whole model has none, that of a run from adapters has

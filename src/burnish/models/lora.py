@@ -110,7 +110,7 @@ def _stored(peft: Any, model: nn.Module, stored: Path) -> Any:
         )
         held = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
         wanted = [name for name in peft.get_peft_model_state_dict(adapted) if ".lora_A" in name]
-        if wanted and not held.intersection(wanted):  # peft would go on with adapters that do nothing
+        if wanted and not held.intersection(wanted):  # peft would train adapters that do nothing
             raise ValueError(f"no tensor is called {wanted[0]}")
         return adapted
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:

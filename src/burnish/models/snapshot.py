@@ -5,7 +5,7 @@ that samples. Models that the given parts read have a module of their own here, 
 weights that never change are shared all the same. Of other models there is the tokenizer, and nothing that computes.
 
 Where an engine in another process samples, it belongs to this copy: it is sent a copy when the copy is loaded here, and
-proves against it that it runs it. The members that learn then sample for themselves (evaluations, refills) with their
+proves against it that it runs it. The models that learn then sample for themselves (evaluations, refills) with their
 own weights.
 """
 
@@ -47,7 +47,7 @@ class TokenizerOnly:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"a part in rollout or score asks for {name!r} of {self.name!r}, which it does not declare; add "
-            f"'model:{self.name}.CAPABILITY' to what the part reads, so that the member's weights are kept for it"
+            f"'model:{self.name}.CAPABILITY' to what the part reads, so that the model's weights are kept for it"
         )
 
 
@@ -55,14 +55,14 @@ class SnapshotModels:
     """The same models on earlier weights. reads: names like "model:policy.generate"."""
 
     def __init__(self, models: Models, reads: Iterable[str]) -> None:
-        wanted = members_read(reads)
+        wanted = models_read(reads)
         self.live = models
         self.copied = [model.name for model in models if model.name in wanted and model.role.liveness != "frozen"]
         members: dict[str, Any] = {}
         for model in models:
             reader = TokenizerOnly(model.name, model.role, model.chat, model.context)
             members[model.name] = _twin(model, models.ahead) if model.name in wanted else reader
-        self._cast = Models(members)
+        self._models = Models(members)
         self._proved: dict[str, Difference] = {}  # of each engine apart, since it was sent its weights
         self._loaded: WeightSnapshot | None = None
         self._taken: WeightSnapshot | None = None
@@ -81,7 +81,7 @@ class SnapshotModels:
         """The models on these weights, until the next call. `notes` gets how far an engine apart is from them."""
         if weights is not self._loaded:
             for name in self.copied:
-                twin = self._cast[name]
+                twin = self._models[name]
                 for p, kept in zip(moving(twin.module), weights.tensors[name], strict=True):
                     p.copy_(kept)
                 twin.weights_moved()
@@ -92,15 +92,15 @@ class SnapshotModels:
             self._loaded = weights
         for found in self._proved.values():  # sent now or earlier: a resumed run, which sends anew, notes the same
             notes.add(PROBE, found.mean)
-        return self._cast
+        return self._models
 
     def end(self) -> None:
         """End the processes of its engines."""
         for name in self.copied:
-            self._cast[name].end()
+            self._models[name].end()
 
 
-def members_read(reads: Iterable[str]) -> set[str]:
+def models_read(reads: Iterable[str]) -> set[str]:
     """The models whose capabilities are among what parts read."""
     return {name.removeprefix("model:").split(".")[0] for name in reads if name.startswith("model:")}
 

@@ -43,7 +43,7 @@ def branching(
 
     H = sum over the first `window` tokens of a reply of the policy's entropy, divided by ln of the vocabulary's size.
     H_0 is that of an episode's first reply, H_t that of the reply after an answer of the environment. Where the rule
-    says so, one more reply is sampled in the same state, and a branch goes on with it: it shares all turns before and
+    says so, one more reply is sampled in the same state, and a branch continues with it: it shares all turns before and
     has an environment of its own in the same state. An episode branches at most once at each of its turns. Traces
     stand in the order of the tree, so that those with a common beginning are neighbours.
     """

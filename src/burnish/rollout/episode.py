@@ -186,7 +186,7 @@ class Episode:
         try:
             found: Outcome = self.env.outcome(self.call)
             self.player.pay(found.reward or 0.0)
-            self.player.valid.append(found.info.get("valid"))
+            self.player.valid.append(found.valid)
             self.outcome, self.metrics = str(found.info.get("outcome", "")), self.metrics | found.metrics()
             for seat, reward in found.rewards.items():
                 if seat not in self.env.seats():
@@ -218,6 +218,8 @@ class Episode:
         else:
             player.asked = as_messages(seen) if seat else ()
             words = Turn(chat.prompt(replace(self.task, prompt=player.asked) if seat else self.task), "task")
+        if not player.turns and len(words) >= context:
+            raise Failure(f"the prompt has {len(words)} tokens, but the context of {player.who!r} holds {context}")
         key = self.env.key()
         if player.turns and sum(map(len, player.turns)) + len(words) + self.room > context:
             self._end("context")
@@ -247,7 +249,8 @@ class Episode:
         seat = self.env.seats()[0] if seat is None else seat
         player = self.players.get(seat) or Player(self.who)
         if not player.turns:
-            player.add(Turn(self.models[self.who].chat.prompt(self.task), "task"))
+            model = self.models[self.who]
+            player.add(Turn(model.chat.prompt(self.task)[: model.context - 1], "task"))
         spoken = player.turns[-1].author != "env"
         turns, rewards = (player.turns, player.rewards) if spoken else (player.turns[:-1], player.rewards[:-1])
         trace = Trace(
@@ -267,6 +270,6 @@ class Episode:
         if any(key is not None for key in player.keys):
             note["keys"] = player.keys[: player.replies]
         if any(valid is not None for valid in player.valid):
-            note["valid"] = [valid is None or bool(valid) for valid in player.valid]
+            note["valid"] = [valid is not False for valid in player.valid]
         more = {"outcome": self.outcome, "metrics": self.metrics, "seat": seat, "against": self.other}
         return note | {name: value for name, value in more.items() if value}

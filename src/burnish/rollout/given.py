@@ -13,7 +13,7 @@ from burnish.types import Group, Task, Trace, Turn
 def given(*columns: str, author: str = "demo", reader: str = "policy") -> Rollout:
     """One trace per named column of the task ("demo"; or "chosen", "rejected"), written by `author`.
 
-    Each trace carries the tag of its column. `reader` is the member whose tokenizer and template render it.
+    Each trace carries the tag of its column. `reader` is the model whose tokenizer and template render it.
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:

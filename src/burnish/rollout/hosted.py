@@ -127,7 +127,7 @@ class _Episode:
     @property
     def over(self) -> bool:
         """Whether the agent has returned, or run out of time."""
-        begun = self.session.begun  # one that nobody has pulled yet has all its time
+        begun = self.session.begun  # one that has not been pulled yet has all its time
         if self.thread.is_alive() and begun is not None and time.monotonic() > begun + self.seconds:
             self.failure = self.failure or f"the agent had not returned after {self.seconds:g} s"
         return not self.thread.is_alive() or bool(self.failure)

@@ -58,9 +58,9 @@ def reset(
 
 @supplies("tokens:*")
 def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float = 1.0) -> Rollout:
-    """n replies per task by two members: `first` writes a reply, `cut` keeps its beginning, `then` writes the rest.
+    """n replies per task by two models: `first` writes a reply, `cut` keeps its beginning, `then` writes the rest.
 
-    Both read the prompt as `then`'s chat template has it; the members must share a tokenizer.
+    Both read the prompt as `then`'s chat template has it; the models must share a tokenizer.
     """
     _at_least_one(n)
 

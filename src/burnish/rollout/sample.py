@@ -28,9 +28,9 @@ def sample(
     blend: Blend | None = None,
     author: str | None = None,
 ) -> Rollout:
-    """n replies per task, sampled by `who`, from its own distribution or from a blend with other members'.
+    """n replies per task, sampled by `who`, from its own distribution or from a blend with other models'.
 
-    The author of the replies is `who`, or `author` where the replies of a blend are to be told apart.
+    The author of the replies is `who`, or `author` where the replies of a blend are to be distinguished.
     """
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")

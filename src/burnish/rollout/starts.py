@@ -114,7 +114,7 @@ def write_on(
     blend: Blend | None = None,
     ended: Callable[[Reply], None] | None = None,
 ) -> None:
-    """Each of these replies, all by one member, gets at most `most` tokens more: to its end where nothing is said.
+    """Each of these replies, all by one model, gets at most `most` tokens more: to its end where nothing is said.
 
     A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are
     those of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends
@@ -209,8 +209,8 @@ def _request(reply: Reply, model: Model, longest: int, most: int | None, after: 
 
 
 def beginning(groups: Sequence[Open], step: Step) -> Callable[[Reply], None] | None:
-    """For `write_on`: when the last reply of a group has ended, whoever waits for such groups begins. None where nobody
-    does.
+    """For `write_on`: when the last reply of a group has ended, the scoring that waits for such groups begins. None
+    where none waits.
     """
     if not step.eager:
         return None

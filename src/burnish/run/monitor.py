@@ -77,7 +77,8 @@ class Monitor(Observer):
         if report.metrics.get("reward_failures"):
             self._warn(step, "reward", _unrewarded(report))
         if failed := report.metrics.get("env_failures"):
-            self._warn(step, "env", f"step {step + 1}: episodes failed ({failed:.0f}): {_why(report)}")
+            why = _why(report, "the agent had ended, or run out of time, before it asked for a reply")
+            self._warn(step, "env", f"step {step + 1}: episodes failed ({failed:.0f}): {why}")
         self.failures.saw(report, _why(report))
         self._report_models(step)
         if report.refusals:
@@ -145,9 +146,9 @@ def _unrewarded(report: Report) -> str:
     return f"step {report.clock.step + 1}: {failed:.0f} replies got no reward: {_why(report)}"
 
 
-def _why(report: Report) -> str:
-    """Why the first reply without a reward has none."""
+def _why(report: Report, otherwise: str = "the reward function failed") -> str:
+    """Why the first reply without a reward has none; an episode in which nothing was said left no trace of its own."""
     kept = (trace for groups in report.groups.values() for group in groups for trace in group.traces)
     dropped = (one.trace for removed in report.dropped.values() for one in removed)
     reasons = (trace.note["why"] for trace in (*kept, *dropped) if is_failed(trace))
-    return next(reasons, "the reward function failed")
+    return next(reasons, otherwise)

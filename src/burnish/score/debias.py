@@ -62,7 +62,7 @@ def fitted(features: Tensor, rated: Tensor) -> Tensor:
     """[k, H]: for each attribute a ridge regression without intercept on the replies that are rated for it.
 
     The penalty is the one of a grid with the least squared error on every fifth of these replies, which is then used on
-    all of them. An attribute that nobody rated gets zeros.
+    all of them. An attribute without ratings gets zeros.
     """
     rows = []
     for column in rated.T:

@@ -50,7 +50,7 @@ def reply_text(trace: Trace, chat: Chat) -> str:
     """The text after the prompt, of all authors, decoded at once, because a word may span two turns.
 
     Of an episode with tools, and of a trace with the tag "last_reply", the last reply: it is the answer. Empty where
-    nobody replied: the environment failed, or another player ended the game.
+    there was no reply: the environment failed, or another player ended the game.
     """
     said = [turn.tokens for turn in trace.turns[-1 if trace.tags & {TAG, LAST} else 1 :]]
     return chat.text(said[0] if len(said) == 1 else torch.cat(said)) if said else ""

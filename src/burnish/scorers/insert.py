@@ -40,12 +40,26 @@ def with_scorers(
 ) -> Method:
     """The method with rewards that are added and shapes that follow; raises ValueError where it scores no replies."""
     if not rewards and not shapes:
-        return method
+        return _without_failed_episodes(method) if drop_failed else method
     phases = tuple(_in_phase(phase, rewards, shapes, drop_failed) for phase in method.phases)
     if phases == method.phases:
         names = ", ".join(one.name for one in (*rewards, *shapes))
         raise ValueError(f"{method.name} does not score sampled replies, so {names} cannot score them; leave it out")
     return replace(method, phases=phases, models=_with_models(method, (*rewards, *shapes)))
+
+
+def _without_failed_episodes(method: Method) -> Method:
+    """The method without the episodes whose environment, or agent, failed: those are rewarded in the rollout."""
+
+    dropped = Part(
+        name="drop_failed", call=lambda groups, step: without_failed(groups, is_failed), reads=frozenset({REWARD})
+    )
+
+    def change(phase: Phase) -> Phase:
+        played = {REWARD, "tokens:policy"} <= phase.rollout.writes
+        return replace(phase, score=chain(dropped, *phase.score)) if played else phase
+
+    return replace(method, phases=tuple(map(change, method.phases)))
 
 
 def _with_models(method: Method, named: Sequence[Named]) -> dict[str, Role]:

@@ -1,4 +1,4 @@
-"""The task's own verdict as a reward beside others."""
+"""The task's own verdict as a reward among others."""
 
 from __future__ import annotations
 

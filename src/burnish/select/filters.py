@@ -16,7 +16,7 @@ def mixed(score: str = "reward") -> Part:
     DAPO's dynamic sampling (arXiv 2503.14476) without its refill (`refill.refilled`): for a verifier that says right or
     wrong these are the groups with 0 < right < n. The test is on the verifier's own score, before any shaping. A term
     that claims
-    member(TERM, AUTHOR, tag="mixed") cannot be built without this part before it.
+    claim(TERM, AUTHOR, tag="mixed") cannot be built without this part before it.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:

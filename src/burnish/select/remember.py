@@ -71,7 +71,7 @@ def remember_right(store: Store, *, threshold: float = 0.5, score: str = "reward
 
 @supplies("store:*")
 def remember(store: Store, *reads: str) -> Part:
-    """Put every group into the store; `reads` names what later walks will want of them ("turn_score:reward")."""
+    """Put every group into the store; `reads` names what later passes will want of them ("turn_score:reward")."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         store.add(groups)

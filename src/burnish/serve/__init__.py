@@ -1,7 +1,7 @@
 """An OpenAI-compatible endpoint: for inference, and to train any agent that speaks the protocol.
 
 `protocol.py` reads requests and writes answers, `conversation.py` keeps the tokens of each conversation, `server.py`
-is the HTTP server, which leaves questions for whoever owns the model to answer.
+is the HTTP server, which leaves questions for the owner of the model to answer.
 """
 
 from burnish.serve.conversation import Conversation

@@ -67,7 +67,7 @@ def read_request(body: bytes) -> Asked:
             raise BadRequest(f"{key} is {str(given[key])[:60]}, which is not supported; leave it out")
     return Asked(
         tuple(read_message(message) for message in messages),
-        tuple(given.get("tools") or ()),
+        _tools(given.get("tools")),
         _number(given, "temperature", 0.0, 10.0),
         _number(given, "top_p", 0.0, 1.0),
         _count(given.get("max_completion_tokens", given.get("max_tokens"))),
@@ -147,6 +147,8 @@ def read_message(given: Any) -> Message:
     content = given.get("content")
     message["content"] = "" if content is None else content
     if message.get("tool_calls"):
+        if not isinstance(message["tool_calls"], list):
+            raise BadRequest("tool_calls of a message must be a list of calls")
         message["tool_calls"] = [_with_object(call) for call in message["tool_calls"]]
     if message["role"] == "developer":
         message["role"] = "system"
@@ -155,6 +157,13 @@ def read_message(given: Any) -> Message:
     except ValueError as error:
         raise BadRequest(str(error)) from None
     return message
+
+
+def _tools(given: Any) -> tuple[Mapping[str, Any], ...]:
+    listed = given or []
+    if not isinstance(listed, list) or not all(isinstance(tool, Mapping) for tool in listed):
+        raise BadRequest('tools must be a list of objects such as {"type": "function", "function": {...}}')
+    return tuple(listed)
 
 
 def _with_object(call: Any) -> Any:

@@ -53,7 +53,7 @@ class Pulled:
         session.ended.wait()
 
     def close(self) -> None:
-        """No more episodes: whoever asks is told so. Those who are asking now get their answer before this returns."""
+        """No more episodes: every request for one says so. Those that wait now get their answer before this returns."""
         self.done = True
         deadline = time.monotonic() + 2.0
         while self._asking and time.monotonic() < deadline:

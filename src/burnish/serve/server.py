@@ -30,6 +30,7 @@ from burnish.serve.protocol import Answered, Asked, BadRequest, chunks, completi
 HOST = "127.0.0.1"
 LARGEST = 4 << 20  # bytes of a request's body
 DRAINED = 64 << 10  # bytes that are read of a refused request's body
+DEFAULT = "default"  # the session of requests that name none
 SECONDS = 600.0  # that a question may wait for its answer
 # BASE_URL ends in v1, and what pays may be asked for beside it or below it.
 _SESSION = r"/(?:sessions/([A-Za-z0-9_-]{1,64})/)?"
@@ -49,7 +50,7 @@ class Question:
 class Session:
     """One client of the server: an episode. reward: what was posted for it, if anything. ended: once it is over.
 
-    begun: when its client began to work on it, in seconds of time.monotonic; None where nobody has
+    begun: when its client began to work on it, in seconds of time.monotonic; None where none has
     """
 
     id: str
@@ -62,7 +63,7 @@ class Session:
 class ChatServer:
     """An endpoint on the loopback address. questions: those that wait. Requests for unknown sessions are refused.
 
-    token: the API key that clients need; by default a new one. offer: gives the next episode to whoever asks for one
+    token: the API key that clients need; by default a new one. offer: gives a client the next episode
     """
 
     def __init__(
@@ -106,6 +107,9 @@ class ChatServer:
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = (
+        1024  # connections that wait to be accepted; a client that finds no place tries again after 1 s
+    )
 
     def __init__(self, where: tuple[str, int], owner: ChatServer) -> None:
         self.owner = owner
@@ -146,17 +150,18 @@ class _Handler(BaseHTTPRequestHandler):
         given = (self.headers.get("Authorization") or "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(given.encode(), owner.token.encode()):
             return self._fail(HTTPStatus.UNAUTHORIZED, "the API key is wrong; use the one that the server printed")
-        if self.path == "/episodes" and self.command == "POST" and owner.offer is not None:
-            self._body()
-            return self._send(owner.offer())
-        found = _PATH.fullmatch(self.path.partition("?")[0])
-        session = owner.sessions.get(found[1] or "default") if found else None
-        if found is None or session is None:
-            return self._fail(HTTPStatus.NOT_FOUND, "there is no such path or session, or the session has ended")
         try:
-            answer(found[2] or found[3], session)
+            if self.path == "/episodes" and self.command == "POST" and owner.offer is not None:
+                if "Content-Length" in self.headers:  # it needs no body
+                    self._body()
+                return self._send(owner.offer())
+            found = _PATH.fullmatch(self.path.partition("?")[0])
+            session = owner.sessions.get(found[1] or DEFAULT) if found else None
+            if found is None or session is None:
+                return self._fail(HTTPStatus.NOT_FOUND, "there is no such path or session, or the session has ended")
+            return answer(found[2] or found[3], session)
         except BadRequest as error:
-            self._fail(HTTPStatus.BAD_REQUEST, str(error))
+            return self._fail(HTTPStatus.BAD_REQUEST, str(error))
 
     def _models(self, what: str, session: Session) -> None:
         if what != "v1/models":
@@ -166,11 +171,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, what: str, session: Session) -> None:
         body = self._body()
         if what in ("reward", "end"):
+            if session.id == DEFAULT:
+                return self._fail(HTTPStatus.NOT_FOUND, f"{what} is for an episode: post it to the base URL of one")
             session.reward = _reward(body) if what == "reward" else session.reward
             session.ended.set()
             return self._send({"ok": True})
         if what != "v1/chat/completions":
             return self._fail(HTTPStatus.METHOD_NOT_ALLOWED, "this path takes no POST")
+        if session.ended.is_set():
+            return self._fail(HTTPStatus.NOT_FOUND, "the session has ended: its reward was posted, or its end")
         question = Question(session, read_request(body))
         self.server.owner.questions.put(question)
         try:
@@ -228,7 +237,7 @@ def _reward(body: bytes) -> float:
     try:
         value = json.loads(body)["value"]
         reward = float(value)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise BadRequest('a reward is {"value": number}') from None
     if not abs(reward) < float("inf"):
         raise BadRequest("a reward must be a finite number")

@@ -88,7 +88,7 @@ CANARY_ALARM = (
 
 
 def canary(first: History, last: History, limits: HealthLimits) -> str | None:
-    """Tests that nobody can pass were passed, in any step."""
+    """Tests that no program can pass were passed, in any step."""
     passed = sum(metrics.get("canaries_passed") or 0.0 for metrics in last)
     return CANARY_ALARM.format(passed) if passed > 0 else None
 

@@ -1,4 +1,4 @@
-"""Single questions as episodes of several attempts: a wrong answer is told so, and tried again."""
+"""Single questions as episodes of several attempts: a wrong answer is called wrong, and tried again."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Code:
 
     The embedded model `tiny` can write expressions; functions need a model that knows Python.
 
-    canary       the share of training problems whose tests contradict each other, so that nobody can pass them
+    canary       the share of training problems whose tests contradict each other, so that no program can pass them
     unsafe_code  run programs even where the machine cannot isolate them
     """
 

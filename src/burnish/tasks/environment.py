@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from burnish.envs.expert import expert_episode
-from burnish.envs.guarded import Failure, GuardedEnv
+from burnish.envs.guarded import SECONDS, Failure, GuardedEnv
 from burnish.messages import Message
 from burnish.seeds import key_of
 from burnish.task import Task, Verdict
@@ -36,17 +36,30 @@ def demonstration_of(messages: list[Message]) -> dict[str, Any]:
     return {"demo": messages[-1]["content"], "messages": messages}
 
 
+class CannotStart(ValueError):
+    """The environment of a task gave no prompt. task: one in its place, whose episodes fail with the reason."""
+
+    def __init__(self, name: str, key: str, why: str) -> None:
+        super().__init__(f"task {name!r} cannot be started: {why}")
+        self.task = Task("game", f"[{why}]", {"env": partial(_refuse, why)}, key)
+
+
+def _refuse(why: str) -> None:
+    raise Failure(why)
+
+
 class EnvSource(Played):
     """An environment class as a source of tasks.
 
     Where the class has `tasks(split)` (a list of rows, static or class method), each row is a task, passed to
     reset(task=...). Without it there are endless tasks, which differ by their seed. The prompt of a task is what
     `reset` says; every episode is reset again with the same row and seed. Where the class has `expert()`, each task
-    demonstrates an episode that the expert plays: `sft` trains on it.
+    demonstrates an episode that the expert plays: `sft` trains on it. seconds: the time limit of each call; a draw
+    sets the run's (--env-timeout).
     """
 
     def __init__(self, factory: Callable[..., Any], name: str | None = None, **options: Any) -> None:
-        self.factory = partial(factory, **options) if options else factory
+        self.factory, self.seconds = partial(factory, **options) if options else factory, SECONDS
         self.name = name or str(getattr(factory, "__name__", "environment"))
         first_line = (getattr(factory, "__doc__", None) or "an environment").strip().splitlines()[0]
         self.summary = first_line
@@ -55,9 +68,17 @@ class EnvSource(Played):
         rows = getattr(factory, "tasks", None)
         self._rows: dict[str, Sequence[Any]] = {}
         if callable(rows):
-            self._rows = {split: list(rows(split)) for split in ("train", "heldout")}
+            self._rows = {split: self._listed(rows, split) for split in ("train", "heldout")}
             if not self._rows["train"]:
                 raise ValueError(f"{self.name}.tasks('train') gives no rows; return a list of at least one")
+
+    def _listed(self, rows: Callable[[str], Any], split: str) -> list[Any]:
+        """The rows that the user's function gives."""
+        try:
+            return list(rows(split))
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{self.name}.tasks({split!r}) gives no list of rows ({why}); correct it") from error
 
     def size(self, split: str) -> int | None:
         return len(self._rows[split]) if self._rows else None
@@ -66,15 +87,15 @@ class EnvSource(Played):
         row = self._rows[split][index] if self._rows else None
         key = f"{self.name} {split} {index}"
         seed = key_of("environment", key) & 0x7FFFFFFF
-        env = GuardedEnv(self.factory)
+        env = GuardedEnv(self.factory, self.seconds)
         try:
             seen = env.observed(env.begin_reset(row, seed))
             tools = env.tools()
             given: dict[str, Any] = {"env": self.factory, "task": row, "seed": seed}
             if self.demonstrates:
-                given |= demonstration_of(expert_episode(GuardedEnv(self.factory), row, seed))
+                given |= demonstration_of(expert_episode(GuardedEnv(self.factory, self.seconds), row, seed))
         except Failure as failure:
-            raise ValueError(f"task {self.name!r} cannot be started: {failure}") from failure
+            raise CannotStart(self.name, key, str(failure)) from failure
         finally:
             env.close()
         prompt = ({"role": "user", "content": seen},) if isinstance(seen, str) else seen

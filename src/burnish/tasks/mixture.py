@@ -13,6 +13,7 @@ from burnish import randomness
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.data.dataset import Dataset
+from burnish.tasks.environment import CannotStart
 from burnish.tasks.source import BatchSource, Source, unwrapped
 
 BLOCK = 1000  # tasks of a mixture with an endless source in which every source has its exact share
@@ -109,8 +110,12 @@ class Mixture:
     def task(self, split: str, index: int) -> Task:
         number, inside = self._place(split, index)
         one = self.ingredients[number]
-        task = one.source.task(split, inside)
-        return replace(task, given={**task.given, FROM: one.name})
+        try:
+            task = one.source.task(split, inside)
+        except CannotStart as error:
+            error.task = _drawn_from(one, error.task)
+            raise
+        return _drawn_from(one, task)
 
     def _place(self, split: str, index: int) -> tuple[int, int]:
         """The source of an index, and the index there."""
@@ -164,6 +169,10 @@ class Mixture:
             verdicts = self._judges[name].verdicts([tasks[i] for i in own], [replies[i] for i in own])
             found |= dict(zip(own, verdicts, strict=True))
         return [found[i] for i in range(len(tasks))]
+
+
+def _drawn_from(one: Ingredient, task: Task) -> Task:
+    return replace(task, given={**task.given, FROM: one.name})
 
 
 def _portions(shares: tuple[float, ...]) -> list[int]:

@@ -80,6 +80,16 @@ def datasets_of(source: Source) -> list[Dataset]:
     return [source] if isinstance(source, Dataset) else []
 
 
+def environments_of(source: Source) -> list[EnvSource]:
+    """The environments of the user, or of another library, from which a source takes its tasks."""
+    if isinstance(source, EnvSource):
+        return [source]
+    if isinstance(source, Mixture):
+        return [found for one in source.sources() for found in environments_of(one)]
+    inner: Source | None = getattr(source, "source", None)
+    return [] if inner is None else environments_of(inner)
+
+
 def mixture_of(source: Source) -> Mixture | None:
     """The mixture behind a source, if it is one."""
     inner = unwrapped(source)

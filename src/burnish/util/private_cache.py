@@ -1,6 +1,6 @@
 """A cache of arrays in safetensors files, in a folder of the user alone.
 
-Only files of this user that nobody else can write to are read, and only if their content has the SHA-256 that was
+Only files of this user that no other user can write to are read, and only if their content has the SHA-256 that was
 written with it. Files are written aside and renamed. A cache that cannot be used is not an error: everything in it can
 be computed again. BURNISH_CACHE=0 turns it off.
 """

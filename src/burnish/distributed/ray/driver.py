@@ -255,7 +255,7 @@ class Driver:
                 self.done = report.clock.step + 1
                 self.observer.stepped(*values)
         elif what == "begun" and self.training:
-            return  # a replacement begins again
+            return  # a replacement starts over
         elif what == "ordered" and self.ordered:
             return  # this process sent the order itself, on Ctrl-C
         else:

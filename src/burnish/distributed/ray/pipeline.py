@@ -35,7 +35,7 @@ from burnish.ledger import UnitId, UnitRow
 from burnish.loop import draw_tasks, note_samples, through
 from burnish.method import Method, Phase
 from burnish.models.build import Models
-from burnish.models.snapshot import members_read, moving
+from burnish.models.snapshot import models_read, moving
 from burnish.run.pipeline import SAY_EVERY, first_phase, sampling_parts
 from burnish.sampled import PartialStep
 from burnish.schedules import at
@@ -74,7 +74,7 @@ class RayPipeline:
         graded = [phase.name for phase in method.phases if split_score(phase.score)[0]]
         self.queue = WorkQueue(graded)
         self.supervisor = Supervisor(self.queue, limits, self._prove)
-        wanted = members_read(name for part in sampling_parts(method.phases) for name in part.reads)
+        wanted = models_read(name for part in sampling_parts(method.phases) for name in part.reads)
         self.moving = [m.name for m in models if m.name in wanted and m.role.liveness != "frozen"]
         self.incarnation = uuid.uuid4().hex  # distinguishes weights of two trainers after the same number of steps
         self.drawn: dict[int, list[list[UnitId]]] = {}  # step -> pass -> its units, for steps not learned yet

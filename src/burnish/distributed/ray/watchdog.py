@@ -75,7 +75,7 @@ def ray_processes(driver: int, ray_folder: str) -> Processes:
 
 
 def marked_processes(mark: str, ray_folder: str) -> Processes:
-    """The processes with the mark that run a program of Ray's package, whoever their parent is, and their descendants.
+    """The processes with the mark that run a program of Ray's package, whatever their parent is, and their descendants.
 
     A driver that is killed less than POLL seconds after it started Ray leaves processes that were never listed.
     """

@@ -23,7 +23,7 @@ from burnish.methods.table import Entry, find
 from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.models.load import load_chat, stored_context
-from burnish.models.snapshot import TokenizerOnly, members_read, moving
+from burnish.models.snapshot import TokenizerOnly, models_read, moving
 from burnish.rewards.resolve import Part
 from burnish.roles import Role
 from burnish.run.config import Config
@@ -85,7 +85,7 @@ class Worker:
         _, method = compose(spec.enter(), spec.config, spec.task, spec.rewards)
         self.phases, self.product = {phase.name: phase for phase in method.phases}, method.product
         reads = {name for phase in method.phases for part in _parts(phase, role) for name in part.reads}
-        self.models, self.moving = _models_for(spec, role, method.models, members_read(reads))
+        self.models, self.moving = _models_for(spec, role, method.models, models_read(reads))
         doing.now("waiting for work")
 
     def rollout(self, unit: Unit) -> tuple[PartialStep, dict[str, list[list[float]]]]:

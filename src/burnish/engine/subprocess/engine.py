@@ -190,7 +190,7 @@ class SubprocessEngine:
                 raise ValueError(f"the sampler ({self.about}) failed at {what}: {failure}") from None
             except Lost as why:
                 if self.process is None:
-                    raise  # the run has ended it, in another thread: nobody waits for an answer any more
+                    raise  # the run has ended it, in another thread: no caller waits for an answer any more
                 lost += 1
                 if lost > RESTARTS:
                     raise ValueError(
@@ -271,7 +271,7 @@ def _written(number: int, request: Request) -> dict[str, Any]:
 
 
 def _private_folder(model: nn.Module) -> Path:
-    """A folder that nobody else can read: in memory where two copies of the weights fit, else where
+    """A folder that no other user can read: in memory where two copies of the weights fit, else where
     temporary files go.
     """
     size = sum(p.numel() * p.element_size() for p in model.parameters())

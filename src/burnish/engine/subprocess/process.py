@@ -39,7 +39,7 @@ class Process:
     python    the Python that runs it
     sampler   the file of the class `Sampler` that it runs
     place     a folder of its own, for weights and its log
-    settings  what the sampler is told, as JSON
+    settings  what the sampler gets, as JSON
     """
 
     def __init__(self, python: str, sampler: Path, place: Path, settings: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ class Sampler:
         """New weights into the running engine.
 
         vLLM 0.32 packs the weights of linear layers for a CPU. Its reload packs them again, but not an output head that
-        is tied to the embedding: the head would go on with the old weights.
+        is tied to the embedding: the head would keep the old weights.
         """
         self.llm.collective_rpc("reload_weights", kwargs={"weights_path": folder})
         self.llm.apply_model(_pack_tied_head)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 BEAT = 0.5  # seconds between two signs of life
-STUCK = 60.0  # seconds without one after which the process ends itself, whoever holds the interpreter's lock
+STUCK = 60.0  # seconds without one after which the process ends itself, whichever thread holds the interpreter's lock
 
 
 class Sampler(Protocol):
@@ -91,7 +91,7 @@ class Worker:
             faulthandler.dump_traceback_later(STUCK, exit=True)
             try:
                 self.say(beat=self.steps)
-            except OSError:  # nobody reads any more
+            except OSError:  # the reader has gone
                 os._exit(0)
             threading.Event().wait(BEAT)
 

@@ -9,7 +9,7 @@ A layer of this class computes, for the residual stream x [N, hidden]:
     norm(x) = x / sqrt(mean x^2 + eps) * (offset + w)
 
 One file per architecture family builds the spec from the family's config. A config that asks for anything else has no
-spec (None), and the model runs in its own modules. Whoever uses a spec compares it with the modules that it was built
+spec (None), and the model runs in its own modules. The user of a spec compares it with the modules that it was built
 for (kernels/triton/weights.py) and with their numbers (kernels/triton/verify.py).
 """
 

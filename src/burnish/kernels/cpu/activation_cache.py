@@ -73,7 +73,7 @@ class ActivationCache:
         self.number: dict[tuple[int, int], int] = {}
         self.same: dict[int, int] = {}  # of tokens that were computed again: the id under which they are known
         self.lent: WeakSet[Recalled] = WeakSet()  # what a backward may still read
-        self.lock = Lock()  # a sampler may begin anew in another thread while the trainer recalls
+        self.lock = Lock()  # a sampler may restart in another thread while the trainer recalls
 
     def __reduce__(self) -> tuple[type[ActivationCache], tuple[()]]:
         return ActivationCache, ()  # a copy of the model has computed nothing
@@ -151,7 +151,7 @@ class ActivationCache:
             return recalled
 
     def known(self, tokens: Tensor, tree: Tree) -> Numbers:
-        """[N]: the ids of a pack's tokens, NOBODY where one is not here, and of all that follow it."""
+        """[N]: the ids of a pack's tokens, `NOBODY` where one is not here, and of all that follow it."""
         with self.lock:
             if not self.valid:
                 return np.full(len(tokens), NOBODY)

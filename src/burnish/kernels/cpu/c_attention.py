@@ -19,7 +19,7 @@ Known = npt.NDArray[np.int8]  # of each stretch: 1 where what it sees is known
 
 
 def told(tree: Tree, tokens: int, known: Known | None = None) -> build.Pack:
-    """What the kernels are told of a pack; the tree, and which of its stretches are known, must outlive it."""
+    """What the kernels get of a pack; the tree, and which of its stretches are known, must outlive it."""
     flags = None if known is None else known.ctypes.data
     return build.Pack(tokens, len(tree.begins) - 1, tree.begins.ctypes.data, tree.stretches.ctypes.data, flags)
 
@@ -28,7 +28,8 @@ def with_gradient(tree: Tree, dy: Tensor) -> tuple[Tree, Tensor] | None:
     """The stretches through which the gradient dy [N, H] of a layer's output goes on, end to end, and where their
     tokens are.
 
-    A stretch whose tokens have none passes none on, unless one that goes on from it has some: nobody else looks at it.
+    A stretch whose tokens have none passes none on, unless one that goes on from it has some: no other stretch attends
+    to it.
     None where (almost) all of them have some: then it is so in all layers below, which are not asked again.
     """
     if tree.loud:

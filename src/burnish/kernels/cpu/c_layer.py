@@ -42,7 +42,7 @@ def panel_width() -> int:
 
 
 def sizes(spec: LayerSpec) -> build.Shape | None:
-    """What the kernels are told of a model; None where they cannot run it, or are not there."""
+    """What the kernels get of a model; None where they cannot run it, or are not there."""
     wide = panel_width()
     if not wide or spec.head_dim % wide or spec.inner % (wide // 2):
         return None
@@ -92,7 +92,7 @@ class _Layer(torch.autograd.Function):
             found = x.new_empty(0)
             ctx.mark_non_differentiable(found)
             ctx.save_for_backward(None, cos, sin, *[None] * 5, *weights)
-            # between layers nobody reads it; and one of its own, or it would keep alive what keeps it alive
+            # it is not read between layers; and one of its own, or it would keep alive what keeps it alive
             return torch.empty_like(x) if known.y is None else known.y.detach(), found
         n, seen_wide, learns = len(x), shape.heads * shape.width, any(ctx.needs_input_grad)
         y, normed, opened = torch.empty_like(x), torch.empty_like(x), x.new_empty(n, shape.inner)

@@ -117,7 +117,7 @@ def library() -> Iterator[Library]:
 
 
 def _private_folder() -> tuple[Path | None, str]:
-    """The cache directory, if nobody else can write to it; or None, and why."""
+    """The cache directory, if no other user can write to it; or None, and why."""
     folder = home() / "kernels"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _cached(folder: Path, wanted: Recipe) -> Library | None:
 
 
 def _own_bytes(file: Path) -> bytes:
-    """A file's content, if it is a plain file that is ours and that nobody else can write to; else a ValueError."""
+    """A file's content, if it is a plain file that is ours and that no other user can write to; else a ValueError."""
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO must not block
     with os.fdopen(opened, "rb") as content:
         found = os.fstat(opened)

@@ -112,7 +112,7 @@ def _chunks(n: int) -> Iterator[slice]:
 
 
 class _Sums:
-    """Gradients of weights, summed over chunks; None for those that nobody asked for."""
+    """Gradients of weights, summed over chunks; None for those that were not asked for."""
 
     def __init__(self, weights: tuple[Tensor | None, ...], wanted: tuple[bool, ...]) -> None:
         asked = zip(weights, wanted, strict=True)

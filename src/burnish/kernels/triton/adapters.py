@@ -1,4 +1,4 @@
-"""LoRA adapters beside the matrix products of a layer: y = x W^T + s (x A^T) B^T, with W frozen.
+"""LoRA adapters beside the matmuls of a layer: y = x W^T + s (x A^T) B^T, with W frozen.
 
 Projections that read one input (queries, keys and values; gate and up) share their first product: the matrices A stand
 below each other, and those of B in the blocks of one wide matrix, each in the columns of its own A. The two matrices

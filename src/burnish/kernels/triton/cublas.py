@@ -1,7 +1,7 @@
-"""The matrix products of torch's library, and how to have them add up in the order of our own kernels.
+"""The matmuls of torch's library, and how to have them add up in the order of our own kernels.
 
 A bf16 product whose terms are added one after the other has the same bits in the library's kernels and in ours, for one
-row and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is told
+row and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is set
 not to.
 """
 

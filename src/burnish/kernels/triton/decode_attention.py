@@ -196,7 +196,7 @@ def _together(
     first, head, whole, root, owns, lasts, where, steps, scale,
     HEADS: tl.constexpr, G: tl.constexpr, GP: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, TAKES: tl.constexpr,
 ):  # fmt: skip
-    """The whole blocks of a root for all rows that share it, then each row's own, in one walk.
+    """The whole blocks of a root for all rows that share it, then each row's own, in one loop.
 
     A row's queries meet its keys in the order in which they would alone; keys of another weigh nothing, which changes
     no bit.
@@ -204,7 +204,7 @@ def _together(
     q_ptr, out_ptr, own_k, own_v, pool_k, pool_v, _, _, _, _, _ = where
     q_row, q_head, _, _, pool_token, ROWS = steps
     e0, e1, e2, e3 = lasts
-    # the step of the walk with which each row's blocks end, and which would have been its first, had it gone alone
+    # the step of the loop with which each row's blocks end, and which would have been its first, had it gone alone
     c0 = e0 // BLOCK + 1
     c1 = c0 + tl.where(first + 1 < ROWS, e1 // BLOCK + 1 - whole, 0)
     c2 = c1 + tl.where(first + 2 < ROWS, e2 // BLOCK + 1 - whole, 0)

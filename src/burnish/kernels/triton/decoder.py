@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from burnish.kernels.triton.late_stream import LateStream
     from burnish.kernels.triton.stream import WideStream
 
-OURS = 2048  # hidden size up to which our own matrix products beat a library's and the kernels around them
-OURS_ADAPTED = 0  # the same for layers with LoRA adapters, which our products compute, too: not yet measured on a GPU
-MOST_RANKS = 128  # of the adapters of one product: with more, our programs would read more of A than of their weights
+OURS = 2048  # hidden size up to which our own matmuls beat a library's and the kernels around them
+OURS_ADAPTED = 0  # the same for layers with LoRA adapters, which our matmuls compute, too: not yet measured on a GPU
+MOST_RANKS = 128  # of the adapters of one matmul: with more, our programs would read more of A than of their weights
 FAR = 1 << 30  # the window of a layer that has none
 Table = tuple[Tensor, Tensor]
 
@@ -35,7 +35,7 @@ Table = tuple[Tensor, Tensor]
 class FusedDecoder:
     """The decoder under a model's head, in our kernels. Make one with `of`.
 
-    exact  the library's products add up in order, too, however few their rows
+    exact  the library's matmuls add up in order, too, however few their rows
     """
 
     def __init__(self, inner: Any, spec: DecoderSpec, layers: list[Layer]) -> None:

@@ -1,4 +1,4 @@
-"""The matrix products of a decoder layer like Llama's (Triton), each with what belongs to it: five kernels a layer.
+"""The matmuls of a decoder layer like Llama's (Triton), each with what belongs to it: five kernels a layer.
 
     x        [M, H]  the residual stream
     z        [M, H]  x weighted by the next norm, not yet divided by the root mean square of its row

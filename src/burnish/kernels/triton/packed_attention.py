@@ -9,7 +9,7 @@ The pack is cut into tiles of up to TILE tokens of one stretch. A table says of 
 
 A query tile looks at its root and, causally, at its own stretch; a key tile is looked at by the later tokens of its own
 stretch and by all of its kids. No sum is taken in an order that chance decides, so the same pack gives the same bits.
-Lines of length 0 do nothing: a table may be longer than the pack needs, so that a pass can be recorded and replayed.
+Lines of length 0 do nothing: a table may be longer than the pack needs, so that a pass can be captured as a CUDA graph.
 
 Tensors are [N, heads, D]; log-sum-exps are [N, heads], to the base 2.
 """

@@ -6,7 +6,7 @@
 
 The backward is written by hand: it keeps x (twice), q, k, v, the attention's output and the MLP's gate and up of each
 layer, and recomputes the rest. Where heads are normalised it also keeps q and k as they were before, and y where it is.
-Frozen weights get no gradient: with LoRA (adapters.py) only the adapters beside the products do.
+Frozen weights get no gradient: with LoRA (adapters.py) only the adapters beside the matmuls do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class How:
     """What a layer needs besides numbers that have a gradient.
 
     late   norms are divided after the product that reads them, as the sampler does it (kernels/triton/matmul.py)
-    exact  the library's products add up in order, too, however few their rows
+    exact  the library's matmuls add up in order, too, however few their rows
     room   where weights in four bits are made dense; None: they are dense
     """
 
@@ -184,7 +184,7 @@ class _Layer(torch.autograd.Function):
         ctx.save_for_backward(x1, x2, *kept, made, apart, seen, lse, both, divisors, *weights, *routed)
         ctx.how, ctx.bias, ctx.lora, ctx.held = how, bias is not None, lora, held
         ctx.mark_non_differentiable(made, *([] if apart is None else [apart]))
-        ctx.set_materialize_grads(False)  # nobody wants zeros for them
+        ctx.set_materialize_grads(False)  # zeros are not needed for them
         return x2, y2, made, apart
 
     @staticmethod

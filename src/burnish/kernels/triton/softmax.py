@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def look(q, keys, values, seen, m, total, acc, scale, MASKED: tl.constexpr):
-    """Go on with a softmax over one more block of keys. scale > 0, to the base 2.
+    """Extend a softmax by one more block of keys. scale > 0, to the base 2.
 
     Where a product is followed by a sum, it says whether they are one operation: a compiler would decide it anew in
     every kernel.

@@ -203,7 +203,7 @@ def _experts(mlp: Any, spec: LayerSpec) -> Mlp | None:
 
 
 def _fits(layer: Layer) -> bool:
-    """Whether shapes are those of the spec, and rows of whole 16 bytes, which our products copy."""
+    """Whether shapes are those of the spec, and rows of whole 16 bytes, which our matmuls copy."""
     spec = layer.spec
     heads, keys, d = spec.of_heads
     shapes = [(layer.heads, ((heads + 2 * keys) * d, spec.hidden)), (layer.out, (spec.hidden, heads * d))]

@@ -1,4 +1,4 @@
-"""Surrogates on tokens that somebody else wrote. Symbols: logp = log pi(y_t | .), live; p = pi(y_t | .); adv = A_t."""
+"""Surrogates on tokens of other authors. Symbols: logp = log pi(y_t | .), live; p = pi(y_t | .); adv = A_t."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ def pg_clip(
 def pg_clip_blended(
     eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
 ) -> Term:
-    """PPO's clip on the log-probs of a blend with one other member: the ratio is of what was really sampled from.
+    """PPO's clip on the log-probs of a blend with one other model: the ratio is of what was really sampled from.
 
-    Reads whole distributions (logits of both members at every claimed token) and stream "token"; "old" is the blend's
+    Reads whole distributions (logits of both models at every claimed token) and stream "token"; "old" is the blend's
     log-prob at sampling.
     """
     (other,) = blend.others

@@ -190,7 +190,7 @@ def run(data: dict[str, Any], reporter: int, replies: int, requests: int) -> Non
     """Run the tests; report "1", "0" or a description for each assert, and {"done": ...} at the end.
 
     data: "before" (code that defines helpers), "tests" (sources), "entry" (the function that `check(candidate)` gets,
-    or null). Names that the tests use and nobody defines are the program's.
+    or null). Names that the tests use and do not define are the program's.
     """
     program = Program(replies, requests)
     record = Record(reporter, program)

@@ -22,7 +22,7 @@ MOST_BOXES = 16
 
 @dataclass(frozen=True)
 class Problem:
-    """The tests of a problem. canary: they contradict each other, so that nobody can pass them."""
+    """The tests of a problem. canary: they contradict each other, so that no program can pass them."""
 
     tests: Tests
     canary: bool = False

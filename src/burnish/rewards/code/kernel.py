@@ -36,7 +36,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
 
 
 def unmount(target: str) -> None:
-    """Detach a mount; it is gone when nobody uses it any more."""
+    """Detach a mount; it is gone when it is not in use any more."""
     _checked(_libc.umount2(target.encode(), DETACH), f"umount {target}")
 
 

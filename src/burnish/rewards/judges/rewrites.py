@@ -54,7 +54,7 @@ EQUALITY_BRIEF = Template("equality_brief", 1, "$data\nEqual?", digits=3)
 
 @dataclass(frozen=True)
 class Operation:
-    """A way to rewrite a prompt: its name, and what the rewriting model is told."""
+    """A way to rewrite a prompt: its name, and what the rewriting model is asked."""
 
     name: str
     meaning: str

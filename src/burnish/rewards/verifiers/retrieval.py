@@ -29,6 +29,7 @@ _CLOSED = ("yes", "no", "noanswer")  # answers that only an equal answer matches
     kinds=("citations",),
     summary="Answer 5, recall of the right citations 5, -2 for each wrong one, and format (RAG-RL).",
     when="Prompts hold numbered passages; rows have `answer` and the numbers of the passages that `supports` it.",
+    task="passages:1",
 )
 def rag_rl(
     *,
@@ -73,6 +74,7 @@ def rag_rl(
     kinds=("text",),
     summary="F1 of the answer; a little where only the notes hold it (AutoRefine).",
     when="Episodes search in several turns and note evidence in <refine>: --task search --reward autorefine.",
+    task="search:1",
 )
 def autorefine(
     *,
@@ -97,7 +99,8 @@ def autorefine(
         if score > 0:
             return Verdict(score, True) if score >= 1 else wrong(f"F1 is {score:.3f}", score)
         notes = f" {squad_normalised(' '.join(blocks(reply, 'refine')))} "
-        held = any(f" {squad_normalised(one)} " in notes for one in right)
+        plain = [squad_normalised(one) for one in right]
+        held = any(one and f" {one} " in notes for one in plain)  # of "A" nothing is left, which is in all notes
         return wrong(
             "the notes hold the answer" if held else "neither the answer nor the notes are right", noted * held
         )
@@ -111,6 +114,7 @@ def autorefine(
     kinds=("text",),
     summary="The direct answer pays without a search, the final one after a search that was needed (SEM).",
     when="Replies try an answer first and search only where it fails: --task search --reward sem.",
+    task="search:1",
 )
 def sem(
     *,

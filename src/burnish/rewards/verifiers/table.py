@@ -25,7 +25,8 @@ class VerifierEntry:
     runs: "worker", where `build` gives a Check; "programs", where replies are programs, which run in boxes of their own
     (rewards/coded.py), and it gives a Value; "rows", where it gives a function of a row that names its verifier
     (rewards/by_row.py); "lean", where it gives settings (rewards/proved.py)
-    call: how it is written in the example, where it has options without a default
+    call: how it is written in the example, where it has options without a default; task: that of the example, where one
+    in the box has the columns that it needs
     """
 
     name: str
@@ -37,11 +38,12 @@ class VerifierEntry:
     when: str = ""
     runs: str = "worker"
     call: str = ""
+    task: str = "data.jsonl"
 
     @property
     def example(self) -> str:
         """A command that uses it."""
-        return f"burnish train grpo --task data.jsonl --reward {self.call or self.name}"
+        return f"burnish train grpo --task {self.task} --reward {self.call or self.name}"
 
 
 VERIFIERS: dict[str, VerifierEntry] = {}
@@ -55,12 +57,13 @@ def verifier(
     when: str = "",
     runs: str = "worker",
     call: str = "",
+    task: str = "data.jsonl",
 ) -> Callable[[_F], _F]:
     """Put a function(**options) -> Check into the table under its own name."""
 
     def mark(function: _F) -> _F:
         name = function.__name__
-        VERIFIERS[name] = VerifierEntry(name, function, needs, kinds, papers, summary, when, runs, call)
+        VERIFIERS[name] = VerifierEntry(name, function, needs, kinds, papers, summary, when, runs, call, task)
         return function
 
     return mark

@@ -21,6 +21,7 @@ _WORDS = 512  # words of a thought at which the length reward is whole
     kinds=("tools",),
     summary="Format 0 or 1, plus graded correctness of the calls from -3 to 3 (ToolRL).",
     when="Replies think in tags and then call functions; rows have the right calls as `answer`, [] for none.",
+    task="calls:1",
 )
 def toolrl(
     *,
@@ -65,6 +66,7 @@ def toolrl(
     kinds=("tools",),
     summary="1 where a reply thinks in tags and its calls are exactly the right ones, else 0 (FunRL).",
     when="Function calls with `entropy_grpo`; rows have the right calls as `answer`.",
+    task="calls:1",
 )
 def exact_calls() -> Check:
     """[format] [the calls are the right ones: names, argument names, values, in any order].
@@ -109,4 +111,5 @@ def _share(reply: str, right: list[Any], coarse: bool) -> tuple[float, str]:
 
 
 def _equal(said: Any, right: Any) -> float:
-    return float(type(said) is type(right) and said == right)
+    """1 for equal values: 2 and 2.0 are equal, 1 and true are not."""
+    return float(isinstance(said, bool) is isinstance(right, bool) and said == right)

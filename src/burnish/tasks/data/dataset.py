@@ -288,7 +288,7 @@ def _tables(given: Iterable[Any], name: str) -> dict[str, Rows]:
 
 
 def _table(given: Iterable[Any], name: str) -> Rows:
-    library = sys.modules.get("datasets")  # whoever has one of its tables has imported it
+    library = sys.modules.get("datasets")  # a program with one of its tables has imported it
     if library is not None and isinstance(given, library.Dataset):
         return DatasetRows(given, name)
     return ListRows(given, name) if isinstance(given, Sequence) else spooled(given, name)

@@ -1,4 +1,4 @@
-"""`twenty_questions`: find the item that somebody thinks of by asking which letters belong to it.
+"""`twenty_questions`: find a hidden item by asking which letters belong to it.
 
 The one who answers is the seat `user`. The environment plays it, unless a model does: a user simulator.
 """
