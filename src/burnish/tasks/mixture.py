@@ -51,7 +51,8 @@ class Mixture:
     def summary(self) -> str:
         if not self.weighed:
             return "rows of " + ", ".join(one.name for one in self.ingredients)
-        return ", ".join(f"{w:.0%} {one.name}" for one, w in zip(self.ingredients, self.shares("train"), strict=True))
+        shares = zip(self.ingredients, self.shares("train"), strict=True)
+        return ", ".join(f"{percent(share)} {one.name}" for one, share in shares)
 
     @cached_property
     def gives(self) -> frozenset[str]:
@@ -87,6 +88,12 @@ class Mixture:
             return None
         if not self.weighed:
             return [size or 0 for size in sizes]
+        for one, size in zip(self.ingredients, sizes, strict=True):
+            if not size:
+                raise ValueError(
+                    f"no row of {one.name!r} in the mixture {self.name!r} is left to train on: all are too long, or "
+                    "held out by another of its datasets; leave it out, or change --max-length or heldout="
+                )
         shares = self.shares("train")
         length = max(math.ceil((size or 0) / share) for size, share in zip(sizes, shares, strict=True))
         return [max(size or 0, round(share * length)) for size, share in zip(sizes, shares, strict=True)]
@@ -164,6 +171,11 @@ class Mixture:
             verdicts = self._judges[name].verdicts([tasks[i] for i in own], [replies[i] for i in own])
             found |= dict(zip(own, verdicts, strict=True))
         return [found[i] for i in range(len(tasks))]
+
+
+def percent(share: float) -> str:
+    """A share as text: "70%", "0.1%"."""
+    return f"{100 * share:.3g}%"
 
 
 def _portions(shares: tuple[float, ...]) -> list[int]:

@@ -109,6 +109,10 @@ def _named(name: str, columns: Mapping[str, str]) -> Source:
             "pass it again: burnish.resume(folder, task=...)"
         )
     specs = read_spec(name)
+    if not specs:
+        raise ValueError(
+            f"the task is {name!r}, which names nothing; write a built-in task or a file: --task data.jsonl"
+        )
     if len(specs) == 1:
         return _one(specs[0], columns)
     try:

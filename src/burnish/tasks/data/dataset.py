@@ -143,7 +143,7 @@ class Dataset:
         numbers = np.flatnonzero(found.kept)
         if not len(numbers):
             raise ValueError(
-                f"dataset {self.name!r} has no usable rows: in all of them the replies are ranked the same"
+                f"dataset {self.name!r} has no usable rows: in all of them the replies are equal or ranked the same"
             )
         return Part(rows, numbers, found.hashes[numbers])
 
@@ -185,8 +185,16 @@ class Dataset:
         scans = self._all_scans()
         return sum(scan.counts.get(key, 0) for scan in scans), sum(int(scan.kept.sum()) for scan in scans)
 
+    def first_without(self, key: str) -> str:
+        """The place of the first row without a key of Task.given; empty where every row has it."""
+        for part in self._parts.values():
+            for number in part.numbers.tolist():
+                if key not in to_task(part.rows[number], self.columns, "").given:
+                    return part.rows.where(number)
+        return ""
+
     def left_out(self) -> int:
-        """Rows that make no task, because all their replies are ranked the same."""
+        """Rows that make no task, because all their replies are equal or ranked the same."""
         return sum(int((~scan.kept).sum()) for scan in self._all_scans())
 
     def _all_scans(self) -> list[Scan]:
@@ -291,4 +299,9 @@ def _table(given: Iterable[Any], name: str) -> Rows:
     library = sys.modules.get("datasets")  # whoever has one of its tables has imported it
     if library is not None and isinstance(given, library.Dataset):
         return DatasetRows(given, name)
+    if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas: iterating gives the names of its columns
+        raise ValueError(
+            f"{name} are in a {type(given).__name__}; pass datasets.Dataset.from_pandas(frame), or a list of dicts: "
+            'frame.to_dict("records")'
+        )
     return ListRows(given, name) if isinstance(given, Sequence) else spooled(given, name)

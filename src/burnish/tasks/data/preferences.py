@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.messages import Message, text_of
+from burnish.tasks.data.episodes import is_number
 from burnish.tasks.data.messages import conversation, reply_of
 from burnish.tasks.data.rows import Row
 
@@ -14,7 +16,7 @@ _SCORE = ("overall_score", "score", "rating", "fine-grained_score")
 
 
 class NoPreference(ValueError):
-    """A row whose replies are all equally good: it says nothing about which is better, and is left out."""
+    """A row whose replies are equal, or equally good: it says nothing about which is better, and is left out."""
 
 
 def fork(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...] | str, str, str]:
@@ -34,7 +36,10 @@ def _fork_texts(chosen: Any, rejected: Any, where: str) -> tuple[str, str, str]:
     """The words with which two texts begin, and how each goes on."""
     if not isinstance(chosen, str) or not isinstance(rejected, str):
         raise ValueError(f"{where}: a reply is not text but {type(chosen).__name__}; make it text or chat messages")
-    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), 0)
+    if chosen == rejected:
+        raise NoPreference(f"{where}: 'chosen' and 'rejected' are the same")
+    ends = min(len(chosen), len(rejected))  # of the shorter text, which may be the beginning of the other
+    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), ends)
     shared = max(chosen.rfind(" ", 0, shared), chosen.rfind("\n", 0, shared))  # a reply begins with its space
     if shared <= 0:
         raise ValueError(
@@ -95,7 +100,7 @@ def _worths(listed: Sequence[Any], parts: Mapping[str, Any], where: str) -> list
 def _own_score(reply: Any) -> float | None:
     """The score that a reply carries itself, as in UltraFeedback."""
     scores = [reply.get(key) for key in _SCORE] if isinstance(reply, Mapping) else []
-    return next((float(score) for score in scores if isinstance(score, int | float)), None)
+    return next((float(score) for score in scores if is_number(score)), None)
 
 
 def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:
@@ -104,9 +109,12 @@ def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:
             f"{where}: {name!r} needs one number for each of the {count} replies, but is {str(value)[:80]}"
         )
     try:
-        return [float(number) for number in value]
+        numbers = [float(number) for number in value]
     except (TypeError, ValueError):
         raise ValueError(f"{where}: {name!r} holds something else than numbers: {str(value)[:80]}") from None
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{where}: {name!r} holds a number that is not finite, and has no order: {str(value)[:80]}")
+    return numbers
 
 
 def _text(reply: Any, where: str) -> str:

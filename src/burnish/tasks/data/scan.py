@@ -17,7 +17,7 @@ from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference
 from burnish.tasks.data.rows import Rows
 
-VERSION = 1  # of what a scan finds; a cache of another version is not used
+VERSION = 2  # of what a scan finds; a cache of another version is not used
 WEIGHTS = "message weights"  # in `gives`, where a message counts in part
 
 
@@ -26,7 +26,7 @@ class Scan:
     """What is known of a table.
 
     hashes    [rows] int64: of the key of each row's task
-    kept      [rows] bool: rows that make a task; the others say nothing (replies that are ranked the same)
+    kept      [rows] bool: rows that make a task; the others say nothing (replies that are equal or ranked the same)
     gives     the keys of Task.given that every kept row has, and WEIGHTS if any weighs a message
     counts    how many rows have each key
     """
