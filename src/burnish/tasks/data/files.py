@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import lzma
 import re
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -103,6 +105,11 @@ def read_file(path: Path) -> Rows:
             path.suffix.lower() in OPENERS and error.errno is None
         ):  # gzip, bz2 and zstd say so of what they cannot unpack
             raise ValueError(f"{path}: is damaged, or not a {path.suffix} file ({error}); write it again") from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ValueError(
+                f"{path}: its rows are copied into {tempfile.gettempdir()}, where no space is left; free some, or set "
+                "TMPDIR to another folder"
+            ) from None
         raise ValueError(f"{path}: cannot be read ({error.strerror or error}); check the file") from None
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read as CSV ({error}); write it again") from None
