@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from burnish.draw import demos
+from burnish.draw import WEIGHTS, demos
+from burnish.methods.table import find
+from burnish.parts import everything
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference
@@ -169,3 +171,44 @@ def test_weights_that_are_no_numbers_and_small_shares(tmp_path: Path) -> None:
     assert resolve_task(f"{a}*0.999,{b}*0.001").summary == f"99.9% {a}, 0.1% {b}"
     with pytest.raises(ValueError, match="the task is ',', which names nothing"):
         resolve_task(",")
+
+
+WEIGHED = {
+    "messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "weight": 0.5},
+    ]
+}
+
+
+@pytest.mark.parametrize("other", [ROW, WEIGHED])
+def test_messages_that_count_in_part_are_weighed_in_a_mixture_and_in_one_split(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    first = _written(tmp_path / "a.jsonl", _lines(WEIGHED, WEIGHED))
+    second = _written(tmp_path / "b.jsonl", _lines(other, {**other, "id": 1}))
+    (tmp_path / "c").mkdir()
+    _written(tmp_path / "c" / "train.jsonl", _lines(WEIGHED))
+    _written(tmp_path / "c" / "test.jsonl", _lines({"prompt": "t?", "completion": "b"}))
+    for source in (resolve_task(f"{first},{second}"), resolve_task(f"{tmp_path}/c")):
+        assert WEIGHTS in source.gives
+        assert find("sft").build(source).phases[0].credit.name != everything.name
+        with pytest.raises(ValueError, match="has messages with weights other than 0 and 1"):
+            find("dft").build(source)
+
+
+@pytest.mark.parametrize("method", ["kto", "bco", "discriminator"])
+def test_labels_are_checked_before_a_run_and_by_row(method: str, tmp_path: Path) -> None:
+    good = [{"prompt": f"{i}?", "completion": "b", "label": i % 2 == 0} for i in range(9)]
+    unclear = _written(tmp_path / "a.jsonl", _lines(*good, {**good[0], "label": "maybe"}))
+    with pytest.raises(
+        ValueError, match=r"a\.jsonl, line 10: has the label 'maybe'; labels of replies are true or fal"
+    ):
+        find(method).build(resolve_task(unclear))
+    some = _written(tmp_path / "b.jsonl", _lines(*good, {**good[0], "label": None}))
+    with pytest.raises(ValueError, match=r"gives no 'label'.*; 9 of its 10 rows have one, but not .*b\.jsonl, line 10"):
+        find(method).build(resolve_task(some))
+    whole = _written(tmp_path / "c.jsonl", _lines(*good))
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 10: has the label 'maybe'"):
+        find(method).build(resolve_task(f"{whole},{unclear}"))
+    assert find(method).build(resolve_task(whole)).phases[0].draw.name == "prompts"

@@ -13,6 +13,7 @@ from burnish import randomness
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.data.dataset import Dataset
+from burnish.tasks.data.scan import common
 from burnish.tasks.source import BatchSource, Source, unwrapped
 
 BLOCK = 1000  # tasks of a mixture with an endless source in which every source has its exact share
@@ -56,7 +57,7 @@ class Mixture:
 
     @cached_property
     def gives(self) -> frozenset[str]:
-        return frozenset.intersection(*(one.source.gives for one in self.ingredients)) | {FROM}
+        return common(one.source.gives for one in self.ingredients) | {FROM}
 
     def sources(self) -> list[Source]:
         """The sources, after rows that one of them holds out have been left out of the others' training rows."""

@@ -30,7 +30,7 @@ from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.layout import HELDOUT_NAMES
 from burnish.tasks.data.lines import spooled
 from burnish.tasks.data.rows import ListRows, Rows, joined
-from burnish.tasks.data.scan import Scan, scan
+from burnish.tasks.data.scan import Scan, common, scan
 from burnish.tasks.source import SPLITS, NoVerifier
 from burnish.util.files import files_below
 
@@ -177,21 +177,22 @@ class Dataset:
 
     @cached_property
     def gives(self) -> frozenset[str]:
-        """The keys of Task.given that every row has (and WEIGHTS of tasks/data/scan.py)."""
-        return frozenset.intersection(*(scan.gives for scan in self._all_scans()))
+        """The keys of Task.given that every row has, and REMARKS of tasks/data/scan.py."""
+        return common(scan.gives for scan in self._all_scans())
 
     def how_many(self, key: str) -> tuple[int, int]:
         """How many rows have a key of Task.given, and how many rows there are."""
         scans = self._all_scans()
         return sum(scan.counts.get(key, 0) for scan in scans), sum(int(scan.kept.sum()) for scan in scans)
 
-    def first_without(self, key: str) -> str:
-        """The place of the first row without a key of Task.given; empty where every row has it."""
+    def first(self, wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, Task] | None:
+        """The first row whose Task.given is wanted: its place, and its task. For messages: it may read all rows."""
         for part in self._parts.values():
             for number in part.numbers.tolist():
-                if key not in to_task(part.rows[number], self.columns, "").given:
-                    return part.rows.where(number)
-        return ""
+                task = to_task(part.rows[number], self.columns, "")
+                if wanted(task.given):
+                    return part.rows.where(number), task
+        return None
 
     def left_out(self) -> int:
         """Rows that make no task, because all their replies are equal or ranked the same."""
