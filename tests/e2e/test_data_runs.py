@@ -121,6 +121,18 @@ def test_a_resumed_run_leaves_out_the_same_rows(on_long: str, small_model: Path,
     assert drawn(whole.folder) == drawn(half.folder)
 
 
+def test_a_resumed_run_says_that_its_rows_have_changed(cli: Cli, small_model: Path, tmp_path: Path) -> None:
+    task = sized(tmp_path / "a.jsonl", *([20, 30] * 6))
+    go("sft", small_model, tmp_path / "run", task=task, steps=1)
+    again = " ".join(cli("train", "--resume", tmp_path / "run", "--steps", 2).split())
+    assert "the rows are not those" not in again
+    rows(tmp_path / "a.jsonl", *(json.loads(line) for line in Path(task).read_text().splitlines()[1:]))
+    other = " ".join(cli("train", "--resume", tmp_path / "run", "--steps", 3).split())
+    said = r"the rows are not those that the run had up to step 2 \(\S+: 12 rows@\w{10} -> 11 rows@\w{10}\)"
+    assert re.search(said, other)
+    assert "the rows are not those" not in cli("train", "--resume", tmp_path / "run", "--steps", 4)
+
+
 # --------------------------------------------------------------------------------------------------- conversations
 
 TALK = [

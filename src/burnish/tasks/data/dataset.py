@@ -6,6 +6,7 @@ in both splits; a reply is verified by its final answer. Rows stay where they ar
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -157,11 +158,17 @@ class Dataset:
         """The state of the files that hold these rows; None for rows given in Python."""
         if self._tables is not None:
             return None
-        path = Path(self.name).expanduser()
-        files = files_below(path) if path.is_dir() else [path] if path.is_file() else []
+        files = self._files()
         if not files:  # a hub dataset: its files are named by their content
             return fingerprint(rows.where(0), len(rows))
         return fingerprint(*files, rows.where(0), len(rows))
+
+    def _files(self) -> list[Path]:
+        """The files that hold the rows; none for a hub dataset and for rows given in Python."""
+        path = Path(self.name).expanduser()
+        if self._tables is not None:
+            return []
+        return files_below(path) if path.is_dir() else [path] if path.is_file() else []
 
     def _divide(self, part: Part) -> dict[str, Part]:
         """Split by the hash of the key, with at least one held-out prompt and one training prompt."""
@@ -193,6 +200,17 @@ class Dataset:
                 if wanted(task.given):
                     return part.rows.where(number), task
         return None
+
+    def version(self) -> str:
+        """What tells these rows from others: how many there are, and ten digits of a hash of their prompts, in order,
+        and of the size of their files.
+        """
+        scans = self._all_scans()
+        total = hashlib.sha256()
+        for one in scans:
+            total.update(one.hashes.tobytes() + one.kept.tobytes())
+        total.update(str([file.stat().st_size for file in self._files()]).encode())
+        return f"{sum(len(one.hashes) for one in scans):,} rows@{total.hexdigest()[:10]}"
 
     def left_out(self) -> int:
         """Rows that make no task, because all their replies are equal or ranked the same."""

@@ -95,6 +95,7 @@ def _line_ends(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def json_line(line: bytes, where: str) -> Any:
+    """The row of a line of JSON: an object."""
     line = line.removeprefix(b"\xef\xbb\xbf")
     listed = line.lstrip().startswith(b"[")
     row = parse_json(line, where, "a file that is one list is .json, not .jsonl" if listed else "fix that line")
