@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import burnish
 from burnish.draw import WEIGHTS, demos
 from burnish.methods.table import find
 from burnish.parts import everything
@@ -169,8 +170,19 @@ def test_weights_that_are_no_numbers_and_small_shares(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the weight of .* is inf; give it a positive number, or leave it out"):
         resolve_task(f"{a}*1e400,{b}*1")
     assert resolve_task(f"{a}*0.999,{b}*0.001").summary == f"99.9% {a}, 0.1% {b}"
-    with pytest.raises(ValueError, match="the task is ',', which names nothing"):
-        resolve_task(",")
+    for name in (",", "", " "):
+        with pytest.raises(ValueError, match=f"the task is '{name}', which names nothing"):
+            resolve_task(name)
+
+
+@pytest.mark.parametrize("task", [[], (), {}, {"train": []}])
+def test_no_rows_are_not_the_files_of_the_working_directory(
+    task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _written(tmp_path / "a.jsonl", _lines(ROW))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="dataset 'rows' is empty; it needs at least one row"):
+        burnish.train("sft", task=task, steps=1, out=tmp_path / "run")
 
 
 WEIGHED = {
@@ -212,3 +224,24 @@ def test_labels_are_checked_before_a_run_and_by_row(method: str, tmp_path: Path)
     with pytest.raises(ValueError, match=r"a\.jsonl, line 10: has the label 'maybe'"):
         find(method).build(resolve_task(f"{whole},{unclear}"))
     assert find(method).build(resolve_task(whole)).phases[0].draw.name == "prompts"
+
+
+def _said(*texts: str) -> list[dict[str, str]]:
+    roles = {"u": "user", "a": "assistant", "s": "system"}
+    return [{"role": roles[text[0]], "content": text} for text in texts]
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("prompt", ["u1", _said("s", "u1"), _said("u1")])
+def test_pairs_of_several_turns_after_a_prompt_are_compared_by_their_last_replies(prompt: Any, repeats: bool) -> None:
+    asked = _said("u1") if isinstance(prompt, str) else prompt
+    chosen, rejected = (([*asked] if repeats else []) + _said("a1", "u2", last) for last in ("a2", "a3"))
+    task = to_task({"prompt": prompt, "chosen": chosen, "rejected": rejected}, {}, "row 1")
+    assert list(task.prompt) == [*asked, *_said("a1", "u2")]
+    assert (task.given["chosen"], task.given["rejected"]) == ("a2", "a3")
+    with pytest.raises(
+        ValueError, match="row 1: 'chosen' and 'rejected' go on for several turns after the prompt, and"
+    ):
+        to_task({"prompt": prompt, "chosen": chosen, "rejected": _said("a9", "u2", "a3")}, {}, "row 1")
+    one = {"chosen": [*asked, *_said("a1")], "rejected": _said("a2")}
+    assert to_task({"prompt": prompt, **one}, {}, "row 1").given == {"chosen": "a1", "rejected": "a2"}

@@ -15,7 +15,7 @@ from burnish.tasks.data.code import code_prompt, code_solution, is_code
 from burnish.tasks.data.columns import COLUMNS, find_parts, no_prompt
 from burnish.tasks.data.episodes import split_rewards
 from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of, spelled_messages
-from burnish.tasks.data.preferences import NoPreference, fork, ranked
+from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
 
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
@@ -43,10 +43,12 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
         spent.add(parts["tools"])
     if "demo" in given:
         given |= _demonstration(given["demo"], prompt, where)
+    if {"chosen", "rejected"} <= given.keys():
+        prompt, given["chosen"], given["rejected"] = after_prompt(prompt, given["chosen"], given["rejected"], where)
+        if given["chosen"] == given["rejected"]:
+            raise NoPreference(f"{where}: 'chosen' and 'rejected' are the same")
     for part in given.keys() & {"chosen", "rejected"}:
         given[part] = reply_of(given[part], where)
-    if "chosen" in given and given["chosen"] == given.get("rejected"):
-        raise NoPreference(f"{where}: 'chosen' and 'rejected' are the same")
     _rank(row, parts, given, spent, where)
     if "label" in given:
         given["label"] = _LABELS.get(str(given["label"]).strip().lower(), given["label"])

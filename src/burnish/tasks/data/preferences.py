@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.messages import Message, text_of
+from burnish.messages import Message, as_messages, text_of
 from burnish.tasks.data.episodes import is_number
 from burnish.tasks.data.messages import conversation, reply_of
 from burnish.tasks.data.rows import Row
@@ -30,6 +30,30 @@ def fork(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...] | 
     if not shared or one[shared]["role"] != "assistant" or other[shared]["role"] != "assistant":
         raise ValueError(f"{where}: 'chosen' and 'rejected' do not share a prompt; add a column 'prompt'")
     return one[:shared], text_of(one[shared]), text_of(other[shared])
+
+
+def after_prompt(
+    prompt: tuple[Message, ...] | str, chosen: Any, rejected: Any, where: str
+) -> tuple[tuple[Message, ...] | str, str, str]:
+    """The prompt of two replies, and the replies. Conversations of several turns after the prompt lengthen it by those
+    that they share: their last replies are compared.
+    """
+    asked = as_messages(prompt)
+    one, other = (_beyond(asked, conversation(value, where)) for value in (chosen, rejected))
+    if not any(sum(m["role"] == "assistant" for m in said) > 1 for said in (one, other)):
+        return prompt, reply_of(chosen, where), reply_of(rejected, where)
+    if one[:-1] != other[:-1] or one[0]["role"] != "assistant" or one[-1]["role"] != "assistant":
+        raise ValueError(
+            f"{where}: 'chosen' and 'rejected' go on for several turns after the prompt, and not in the same ones up "
+            "to their last replies; remove the turns after the first reply, or the column 'prompt'"
+        )
+    return (*asked, *one[:-1]), text_of(one[-1]), text_of(other[-1])
+
+
+def _beyond(asked: tuple[Message, ...], said: tuple[Message, ...] | None) -> tuple[Message, ...]:
+    """The messages of a conversation after a prompt, which it may repeat."""
+    heard, repeated = ([(m["role"], text_of(m).strip()) for m in some] for some in (asked, said or ()))
+    return (said or ())[len(asked) :] if repeated[: len(heard)] == heard else said or ()
 
 
 def _fork_texts(chosen: Any, rejected: Any, where: str) -> tuple[str, str, str]:
