@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import burnish
@@ -245,3 +246,19 @@ def test_pairs_of_several_turns_after_a_prompt_are_compared_by_their_last_replie
         to_task({"prompt": prompt, "chosen": chosen, "rejected": _said("a9", "u2", "a3")}, {}, "row 1")
     one = {"chosen": [*asked, *_said("a1")], "rejected": _said("a2")}
     assert to_task({"prompt": prompt, **one}, {}, "row 1").given == {"chosen": "a1", "rejected": "a2"}
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_values_of_datasets_in_other_formats_are_plain(kind: str, streamed: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list([{"prompt": f"{i}?", "answer": i, "values": [i, 2]} for i in range(4)])
+    given = (table.to_iterable_dataset() if streamed else table).with_format(kind)
+    found = [Dataset(given, heldout=0.0).task("train", i).given for i in range(4)]
+    assert found == [{"answer": i, "values": [i, 2]} for i in range(4)]
+    assert [type(one["answer"]) for one in found] == [int] * 4
+
+
+def test_numbers_of_numpy_in_a_stream_stay_numbers() -> None:
+    stream = ({"prompt": f"{i}?", "answer": np.int64(i), "values": np.arange(2)} for i in range(3))
+    assert [row["answer"] for row in Dataset(stream).tables["train"]] == [0, 1, 2]

@@ -316,6 +316,8 @@ def _tables(given: Iterable[Any], name: str) -> dict[str, Rows]:
 
 def _table(given: Iterable[Any], name: str) -> Rows:
     library = sys.modules.get("datasets")  # whoever has one of its tables has imported it
+    if library is not None and isinstance(given, library.Dataset | library.IterableDataset):
+        given = given.with_format(None)  # plain values, whatever format the user's own code reads it in
     if library is not None and isinstance(given, library.Dataset):
         return DatasetRows(given, name)
     if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas: iterating gives the names of its columns

@@ -117,8 +117,13 @@ def spooled(rows: Iterable[Any], name: str) -> Lines:
     """Rows of a stream, kept as lines of JSON in a temporary file: for kinds of files without offsets (CSV)."""
     file = _temporary()
     for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
+        file.write(json.dumps(row, ensure_ascii=False, default=_plain).encode() + b"\n")
     return Lines(file, name, json_line, "row")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a value: numbers and lists of numpy and torch, any other as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 OPENERS: dict[str, Callable[[Path], Any]] = {
