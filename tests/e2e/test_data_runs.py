@@ -121,6 +121,48 @@ def test_a_resumed_run_leaves_out_the_same_rows(on_long: str, small_model: Path,
     assert drawn(whole.folder) == drawn(half.folder)
 
 
+def test_a_resumed_run_says_that_its_rows_have_changed(cli: Cli, small_model: Path, tmp_path: Path) -> None:
+    task = sized(tmp_path / "a.jsonl", *([20, 30] * 6))
+    go("sft", small_model, tmp_path / "run", task=task, steps=1)
+    again = " ".join(cli("train", "--resume", tmp_path / "run", "--steps", 2).split())
+    assert "the rows are not those" not in again
+    rows(tmp_path / "a.jsonl", *(json.loads(line) for line in Path(task).read_text().splitlines()[1:]))
+    other = " ".join(cli("train", "--resume", tmp_path / "run", "--steps", 3).split())
+    said = r"the rows are not those that the run had up to step 2 \(\S+: 12 rows@\w{10} -> 11 rows@\w{10}\)"
+    assert re.search(said, other)
+    assert "the rows are not those" not in cli("train", "--resume", tmp_path / "run", "--steps", 4)
+
+
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo", "reward_model", "grpo"])
+def test_rows_that_the_template_refuses_are_named_before_the_first_step(
+    method: str, small_model: Path, tmp_path: Path
+) -> None:
+    """And not by the step that draws them."""
+    (tmp_path / "t.jinja").write_text(NO_SYSTEM)
+    both = {"completion": "x", "chosen": "x", "rejected": "y", "answer": "x"}
+    listed = [{"prompt": f"q{n}", **both, **({"system": "S"} if n == 37 else {})} for n in range(60)]
+    task = rows(tmp_path / "a.jsonl", *listed)
+    said = r"a\.jsonl, line 38: the chat template cannot render a conversation of system, user \(no system role\)"
+    with pytest.raises(ValueError, match=said):
+        go(
+            method,
+            small_model,
+            tmp_path / "run",
+            task=task,
+            prompts=2,
+            steps=1,
+            chat_template=str(tmp_path / "t.jinja"),
+        )
+    assert not (tmp_path / "run").exists()
+
+
 # --------------------------------------------------------------------------------------------------- conversations
 
 TALK = [

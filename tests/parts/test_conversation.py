@@ -168,3 +168,55 @@ def test_traces_have_authors_and_are_cut_at_the_limit() -> None:
 def test_nothing_to_train_on_is_no_sample() -> None:
     chat = Chat(tokenizer_of(FAMILIES["qwen2.5"]))
     assert pieces_of(chat, [TALK[0], {**TALK[1], "train": False}]) == []
+
+
+HEAD = "{% for m in messages %}{% set said = m.content %}"
+STRIP_ALL = "{% if m.role == 'assistant' %}{% set said = m.content.split('</think>')[-1] %}{% endif %}"
+BODY = "{{ '<|im_start|>' + m.role + '\n' + said + '<|im_end|>\n' }}{% endfor %}"
+GENERATE = "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\n%s' }}{%% endif %%}"
+THOUGHT = [TALK[0], {"role": "assistant", "content": "<think>\nhm\n</think>two."}]
+
+
+def _templated(template: str) -> Chat:
+    tokenizer = tokenizer_of(FAMILIES["qwen2.5"])
+    tokenizer.chat_template = template
+    return Chat(tokenizer)
+
+
+def test_a_template_that_strips_all_thoughts_does_not_take_them_from_the_replies_that_are_trained_on() -> None:
+    chat = _templated(HEAD + STRIP_ALL + BODY + GENERATE % "")
+    first, second = pieces_of(chat, [*THOUGHT, *TALK[2:]])
+    assert chat.text(first[1].tokens) == "<think>\nhm\n</think>two."
+    assert "hm" not in spelled(chat, second[0].tokens) and chat.text(second[1].tokens) == "four."
+    assert len(pieces_of(chat, TALK)) == 1  # without thoughts nothing is lost
+    spaced = _templated(HEAD + "{% set said = said | trim %}" + BODY + GENERATE % "")
+    assert len(pieces_of(spaced, [TALK[0], {"role": "assistant", "content": " two.\n"}, *TALK[2:]])) == 1
+
+
+@pytest.mark.parametrize("strips", ["", STRIP_ALL])
+@pytest.mark.parametrize("opened", ["<think>\n", "<think>", "<think>\n\n"])
+def test_thoughts_that_the_prompt_opens_are_opened_once(strips: str, opened: str) -> None:
+    """As DeepSeek-R1 and the thinking Qwen3 do."""
+    chat = _templated(HEAD + strips + BODY + GENERATE % opened.replace("\n", "\\n"))
+    prompt = chat.prompt(Task("demo", tuple(TALK[:1]), {}, ""))
+    for reply in ("<think>\nhm\n</think>two.", "<think>hm\n</think>two.", "\n<think>\n\nhm\n</think>two."):
+        whole = spelled(chat, torch.cat([prompt, chat.reply(reply)]))
+        assert whole.count("<think>") == 1 and bare(whole).endswith("assistant<think>hm</think>two.<|im_end|>")
+        for pieces in pieces_of(chat, [TALK[0], {"role": "assistant", "content": reply}, *TALK[2:]])[:1]:
+            assert spelled(chat, torch.cat([piece.tokens for piece in pieces])).count("<think>") == 1
+    assert chat.text(chat.reply("two.")) == "two."
+    assert chat.text(chat.reply("I <think> so")) == "I <think> so"
+
+
+def test_without_a_generation_prompt_a_reply_writes_its_header_alone_and_in_a_conversation() -> None:
+    chat = _templated(HEAD + BODY)
+    ((asked, first, _, second),) = pieces_of(chat, TALK)
+    assert spelled(chat, first.tokens) == "<|im_start|>assistant\ntwo.<|im_end|>"
+    assert torch.equal(chat.reply("two."), first.tokens) and torch.equal(chat.reply("four."), second.tokens)
+    assert torch.equal(chat.prompt(Task("demo", tuple(TALK[:1]), {}, "")), asked.tokens)
+
+
+def test_a_reply_alone_is_that_of_a_conversation(chat: Chat) -> None:
+    ((_, first, _, second),) = pieces_of(chat, TALK)
+    said = [spelled(chat, tokens).strip() for tokens in (first.tokens, second.tokens)]
+    assert said == [spelled(chat, chat.reply(text)).strip() for text in ("two.", "four.")]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import make_model
 
 from burnish.cli import main
@@ -133,7 +135,7 @@ def test_other_sizes_are_refused(text: str) -> None:
 def test_the_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "grpo", "--model", "tiny", "--memory", "1GiB"]) == 0
     said = capsys.readouterr().out
-    assert "peak, predicted" in said and "KV cache" in said and "--token-budget" in said
+    assert "peak on a GPU, predicted" in said and "KV cache" in said and "--token-budget" in said
     assert "models: policy (trained), ref (frozen)" in said
 
 
@@ -155,3 +157,39 @@ def test_memory_that_a_reference_would_exceed_is_enough_without_it(capsys: pytes
     assert main(["plan", "sft", "--model", "tiny", "--memory", "1MiB"]) == 2
     assert "needs at least" in capsys.readouterr().err
     assert main(["plan", "--help"]) == 0 and "burnish plan" in capsys.readouterr().out
+
+
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}
+
+
+def test_a_config_without_weights_is_enough_to_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    shape = DecoderShape.of(tmp_path)
+    assert shape.weights == 8_030_261_248  # Llama 3.1 8B
+    assert shape.linear == 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 4096 * 14336)
+    assert main(["plan", "sft", "--model", str(tmp_path), "--memory", "110GiB"]) == 0
+    said = capsys.readouterr().out
+    assert "8,030,261,248 weights" in said and "peak on a GPU, predicted" in said and "adamw8bit" in said
+    assert main(["train", "sft", "--model", str(tmp_path), "--steps", "1"]) == 2
+    assert "has no *.safetensors weights" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA_8B, "model_type": "unheard"}))
+    assert main(["plan", "sft", "--model", str(tmp_path)]) == 2
+    assert "describes no decoder that transformers knows" in capsys.readouterr().err
+
+
+def test_memory_has_a_unit_and_is_that_of_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "sft", "--model", "tiny", "--memory", "24"]) == 2
+    assert "--memory is '24'; it is a size such as 24GiB, with its unit" in capsys.readouterr().err
+    if not torch.cuda.is_available():
+        assert main(["train", "sft", "--model", "tiny", "--memory", "24GiB", "--steps", "1"]) == 2
+        assert "--memory plans the memory of a GPU, but the run is on the CPU; leave it out" in capsys.readouterr().err

@@ -6,8 +6,10 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -65,11 +67,11 @@ def test_a_large_parquet_file_is_copied_into_small_batches_once(
     monkeypatch.setattr(arrow, "IN_MEMORY", 10)
     found = read_file(tmp_path / "a.parquet")
     (copy,) = (tmp_path / "home" / "data").glob("*.arrow")
-    made = copy.stat().st_mtime_ns
+    made = copy.stat().st_ino
     assert list(found) == ROWS
     assert [found[i] for i in (0, 127, 128, 1099, 1100, 2999)] == [ROWS[i] for i in (0, 127, 128, 1099, 1100, 2999)]
     assert read_file(tmp_path / "a.parquet")[1500] == ROWS[1500]
-    assert copy.stat().st_mtime_ns == made
+    assert copy.stat().st_ino == made
 
 
 def test_what_a_scan_found_is_kept_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,3 +171,71 @@ def test_what_one_dataset_holds_out_is_not_trained_on_through_another(tmp_path: 
     assert size == 2 * one.size("train")
     first = [mixture.task("heldout", i).given["dataset"] for i in range(20)]
     assert set(first) == {"one", "other"}
+
+
+def _parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Parquet file that is too large for memory, and a home of its own."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(arrow, "IN_MEMORY", 10)
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=1100)
+    return tmp_path / "a.parquet"
+
+
+def test_a_damaged_copy_of_a_parquet_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _parquet(tmp_path, monkeypatch)
+    read_file(path)
+    (copy,) = (tmp_path / "home" / "data").glob("*.arrow")
+    copy.write_bytes(copy.read_bytes()[:1000])
+    assert list(read_file(path)) == ROWS
+    copy.write_bytes(b"")
+    assert list(read_file(path)) == ROWS
+
+
+def test_a_cache_that_cannot_be_written_leaves_a_copy_for_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow
+
+    path, cached = _parquet(tmp_path, monkeypatch), tmp_path / "home" / "data"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    opened = pyarrow.OSFile
+
+    def full(name: str, *mode: str) -> Any:
+        file = opened(name, *mode)
+        if mode and name.startswith(str(cached)):
+            file.close()
+            raise OSError(28, "No space left on device")
+        return file
+
+    monkeypatch.setattr(pyarrow, "OSFile", full)
+    assert list(read_file(path)) == ROWS
+    assert list(cached.iterdir()) == []
+    assert len(list(tmp_path.glob("burnish-data-*/*.arrow"))) == 1
+
+
+def test_copies_that_nobody_reads_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, cached = _parquet(tmp_path, monkeypatch), tmp_path / "home" / "data"
+    cached.mkdir(parents=True, mode=0o700)
+    for name, days in (("old.arrow", 31), ("old.1.partial", 31), ("recent.arrow", 29)):
+        (cached / name).touch()
+        os.utime(cached / name, (time.time() - days * 86400,) * 2)
+    read_file(path)
+    (own,) = {file.name for file in cached.iterdir()} - {"recent.arrow"}
+    os.utime(cached / own, (0, time.time() - 20 * 86400))
+    read_file(path)
+    assert time.time() - (cached / own).stat().st_mtime < 86400  # it was read
+
+
+def test_no_room_to_unpack_a_file_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+
+    def full(*given: Any, **named: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(lines, "_temporary", full)
+    with pytest.raises(
+        ValueError, match=r"a\.jsonl\.gz: its rows are copied into .*, where no space is left; free some"
+    ):
+        read_file(tmp_path / "a.jsonl.gz")

@@ -93,3 +93,15 @@ def test_the_time_counts_towards_the_file_and_a_full_cache_is_left_alone(chat: C
     chat.texts._full = True
     encode_together(chat, tasks_of(chat), ["chosen", "rejected"])
     assert chat.texts.encoded == 0, "what cannot be kept would be encoded twice"
+
+
+def test_batches_open_thoughts_once_too() -> None:
+    template = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
+    chat = Chat(copy.deepcopy(load_chat(TINY).tokenizer))
+    chat.tokenizer.use_template(template + "{% if add_generation_prompt %}{{ '<|assistant|><think>\n' }}{% endif %}")
+    chat.texts = TextCache()
+    tasks = [Task("demo", f"what is {k}?", {"demo": f"<think>hm</think>{k}"}, str(k)) for k in range(8)]
+    encode_together(chat, tasks, ["demo"])
+    assert chat.texts.encoded == 16
+    assert chat.text(chat.reply("<think>hm</think>3")) == "hm</think>3"
+    assert chat.texts.encoded == 16

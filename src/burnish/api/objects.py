@@ -38,6 +38,8 @@ def passed_task(task: Any, options: dict[str, Any]) -> tuple[Source | None, dict
 
 def _is_mixture(task: Any) -> bool:
     """Whether a list or mapping names several tasks with weights, and is not rows."""
+    if isinstance(task, list | tuple | Mapping) and not task:
+        return False
     if isinstance(task, Mapping):
         return all(isinstance(weight, int | float) for weight in task.values())
     return isinstance(task, list | tuple) and all(

@@ -21,7 +21,8 @@ USAGE = """\
   burnish plan sft --model path/to/8b --memory 120GiB        what has to be chosen so that it fits
   burnish plan grpo --model path/to/8b --lora 16 --quantization nf4
 
-Nothing is loaded: sizes come from config.json and the headers of the weight files. It needs no GPU.
+Nothing is loaded: sizes come from config.json and the headers of the weight files (without these, from config.json
+alone). It needs no GPU, and says what the run takes on one.
 """
 
 
@@ -37,7 +38,7 @@ def main(words: list[str]) -> int:
     from burnish.run.plan import plan
 
     name, config = read_run(words)
-    found = plan(find(name), config)
+    found = plan(find(name), config, loads=False)
     options, settings = found.config.options, found.settings
     batch = batch_of(found.method, settings.prompts, settings.max_new_tokens, settings.max_length)
     shapes = shapes_of(found.method.models, found.base)
@@ -50,7 +51,7 @@ def main(words: list[str]) -> int:
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
     for part, size in parts.items():
         table.add_row(part, f"{size / GIB:8.2f} GiB")
-    table.add_row("[bold]peak, predicted[/]", f"[bold]{sum(parts.values()) / GIB:8.2f} GiB[/]")
+    table.add_row("[bold]peak on a GPU, predicted[/]", f"[bold]{sum(parts.values()) / GIB:8.2f} GiB[/]")
     out.print(f"[bold]{escape(name)}[/] on {escape(str(found.base))}: {shapes[found.method.product].weights:,} weights")
     out.print(f"models: {', '.join(f'{name} ({role.liveness})' for name, role in found.method.models.items())}")
     out.print(table)

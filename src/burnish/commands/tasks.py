@@ -79,11 +79,11 @@ def _one(name: str, options: TasksOptions, console: Console) -> None:
         raise ValueError(f"--rows is {options.rows}; it must be at least 1")
     source = resolve_task(name, columns=options.columns)
     chat = _chat(options.model) if options.model else None
+    sizes = {split: source.size(split) for split in ("train", "heldout")}  # before anything is said: rows may be bad
     console.print(Text.assemble((source.name, "bold cyan"), f"   {source.summary}"))
-    sizes = {split: source.size(split) for split in ("train", "heldout")}
     counted = ", ".join(f"{'endless' if size is None else size} {split}" for split, size in sizes.items())
     left_out = sum(dataset.left_out() for dataset in datasets_of(source))
-    counted += f"; {left_out} rows whose replies are all ranked the same are left out" if left_out else ""
+    counted += f"; {left_out} rows whose replies are equal or ranked the same are left out" if left_out else ""
     console.print(
         Text(f"{counted}; gives {', '.join(sorted(source.gives)) or 'nothing beyond the prompt'}", style="dim")
     )

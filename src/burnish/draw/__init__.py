@@ -8,7 +8,7 @@ from burnish.draw.failed import failed_again
 from burnish.draw.few import few
 from burnish.draw.helper_states import helper_states
 from burnish.draw.instructor import decided, taught
-from burnish.draw.labelled import labelled_steps
+from burnish.draw.labelled import has_labels, labelled_replies, labelled_steps
 from burnish.draw.made import mixed_in
 from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
@@ -34,8 +34,10 @@ __all__ = [
     "evolving",
     "failed_again",
     "few",
+    "has_labels",
     "helper_states",
     "informativeness",
+    "labelled_replies",
     "labelled_steps",
     "mixed_in",
     "pairs",

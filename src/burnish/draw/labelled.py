@@ -1,4 +1,4 @@
-"""Tasks with a reply whose steps are labelled."""
+"""Tasks with a reply that is labelled good or bad, as a whole or step by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,27 @@ from burnish.draw.tasks import prompts
 from burnish.parts import Draw, names, supplies
 from burnish.step import Step
 from burnish.task import Task
+from burnish.tasks.data.scan import UNCLEAR_LABELS
+from burnish.tasks.resolve import datasets_of
 from burnish.tasks.source import Source
+
+
+def has_labels(source: Source) -> bool:
+    """Whether the rows are single replies with labels: also if only some have one, which `labelled_replies` refuses."""
+    if {"demo", "label"} <= source.gives:
+        return True
+    if {"chosen", "rejected"} <= source.gives or {"demo", "mistake"} <= source.gives:
+        return False
+    return any(dataset.how_many("label")[0] for dataset in datasets_of(source))
+
+
+def labelled_replies(source: Source) -> Draw:
+    """Tasks with a reply ("demo"), and whether it is good ("label": true or false)."""
+    if UNCLEAR_LABELS in source.gives:
+        found = (one.first(lambda given: not isinstance(given.get("label", True), bool)) for one in datasets_of(source))
+        where, task = next(filter(None, found))
+        raise ValueError(f"{where}: has the label {task.given['label']!r:.40}; labels of replies are true or false")
+    return prompts(source, "demo", "label")
 
 
 @supplies("given:steps", "given:labels")

@@ -139,7 +139,8 @@ def _require(source: Source, needs: tuple[str, ...]) -> None:
             counted = ""
             if (mixed := datasets_of(source)) and any(found := [one.how_many(need)[0] for one in mixed]):
                 rows = sum(one.how_many(need)[1] for one in mixed)
-                counted = f"; {sum(found):,} of its {rows:,} rows have one: remove the others"
+                first, _ = next(filter(None, (one.first(lambda given: need not in given) for one in mixed)))  # noqa: B023
+                counted = f"; {sum(found):,} of its {rows:,} rows have one, but not {first}: remove the others"
             columns = " or ".join(COLUMNS.get(need, (need,)))
             raise ValueError(
                 f"task {source.name!r} gives no {need!r}, which this method needs (it gives {has}){counted}; "

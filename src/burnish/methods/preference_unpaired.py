@@ -13,9 +13,8 @@ from burnish.parts import chain
 
 def _replies(task: draw.Source) -> dict[str, Any]:
     """Draw, rollout and score of single replies with a label where the rows have them, else of pairs taken apart."""
-    if {"demo", "label"} <= task.gives:
-        drawn = draw.prompts(task, "demo", "label")
-        return {"draw": drawn, "rollout": rollout.given("demo"), "score": score.given_label()}
+    if draw.has_labels(task):
+        return {"draw": draw.labelled_replies(task), "rollout": rollout.given("demo"), "score": score.given_label()}
     drawn, given = draw.pairs(task), rollout.given("chosen", "rejected")
     return {"draw": drawn, "rollout": given, "score": score.given_order("chosen", "rejected")}
 

@@ -181,8 +181,8 @@ def discriminator(task: draw.Source) -> Method:
     the scorer `discriminated` gives s(r), and 0 to replies that are too short, because a classifier takes an empty text
     for a simple one. Departure: of the paper the abstract was available; its classifier's architecture is not known.
     """
-    if {"demo", "label"} <= task.gives:
-        drawn, replies, labels = draw.demos(task), rollout.given("demo", reader="rm"), score.given_label()
+    if draw.has_labels(task):
+        drawn, replies, labels = draw.labelled_replies(task), rollout.given("demo", reader="rm"), score.given_label()
     else:
         drawn, replies = draw.pairs(task), rollout.given("chosen", "rejected", reader="rm")
         labels = score.given_order("chosen", "rejected")

@@ -11,8 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +21,18 @@ from torch import Tensor
 from burnish.messages import Message, as_messages, text_of
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
+from burnish.models.reply_start import Around, ReplyStart, reply_start
 from burnish.models.template import Template
 from burnish.models.text_cache import Samples, TextCache, text_key
 from burnish.types import Task
 
-ENCODING = 1  # the version of how texts become tokens here; what another version encoded is encoded again
+ENCODING = 2  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
 _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
 
 
 CALL_MARKS = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|python_tag|>", "<tool_call>", "</tool_call>")
-
-
-@dataclass(frozen=True)
-class Around:
-    """What a template writes before and after a reply in the middle of a conversation, and after the last one."""
-
-    before: str
-    after: str
-    last: str
 
 
 OBSERVATIONS = 4096  # texts of environments whose tokens are kept
@@ -143,7 +134,18 @@ class Chat:
         return self._conversation(messages, tools=task.given.get("tools"))
 
     def _reply(self, text: str) -> Tensor:
+        text, header = self.start.text(text), self.start.header
+        if header:
+            return torch.cat([self._encode(header), self._after(header, text), self.closing])
         return torch.cat([self._after(self._lead, text) if self._lead else self._encode_text(text), self.closing])
+
+    @cached_property
+    def start(self) -> ReplyStart:
+        """What the template writes between a prompt and the text of a reply."""
+        if not self.templated:
+            return ReplyStart()
+        render = partial(self.template.render, _ASKED[:1])
+        return reply_start(render, self._around.before, lambda text: self.control.spelled.search(text) is not None)
 
     def written(self, text: str) -> Tensor:
         """Words of a method's own, as the model would write them: a control token that they spell is one."""

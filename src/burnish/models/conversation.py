@@ -3,8 +3,8 @@
 The template renders the conversation once. Where a message begins and ends in that text is found by rendering the
 messages before it, and those up to it: each must be a beginning of the whole. Every piece is encoded by itself, so a
 reply has the tokens that it would have as a sample after the same prompt. A template that changes earlier messages
-when later ones follow (it strips the thoughts of all replies but the last) has no such cuts: then every trained reply
-is a sample of its own, after the messages before it.
+when later ones follow (it strips the thoughts of all replies but the last), or strips the thoughts of every reply, has
+no such cuts: then every trained reply is a sample of its own, after the messages before it.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class _Renderer:
     def __init__(self, chat: Chat, messages: list[dict[str, Any]], tools: Any) -> None:
         self.chat = chat
         self.messages, self.tools, self.marked = chat.prepared(messages, tools)
+        self.opened = chat.start.opened
 
     def text(self, count: int, generation: bool) -> str:
         """The first `count` messages."""
@@ -103,7 +104,8 @@ class _Renderer:
         return self.chat.template.render(self.messages[:count], generation, self.tools)
 
     def cut(self, i: int, headers: bool) -> _Cut | None:
-        """Where message i begins and ends; None where the messages before it do not stay as they were."""
+        """Where message i begins and ends; None where the messages before it do not stay as they were, or a part of
+        the reply is not written (its thoughts)."""
         reply = self.messages[i]["role"] == "assistant"
         before = self.text(i, generation=reply and not headers)
         upto = self.text(i + 1, generation=False)
@@ -111,6 +113,8 @@ class _Renderer:
             return None
         if not reply:
             return _Cut(upto, len(before), len(upto), True)
+        if _without_spaces(text_of(self.messages[i])) not in _without_spaces(upto[len(before) - len(self.opened) :]):
+            return None
         end, token = self.chat.turn_end
         if token and (at := upto.rfind(token, len(before))) >= 0:
             return _Cut(upto, len(before), at + len(token), True)
@@ -154,6 +158,11 @@ class _Renderer:
     def encode(self, text: str, lead: str) -> Tensor:
         """The tokens that a text has after `lead`."""
         return self.chat.encode_rendered(text, lead, self.marked)
+
+
+def _without_spaces(text: str) -> str:
+    """A text as templates keep it: they may change the space between the parts of a reply."""
+    return "".join(text.split())
 
 
 def _untemplated(chat: Chat, messages: list[dict[str, Any]], weights: Sequence[float]) -> list[Piece]:

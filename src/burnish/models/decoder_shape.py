@@ -17,7 +17,7 @@ NF4 = 4.25 / 8  # bytes of a weight in four bits, with its share of a scale
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """Sizes from config.json, and numbers of weights from the headers of the files.
+    """Sizes from config.json, and numbers of weights from the headers of the files (without files: from config.json).
 
     weights  all of them;  linear: those of the projections, which LoRA adapts and NF4 quantises
     """
@@ -41,7 +41,7 @@ class DecoderShape:
         told = {**told, **(told.get("text_config") or {})}
         hidden = _number(told, "hidden_size", "n_embd")
         heads = _number(told, "num_attention_heads", "n_head")
-        counts = [(name, count) for name, _, count in stored_tensors(place)]
+        counts = [(name, count) for name, _, count in stored_tensors(place)] or described_tensors(place)
         return cls(
             hidden=hidden,
             inner=_number(told, "intermediate_size", "n_inner", default=4 * hidden),
@@ -84,6 +84,23 @@ class DecoderShape:
     def frozen_bytes(self, quantised: bool) -> float:
         """Of the weights where they are not trained: bf16, or the projections in four bits."""
         return HALF * (self.weights - self.linear) + (NF4 if quantised else HALF) * self.linear
+
+
+def described_tensors(place: Path) -> list[tuple[str, int]]:
+    """Name and number of weights of each tensor that transformers would make of a config.json; none is made."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(place, trust_remote_code=False)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds; all mean that config.json describes no decoder
+        why = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"{place / 'config.json'} describes no decoder that transformers knows ({why[:200]})"
+        ) from None
+    return [(name, weight.numel()) for name, weight in model.named_parameters()]
 
 
 def _number(told: Mapping[str, Any], *names: str, default: int | None = None) -> int:

@@ -36,14 +36,17 @@ MODELS: dict[str, KnownModel] = {
 }
 
 
-def resolve(name_or_path: str) -> Path:
-    """The directory of a known model, of a local Hugging Face model with safetensors weights, or of one of the hub."""
+def resolve(name_or_path: str, *, loads: bool = True) -> Path:
+    """The directory of a known model, of a local Hugging Face model with safetensors weights, or of one of the hub.
+
+    loads: False where nothing is loaded, so that a local directory may hold config.json alone
+    """
     known = MODELS.get(name_or_path)
     if known is not None:
         return _known(name_or_path, known)
     path = Path(name_or_path).expanduser()
     if path.is_dir():
-        return _checked(path)
+        return path if not loads and described_only(path) else _checked(path)
     if path.exists():
         raise ValueError(f"model {name_or_path!r} is a file; pass the directory that holds config.json and the weights")
     on_hub = hub_name(name_or_path)
@@ -55,6 +58,16 @@ def resolve(name_or_path: str) -> Path:
         f"no model {name_or_path!r}: it is neither a known name nor a local directory nor a name of the Hugging Face "
         f"hub (owner/name); {hint}"
     )
+
+
+def described_only(path: Path) -> bool:
+    """Whether a directory says what a model is (config.json) and holds no weights."""
+    if not (path / "config.json").is_file() or any(
+        file.suffix in (*_UNSAFE, ".safetensors") for file in path.iterdir()
+    ):
+        return False
+    check_config(path)
+    return True
 
 
 def is_adapter(path: Path) -> bool:

@@ -34,8 +34,9 @@ def encode_together(chat: Chat, tasks: Sequence[Task], columns: Sequence[str]) -
                 asked[key] = text, False
         for reply in (str(task.given[column]) for column in columns if column in task.given):
             key = text_key("reply", reply)
-            if key is not None and key not in asked and not cache.has(key) and not chat.control.in_text(reply):
-                asked[key] = chat.lead + reply, True
+            plain = not chat.start.header and not chat.control.in_text(reply)
+            if key is not None and key not in asked and not cache.has(key) and plain:
+                asked[key] = chat.lead + chat.start.text(reply), True
     if len(asked) < FEWEST:
         return
     lead, *found = chat.numbers_of([chat.lead, *(text for text, _ in asked.values())])

@@ -9,6 +9,7 @@ from burnish.run.passes import passes
 from burnish.run.reward_versions import written
 from burnish.run.train import Run
 from burnish.step import Settings
+from burnish.tasks.resolve import datasets_of
 
 
 def _pace(settings: Settings) -> str:
@@ -55,12 +56,20 @@ def derived(run: Run) -> list[tuple[str, str]]:
             f"to {settings.token_budget:,} tokens",
         ),
         ("data", passes(run.config, run.source)),
+        *([("same", same)] if (same := _same_replies(run)) else []),
         *([("long", long)] if run.lengths and (long := run.lengths.sentence()) else []),
         *([("eval", judged)] if (judged := _judged(run)) else []),
         *([("pace", pace)] if (pace := _pace(settings)) else []),
         ("lr", f"{rate}, {options.steps} steps" + (f", resumed after step {run.start}" if run.start else "")),
         ("run", str(run.folder.path)),
     ]
+
+
+def _same_replies(run: Run) -> str:
+    """How many rows are left out because they prefer no reply; empty where none are."""
+    rows = sum(dataset.left_out() for dataset in datasets_of(run.source))
+    left = "row is left out: its" if rows == 1 else "rows are left out: their"
+    return f"{rows:,} {left} replies are equal or ranked the same" if rows else ""
 
 
 def _judged(run: Run) -> str:

@@ -2,19 +2,21 @@
 
 A row needs its prompt and its reply (the longest of several), or its prompt and `max_new_tokens` where replies are
 sampled. A row whose text has fewer bytes than the limit has tokens is not encoded: no token is shorter than a byte.
-What took long to count is kept in the cache.
+But one row of each sequence of roles is: a template that refuses it (Gemma's has no system role) is found out now, and
+not by the step that draws the row. What took long to count is kept in the cache.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from burnish.messages import Message
 from burnish.method import Method
 from burnish.models.build import Models
 from burnish.models.chat import Chat
@@ -32,6 +34,7 @@ from burnish.tasks.source import Source
 _REPLIES = ("demo", "chosen", "rejected", "responses")  # columns with a reply that a rollout may read
 _AROUND = 64  # more tokens than a template writes around a message
 USELESS = 1 << 60  # the need of a row without a token to train on
+SHAPES = 10_000  # sequences of roles of which a row is encoded
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ class Measure:
         self.chat, self.needs, self.settings, self.limit = chat, needs, settings, limit
         self._empty = len(chat.prompt(Task("question", "?", {}, "?"))) + len(chat.closing) + _AROUND
         self._per_byte = 1 if chat.plain_bytes else 3  # a normalizer may write a character as several
+        self._shapes: set[tuple[str, ...]] = set()  # sequences of roles that the template has rendered
 
     def dataset(self, dataset: Dataset, split: str) -> np.ndarray:
         """[rows] what each row of a split needs; a bound for rows that fit in any case."""
@@ -173,10 +177,26 @@ class Measure:
             if known := cache.recall(name):
                 return known["needed"]
         start = time.perf_counter()
-        needed = np.array([self.need(dataset.task(split, i)) for i in range(len(part.numbers))], np.int64)
+        needed = np.zeros(len(part.numbers), np.int64)
+        for i in range(len(part.numbers)):
+            task = dataset.task(split, i)
+            try:
+                self._try_template(task)
+                needed[i] = self.need(task)
+            except ValueError as error:
+                raise ValueError(f"{dataset.where(split, i)}: {error}") from None
         if name is not None and time.perf_counter() - start > cache.WORTH_SECONDS:
             cache.keep(name, {"needed": needed})
         return needed
+
+    def _try_template(self, task: Task) -> None:
+        """Encode a task if it is the first with its sequence of roles; ValueError where the template refuses it."""
+        messages = task.given.get("messages") if self.needs.conversations else None
+        shape = _roles(task.prompt if messages is None else messages)
+        if shape != ("user",) and shape not in self._shapes and len(self._shapes) < SHAPES:
+            self._shapes.add(shape)
+            for _ in self._exact(task):
+                pass
 
     def need(self, task: Task) -> int:
         """The tokens that a row needs; if its bytes are fewer than the limit, their number."""
@@ -232,6 +252,13 @@ class Measure:
 
     def _prompt_fits(self, room: int) -> Callable[[Task], bool]:
         return lambda task: len(self.chat.prompt(task)) <= room
+
+
+def _roles(prompt: str | Sequence[Message]) -> tuple[str, ...]:
+    """The roles of a prompt's messages, those that call tools marked."""
+    if isinstance(prompt, str):
+        return ("user",)
+    return tuple(f"{m['role']}()" if m.get("tool_calls") else str(m["role"]) for m in prompt)
 
 
 def _bytes(value: Any) -> int:

@@ -24,7 +24,7 @@ from burnish.roles import Role
 from burnish.run.lengths import Needs
 
 GIB = 2**30
-UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
+UNITS = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9, "g": 2**30}
 PROMPT = 256  # tokens that a prompt is taken to have
 MOMENTS = {"adamw": 8.0, "adamw16bit": 4.0, "adamw8bit": 2 + 8 / 256}  # bytes a weight
 HELD = {"float32": 4 + HALF, "split": 4, "bfloat16": HALF}  # bytes of a trained weight and of its compute copy
@@ -57,7 +57,7 @@ def read_memory(text: str) -> int:
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
     unit = UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None or float(found[1]) <= 0:
-        raise ValueError(f"--memory is {text!r}; it is a size such as 24GiB")
+        raise ValueError(f"--memory is {text!r}; it is a size such as 24GiB, with its unit")
     return int(float(found[1]) * unit)
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from burnish.run.config import Config
+from burnish.tasks.mixture import percent
 from burnish.tasks.resolve import mixture_of
 from burnish.tasks.source import Source
 
@@ -38,7 +39,7 @@ def passes(config: Config, source: Source) -> str:
     mixture = mixture_of(source)
     if mixture is not None:
         own = ", ".join(
-            f"{share:.0%} {name}" + (f" ({count:.2f} passes)" if count else "")
+            f"{percent(share)} {name}" + (f" ({count:.2f} passes)" if count else "")
             for (name, count), share in zip(mixture.passes(tasks), mixture.shares("train"), strict=True)
         )
         said += f": {own}"

@@ -12,6 +12,7 @@ from burnish.methods.multi_turn import played
 from burnish.methods.seats import read_opponent, seated
 from burnish.methods.swap import swapped
 from burnish.methods.table import Entry
+from burnish.models.build import device_named
 from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.lora import Lora, check_stored
@@ -92,11 +93,22 @@ def compose(
     return source, chunked(replace(method, name=config.method)) if options.chunk is not None else method
 
 
-def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tuple[Part, ...] | None = None) -> RunPlan:
-    """Resolve a configuration; raise ValueError for everything that can be checked without loading a model."""
+def plan(
+    entry: Entry,
+    config: Config,
+    task: Source | None = None,
+    rewards: tuple[Part, ...] | None = None,
+    *,
+    loads: bool = True,
+) -> RunPlan:
+    """Resolve a configuration; raise ValueError for everything that can be checked without loading a model.
+
+    loads: False where the run will not be on this machine (`burnish plan`): the model may be a config.json alone, and
+    no GPU is needed for --memory
+    """
     options = config.options
     check_options(config)
-    base = resolve(options.model)
+    base = resolve(options.model, loads=loads)
     # The template goes into config.yaml: a resumed run and remote workers must not read a file that may have changed.
     # So does the commit of a model of the hub: its main branch may have moved on.
     options = replace(options, chat_template=options.style().template, model=pinned(options.model, base))
@@ -131,7 +143,7 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
         )
     lr = options.lr if options.lr is not None else default_lr(base, lora) * method.lr_share
     if options.memory is not None:
-        config = _within(config, method, base, lora)
+        config = _within(config, method, base, lora, loads)
         options = config.options
     budget = options.token_budget
     if budget is None:
@@ -146,11 +158,14 @@ def plan(entry: Entry, config: Config, task: Source | None = None, rewards: tupl
     )
 
 
-def _within(config: Config, method: Method, base: Path, lora: Lora | None) -> Config:
+def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads: bool) -> Config:
     """The configuration with what makes it fit --memory; options that were given stay as they are."""
     options = config.options
-    if options.device == "cpu":
-        raise ValueError("--memory plans the memory of a GPU, but the run is on the CPU; leave it out")
+    here = loads and options.on == "here"
+    if options.device == "cpu" or (here and device_named(options.device).type == "cpu"):
+        raise ValueError(
+            "--memory plans the memory of a GPU, but the run is on the CPU; leave it out (burnish plan needs no GPU)"
+        )
     shapes = shapes_of(method.models, base)
     batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())

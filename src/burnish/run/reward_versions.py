@@ -48,7 +48,7 @@ def _version(text: str) -> str:
 
 def change(folder: Folder, start: int, now: Versions) -> str:
     """A warning if other versions scored the run up to step `start`; otherwise an empty string."""
-    earlier = _before(folder, start)
+    earlier = entries(folder, start, FILE)
     if not earlier or earlier[-1] == now:
         return ""
     names = [name for name in {**earlier[-1], **now} if earlier[-1].get(name) != now.get(name)]
@@ -58,9 +58,14 @@ def change(folder: Folder, start: int, now: Versions) -> str:
 
 def record(folder: Folder, start: int, now: Versions) -> None:
     """Record in scorers.json that these versions score from step `start` on."""
-    entries = _entries(folder, start) if start else []
-    if now and (not entries or entries[-1]["versions"] != now):
-        folder.save_json(FILE, [*entries, {"step": start, "versions": now}])
+    record_in(folder, start, now, FILE)
+
+
+def record_in(folder: Folder, start: int, now: Versions, file: str) -> None:
+    """Record in a file of the folder that these versions are in use from step `start` on."""
+    stored = _stored(folder, start, file) if start else []
+    if now and (not stored or stored[-1]["versions"] != now):
+        folder.save_json(file, [*stored, {"step": start, "versions": now}])
 
 
 def written(now: Versions) -> str:
@@ -68,14 +73,14 @@ def written(now: Versions) -> str:
     return ", ".join(f"{name}@{version}" if version else name for name, version in now.items())
 
 
-def _before(folder: Folder, start: int) -> list[Versions]:
-    return [entry["versions"] for entry in _entries(folder, start)]
+def entries(folder: Folder, start: int, file: str) -> list[Versions]:
+    """What was in use before step `start`, in order; nothing where the file is missing or damaged."""
+    return [entry["versions"] for entry in _stored(folder, start, file)]
 
 
-def _entries(folder: Folder, start: int) -> list[dict[str, Any]]:
-    """What scored before step `start`; nothing where the file is missing or damaged."""
+def _stored(folder: Folder, start: int, file: str) -> list[dict[str, Any]]:
     try:
-        stored = folder.read_json(FILE) or []
+        stored = folder.read_json(file) or []
         return [entry for entry in stored if entry["step"] < max(start, 1) and isinstance(entry["versions"], dict)]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []

@@ -22,7 +22,7 @@ from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
 from burnish.parts import Stateful
 from burnish.rewards.resolve import Part
-from burnish.run import kernels, reward_versions
+from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.best import Best, Score, link_best
 from burnish.run.config import Config, Options
 from burnish.run.control import Control
@@ -36,7 +36,7 @@ from burnish.run.observers import Observer as Observer
 from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
 from burnish.run.pipeline import Pipeline, SamplesElsewhere
-from burnish.run.plan import plan
+from burnish.run.plan import RunPlan, plan
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
 from burnish.sampled import SampleSource
@@ -168,8 +168,8 @@ def prepare(
     config, method, settings, options = planned.config, planned.method, planned.settings, planned.config.options
     at, passed = checkpoint.newest(folder.path, folder.identity()) if folder else (None, [])
     computing = kernels.present(device_named(options.device))
-    changed = kernels.change(folder, checkpoint.step_of(at) if at else 0, computing, options.exact) if folder else ""
-    rescored = reward_versions.change(folder, checkpoint.step_of(at) if at else 0, planned.rewards) if folder else ""
+    rows = data_versions.present(planned.source)
+    changed = _changes(folder, checkpoint.step_of(at) if at else 0, planned, computing, rows) if folder else {}
     local = settings if options.on == "here" else replace(settings, engine="local")  # on Ray, samplers have the engines
     rebuild = partial(
         build,
@@ -200,14 +200,12 @@ def prepare(
     if not models.ranks.rank:
         kernels.record(folder, start, computing)
         reward_versions.record(folder, start, planned.rewards)
+        data_versions.record(folder, start, rows)
     where = f"resuming from {at.name}" if at else ""
     warnings = {"damaged": f"{', '.join(passed)}: skipped, {where}"} if passed else {}
     if not folder.guarded:
         warnings["unguarded"] = UNGUARDED.format(folder=folder.path)
-    if changed:
-        warnings["kernels"] = changed
-    if rescored:
-        warnings["rewards"] = rescored
+    warnings |= changed
     if unseen := unseen_tools(planned.source, models[method.product].chat):
         warnings["tools"] = unseen
     run = Run(
@@ -215,6 +213,18 @@ def prepare(
     )
     run.best, run.rebuild, run.rewards = best, lambda path: rebuild(weights=path), planned.rewards
     return run
+
+
+def _changes(
+    folder: Folder, start: int, planned: RunPlan, computing: dict[str, Any], rows: reward_versions.Versions
+) -> dict[str, str]:
+    """Warnings by kind: what a run that resumes after step `start` has in another version than before."""
+    found = {
+        "kernels": kernels.change(folder, start, computing, planned.config.options.exact),
+        "rewards": reward_versions.change(folder, start, planned.rewards),
+        "data": data_versions.change(folder, start, rows),
+    }
+    return {kind: warning for kind, warning in found.items() if warning}
 
 
 def memories(method: Method, pipeline: SampleSource | None, best: Best, models: Models) -> dict[str, Stateful]:

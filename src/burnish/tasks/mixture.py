@@ -13,6 +13,7 @@ from burnish import randomness
 from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.data.dataset import Dataset
+from burnish.tasks.data.scan import common
 from burnish.tasks.environment import CannotStart
 from burnish.tasks.source import BatchSource, Source, unwrapped
 
@@ -52,11 +53,12 @@ class Mixture:
     def summary(self) -> str:
         if not self.weighed:
             return "rows of " + ", ".join(one.name for one in self.ingredients)
-        return ", ".join(f"{w:.0%} {one.name}" for one, w in zip(self.ingredients, self.shares("train"), strict=True))
+        shares = zip(self.ingredients, self.shares("train"), strict=True)
+        return ", ".join(f"{percent(share)} {one.name}" for one, share in shares)
 
     @cached_property
     def gives(self) -> frozenset[str]:
-        return frozenset.intersection(*(one.source.gives for one in self.ingredients)) | {FROM}
+        return common(one.source.gives for one in self.ingredients) | {FROM}
 
     def sources(self) -> list[Source]:
         """The sources, after rows that one of them holds out have been left out of the others' training rows."""
@@ -88,6 +90,12 @@ class Mixture:
             return None
         if not self.weighed:
             return [size or 0 for size in sizes]
+        for one, size in zip(self.ingredients, sizes, strict=True):
+            if not size:
+                raise ValueError(
+                    f"no row of {one.name!r} in the mixture {self.name!r} is left to train on: all are too long, or "
+                    "held out by another of its datasets; leave it out, or change --max-length or heldout="
+                )
         shares = self.shares("train")
         length = max(math.ceil((size or 0) / share) for size, share in zip(sizes, shares, strict=True))
         return [max(size or 0, round(share * length)) for size, share in zip(sizes, shares, strict=True)]
@@ -173,6 +181,11 @@ class Mixture:
 
 def _drawn_from(one: Ingredient, task: Task) -> Task:
     return replace(task, given={**task.given, FROM: one.name})
+
+
+def percent(share: float) -> str:
+    """A share as text: "70%", "0.1%"."""
+    return f"{100 * share:.3g}%"
 
 
 def _portions(shares: tuple[float, ...]) -> list[int]:

@@ -118,7 +118,11 @@ def _named(name: str, columns: Mapping[str, str]) -> Source:
             f"the task {name.removeprefix(IN_PYTHON)!r} was passed as a Python object, which no file can hold; "
             "pass it again: burnish.resume(folder, task=...)"
         )
-    specs = read_spec(name)
+    specs = read_spec(name) if name.strip() else []
+    if not specs:
+        raise ValueError(
+            f"the task is {name!r}, which names nothing; write a built-in task or a file: --task data.jsonl"
+        )
     if len(specs) == 1:
         return _one(specs[0], columns)
     try:

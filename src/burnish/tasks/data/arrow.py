@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from burnish.tasks.data.cache import FOLDER, fingerprint
 from burnish.util.private_cache import private_folder
 
 IN_MEMORY = 1 << 28  # bytes of Arrow data that are kept in memory; more is copied into the cache, in small batches
+UNUSED_DAYS = 30  # after which a copy in the cache is removed
 BATCH = 128  # rows of a batch in the cache: what is read for one row
 
 
@@ -70,39 +73,69 @@ def parquet(path: Path) -> ArrowRows:
         if size <= IN_MEMORY:
             batches = list(file.iter_batches(batch_size=1024))
             return ArrowRows(batches.__getitem__, [batch.num_rows for batch in batches], str(path))
-        copy = _copied(file, path)
-        reader = pyarrow.ipc.open_file(pyarrow.OSFile(str(copy)))
+        reader = _copied(file, path)
         full, rest = divmod(meta.num_rows, BATCH)
         return ArrowRows(reader.get_batch, [BATCH] * full + ([rest] if rest else []), str(path))
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a readable Parquet file ({error}); write it again") from None
 
 
-def _copied(file: Any, path: Path) -> Path:
-    """The rows of a Parquet file as an Arrow file of small batches, in the cache. Read and written in a stream."""
+def _copied(file: Any, path: Path) -> Any:
+    """A reader of the rows of a Parquet file in small batches: of a copy in the cache, or, where the cache cannot hold
+    one, of a temporary copy for this process.
+    """
     import pyarrow
 
-    folder = private_folder(FOLDER)
-    if folder is None:  # no cache: a copy for this process
-        folder = Path(tempfile.mkdtemp(prefix="burnish-data-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = folder / f"{fingerprint(path)}.arrow"
-    if copy.exists():
-        return copy
+    cached = private_folder(FOLDER)
+    name = f"{fingerprint(path)}.arrow"
+    if cached is not None:
+        _remove_unused(cached)
+        try:
+            if (cached / name).exists():
+                with contextlib.suppress(OSError):
+                    os.utime(cached / name)
+                return pyarrow.ipc.open_file(pyarrow.OSFile(str(cached / name)))
+        except (OSError, pyarrow.ArrowException):  # damaged: it is written again
+            pass
+        try:
+            return _write_copy(file, cached / name)
+        except OSError:  # a full disk, or one that cannot be written
+            pass
+    folder = Path(tempfile.mkdtemp(prefix="burnish-data-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _write_copy(file, folder / name)
+
+
+def _write_copy(file: Any, copy: Path) -> Any:
+    """Write the rows as an Arrow file of small batches, in a stream; a reader of it."""
+    import pyarrow
+
     aside = copy.with_suffix(f".{os.getpid()}.partial")
-    with pyarrow.OSFile(str(aside), "wb") as sink, pyarrow.ipc.new_file(sink, file.schema_arrow) as writer:
-        held = pyarrow.table({name: [] for name in file.schema_arrow.names}, schema=file.schema_arrow)
-        groups = range(file.metadata.num_row_groups)  # one at a time: together they would be read ahead
-        for batch in (b for group in groups for b in file.iter_batches(batch_size=64 * BATCH, row_groups=[group])):
-            held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([batch])]).combine_chunks()
-            whole = len(held) - len(held) % BATCH
-            for start in range(0, whole, BATCH):
-                writer.write_batch(held.slice(start, BATCH).combine_chunks().to_batches()[0])
-            held = held.slice(whole)
-        if len(held):
-            writer.write_batch(held.combine_chunks().to_batches()[0])
-    aside.replace(copy)
-    return copy
+    try:
+        with pyarrow.OSFile(str(aside), "wb") as sink, pyarrow.ipc.new_file(sink, file.schema_arrow) as writer:
+            held = pyarrow.table({name: [] for name in file.schema_arrow.names}, schema=file.schema_arrow)
+            groups = range(file.metadata.num_row_groups)  # one at a time: together they would be read ahead
+            for batch in (b for group in groups for b in file.iter_batches(batch_size=64 * BATCH, row_groups=[group])):
+                held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([batch])]).combine_chunks()
+                whole = len(held) - len(held) % BATCH
+                for start in range(0, whole, BATCH):
+                    writer.write_batch(held.slice(start, BATCH).combine_chunks().to_batches()[0])
+                held = held.slice(whole)
+            if len(held):
+                writer.write_batch(held.combine_chunks().to_batches()[0])
+        aside.replace(copy)
+        return pyarrow.ipc.open_file(pyarrow.OSFile(str(copy)))
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove copies that no run has read for UNUSED_DAYS, and what killed processes began to write."""
+    for file in (*folder.glob("*.arrow"), *folder.glob("*.partial")):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > UNUSED_DAYS * 86400:
+                file.unlink()
 
 
 class DatasetRows:

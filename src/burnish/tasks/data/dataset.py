@@ -6,6 +6,7 @@ in both splits; a reply is verified by its final answer. Rows stay where they ar
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.layout import HELDOUT_NAMES
 from burnish.tasks.data.lines import spooled
 from burnish.tasks.data.rows import ListRows, Rows, joined
-from burnish.tasks.data.scan import Scan, scan
+from burnish.tasks.data.scan import Scan, common, scan
 from burnish.tasks.source import SPLITS, NoVerifier
 from burnish.util.files import files_below
 
@@ -143,7 +144,7 @@ class Dataset:
         numbers = np.flatnonzero(found.kept)
         if not len(numbers):
             raise ValueError(
-                f"dataset {self.name!r} has no usable rows: in all of them the replies are ranked the same"
+                f"dataset {self.name!r} has no usable rows: in all of them the replies are equal or ranked the same"
             )
         return Part(rows, numbers, found.hashes[numbers])
 
@@ -157,11 +158,17 @@ class Dataset:
         """The state of the files that hold these rows; None for rows given in Python."""
         if self._tables is not None:
             return None
-        path = Path(self.name).expanduser()
-        files = files_below(path) if path.is_dir() else [path] if path.is_file() else []
+        files = self._files()
         if not files:  # a hub dataset: its files are named by their content
             return fingerprint(rows.where(0), len(rows))
         return fingerprint(*files, rows.where(0), len(rows))
+
+    def _files(self) -> list[Path]:
+        """The files that hold the rows; none for a hub dataset and for rows given in Python."""
+        path = Path(self.name).expanduser()
+        if self._tables is not None:
+            return []
+        return files_below(path) if path.is_dir() else [path] if path.is_file() else []
 
     def _divide(self, part: Part) -> dict[str, Part]:
         """Split by the hash of the key, with at least one held-out prompt and one training prompt."""
@@ -177,16 +184,36 @@ class Dataset:
 
     @cached_property
     def gives(self) -> frozenset[str]:
-        """The keys of Task.given that every row has (and WEIGHTS of tasks/data/scan.py)."""
-        return frozenset.intersection(*(scan.gives for scan in self._all_scans()))
+        """The keys of Task.given that every row has, and REMARKS of tasks/data/scan.py."""
+        return common(scan.gives for scan in self._all_scans())
 
     def how_many(self, key: str) -> tuple[int, int]:
         """How many rows have a key of Task.given, and how many rows there are."""
         scans = self._all_scans()
         return sum(scan.counts.get(key, 0) for scan in scans), sum(int(scan.kept.sum()) for scan in scans)
 
+    def first(self, wanted: Callable[[Mapping[str, Any]], bool]) -> tuple[str, Task] | None:
+        """The first row whose Task.given is wanted: its place, and its task. For messages: it may read all rows."""
+        for part in self._parts.values():
+            for number in part.numbers.tolist():
+                task = to_task(part.rows[number], self.columns, "")
+                if wanted(task.given):
+                    return part.rows.where(number), task
+        return None
+
+    def version(self) -> str:
+        """What tells these rows from others: how many there are, and ten digits of a hash of their prompts, in order,
+        and of the size of their files.
+        """
+        scans = self._all_scans()
+        total = hashlib.sha256()
+        for one in scans:
+            total.update(one.hashes.tobytes() + one.kept.tobytes())
+        total.update(str([file.stat().st_size for file in self._files()]).encode())
+        return f"{sum(len(one.hashes) for one in scans):,} rows@{total.hexdigest()[:10]}"
+
     def left_out(self) -> int:
-        """Rows that make no task, because all their replies are ranked the same."""
+        """Rows that make no task, because all their replies are equal or ranked the same."""
         return sum(int((~scan.kept).sum()) for scan in self._all_scans())
 
     def _all_scans(self) -> list[Scan]:
@@ -289,6 +316,13 @@ def _tables(given: Iterable[Any], name: str) -> dict[str, Rows]:
 
 def _table(given: Iterable[Any], name: str) -> Rows:
     library = sys.modules.get("datasets")  # a program with one of its tables has imported it
+    if library is not None and isinstance(given, library.Dataset | library.IterableDataset):
+        given = given.with_format(None)  # plain values, whatever format the user's own code reads it in
     if library is not None and isinstance(given, library.Dataset):
         return DatasetRows(given, name)
+    if hasattr(given, "to_dict") and hasattr(given, "columns"):  # pandas: iterating gives the names of its columns
+        raise ValueError(
+            f"{name} are in a {type(given).__name__}; pass datasets.Dataset.from_pandas(frame), or a list of dicts: "
+            'frame.to_dict("records")'
+        )
     return ListRows(given, name) if isinstance(given, Sequence) else spooled(given, name)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import lzma
 import re
+import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -47,11 +50,22 @@ def _csv(path: Path, delimiter: str = ",") -> Rows:
 
 
 def _cells(path: Path, lines: Any, delimiter: str) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV file; an empty cell is null."""
     csv.field_size_limit(2**31 - 1)
-    for number, row in enumerate(csv.DictReader(lines, delimiter=delimiter), 1):
-        if None in row:
-            raise ValueError(f"{path}, row {number}: has more cells than the header; quote cells that hold commas")
-        yield row
+    reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
+    twice = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1 and name]
+    if twice:
+        raise ValueError(f"{path}: the header has the column {twice[0]!r} twice; rename one of them")
+    number, line = 0, reader.line_num
+    try:
+        for number, row in enumerate(reader, 1):
+            if None in row:
+                raise ValueError(f"{path}, row {number}: has more cells than the header; quote cells that hold commas")
+            line = reader.line_num
+            yield {name: cell or None for name, cell in row.items()}
+    except csv.Error as error:
+        why = "its quotation mark is never closed" if "end of data" in str(error) else str(error)
+        raise ValueError(f"{path}, row {number + 1} (line {line + 1}): {why}; correct the row") from None
 
 
 READERS: dict[str, Callable[[Path], Rows]] = {
@@ -69,8 +83,9 @@ KINDS = f"{', '.join(READERS)} (also with {', '.join(OPENERS)})"
 def reader_of(name: str) -> Callable[[Path], Rows] | None:
     """The function that reads files of this name; None for other kinds."""
     base = Path(name)
-    suffix = Path(base.stem).suffix if base.suffix in OPENERS else base.suffix
-    return None if suffix == ".parquet" and base.suffix in OPENERS else READERS.get(suffix.lower())
+    packed = base.suffix.lower() in OPENERS
+    suffix = (Path(base.stem).suffix if packed else base.suffix).lower()
+    return None if suffix == ".parquet" and packed else READERS.get(suffix)
 
 
 def read_file(path: Path) -> Rows:
@@ -86,8 +101,15 @@ def read_file(path: Path) -> Rows:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: cannot be read as UTF-8 text ({error}); write it again") from None
     except OSError as error:
-        if path.suffix in OPENERS and error.errno is None:  # gzip, bz2 and zstd say so of what they cannot unpack
+        if (
+            path.suffix.lower() in OPENERS and error.errno is None
+        ):  # gzip, bz2 and zstd say so of what they cannot unpack
             raise ValueError(f"{path}: is damaged, or not a {path.suffix} file ({error}); write it again") from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ValueError(
+                f"{path}: its rows are copied into {tempfile.gettempdir()}, where no space is left; free some, or set "
+                "TMPDIR to another folder"
+            ) from None
         raise ValueError(f"{path}: cannot be read ({error.strerror or error}); check the file") from None
     except csv.Error as error:
         raise ValueError(f"{path}: cannot be read as CSV ({error}); write it again") from None

@@ -12,16 +12,18 @@ from burnish.messages import Message, text_of
 from burnish.rewards.functions import final_answer
 from burnish.task import Task
 from burnish.tasks.data.code import code_prompt, code_solution, is_code
-from burnish.tasks.data.columns import find_parts, no_prompt
+from burnish.tasks.data.columns import COLUMNS, find_parts, no_prompt
 from burnish.tasks.data.episodes import split_rewards
-from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of
-from burnish.tasks.data.preferences import fork, ranked
+from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of, spelled_messages
+from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
 
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MARKED = re.compile(r"####|\\boxed\s*\{")  # before or around a final answer
 SHORT = 100  # characters of a solution without a marked answer that is itself the answer
 _SPENT = ("prompt", "messages", "system", "text", "tools", "responses", "ranks", "scores", "ranking", "labels")
+ASKED = (*COLUMNS["messages"], *COLUMNS["prompt"], *COLUMNS["text"])  # columns that may hold a prompt
+EMPTY = "{where}: the prompt is empty; fill it in or remove the row"
 
 Prompt = tuple[Message, ...] | str
 
@@ -29,7 +31,7 @@ Prompt = tuple[Message, ...] | str
 def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
     """One row as a task: recognised columns under the name of their part, all others under their own name."""
     if not isinstance(row, Mapping):
-        raise ValueError(f"{where}: is a {type(row).__name__}, not an object with named columns")
+        raise ValueError(f"{where}: is not an object with named columns but {type(row).__name__}")
     parts = find_parts(row, columns, where)
     prompt, given, spent = _asked(row, parts, where)
     for part in parts:
@@ -41,6 +43,10 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
         spent.add(parts["tools"])
     if "demo" in given:
         given |= _demonstration(given["demo"], prompt, where)
+    if {"chosen", "rejected"} <= given.keys():
+        prompt, given["chosen"], given["rejected"] = after_prompt(prompt, given["chosen"], given["rejected"], where)
+        if given["chosen"] == given["rejected"]:
+            raise NoPreference(f"{where}: 'chosen' and 'rejected' are the same")
     for part in given.keys() & {"chosen", "rejected"}:
         given[part] = reply_of(given[part], where)
     _rank(row, parts, given, spent, where)
@@ -59,7 +65,7 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
 def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, set[str]]:
     """The prompt of a row, what the same columns give besides, and these columns."""
     if "messages" in parts:
-        whole = _with_system(_prompt(row[parts["messages"]], where), row, parts)
+        whole = _with_system(_prompt(spelled_messages(row[parts["messages"]], where), where), row, parts)
         spent = {parts["messages"], *([parts["system"]] if "system" in parts else [])}
         if isinstance(whole, str):
             return whole, {}, spent
@@ -81,7 +87,8 @@ def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, se
         return shared, {"chosen": chosen, "rejected": rejected}, set()
     text = row[parts["text"]] if "text" in parts else None
     if not isinstance(text, str):
-        raise ValueError(no_prompt(row, where))
+        empty = text is None and any(row.get(name, "") is None for name in ASKED)
+        raise ValueError(EMPTY.format(where=where) if empty else no_prompt(row, where))
     if not text.strip():
         raise ValueError(f"{where}: the text is empty; fill it in or remove the row")
     if "test_list" in row:
@@ -91,10 +98,10 @@ def _asked(row: Row, parts: dict[str, str], where: str) -> tuple[Prompt, Row, se
 
 def _prompt(value: Any, where: str) -> Prompt:
     prompt = read_messages(value, where) if isinstance(value, list | tuple) else value
-    if not isinstance(prompt, str | tuple):
+    if prompt is not None and not isinstance(prompt, str | tuple):
         raise ValueError(f"{where}: the prompt is not text but {type(value).__name__}; make it text or chat messages")
     if not prompt or (isinstance(prompt, str) and not prompt.strip()):
-        raise ValueError(f"{where}: the prompt is empty; fill it in or remove the row")
+        raise ValueError(EMPTY.format(where=where))
     return prompt
 
 
@@ -112,7 +119,7 @@ def _split_conversation(messages: tuple[Message, ...], where: str) -> tuple[Prom
     if messages[-1]["role"] != "assistant":
         return messages, ({"messages": list(messages)} if _trains(messages) else {})
     if len(messages) == 1:
-        raise ValueError(f"{where}: the prompt is empty; fill it in or remove the row")
+        raise ValueError(EMPTY.format(where=where))
     given: Row = {"demo": text_of(messages[-1])}
     if _trains(messages[:-1]) or not _plain(messages[-1]):
         given["messages"] = list(messages)

@@ -29,10 +29,11 @@ class Lines:
     """The lines of a file that are not blank.
 
     parse: (line, where) -> row
+    unit:  what messages call a line; of rows that were copied here from elsewhere, "row"
     """
 
-    def __init__(self, file: IO[bytes], name: str, parse: Callable[[bytes, str], Any]) -> None:
-        self._file, self._name, self._parse = file, name, parse
+    def __init__(self, file: IO[bytes], name: str, parse: Callable[[bytes, str], Any], unit: str = "line") -> None:
+        self._file, self._name, self._parse, self._unit = file, name, parse, unit
         self._one_reader = threading.Lock()
         self._starts, self._ends, self._numbers = _line_ends(file)
 
@@ -64,29 +65,45 @@ class Lines:
             index = after
 
     def where(self, index: int) -> str:
-        return f"{self._name}, line {int(self._numbers[index])}"
+        return f"{self._name}, {self._unit} {int(self._numbers[index])}"
 
 
 def _line_ends(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start, end and number (from 1) of each line that is not blank."""
     breaks: list[np.ndarray] = []
+    first_bytes: list[np.ndarray] = []  # of each line
     file.seek(0)
-    size = 0
+    size, at_start = 0, True
     while chunk := file.read(CHUNK):
-        breaks.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == 0x0A) + size)
-        size += len(chunk)
+        content = np.frombuffer(chunk, np.uint8)
+        found = np.flatnonzero(content == 0x0A)
+        begins = np.concatenate([np.zeros(1 if at_start else 0, np.int64), found + 1])
+        first_bytes.append(content[begins[begins < len(chunk)]])
+        breaks.append(found + size)
+        size, at_start = size + len(chunk), chunk.endswith(b"\n")
     ends = np.concatenate([*breaks, np.array([size])]).astype(np.int64)
     starts = np.concatenate([np.array([0]), ends[:-1] + 1]).astype(np.int64)
     numbers = np.arange(1, len(starts) + 1)
     kept = ends > starts
-    for i in np.flatnonzero(kept & (ends - starts <= 8)):  # a short line may be blank: "\r", spaces
+    spaced = np.zeros(len(starts), bool)
+    opening = np.concatenate([*first_bytes, np.zeros(0, np.uint8)])
+    spaced[: len(opening)] = np.isin(opening, np.frombuffer(b" \t\r\v\f", np.uint8))
+    for i in np.flatnonzero(kept & spaced):  # a line that begins with a space may be blank
         file.seek(int(starts[i]))
         kept[i] = bool(file.read(int(ends[i] - starts[i])).strip())
     return starts[kept], ends[kept], numbers[kept]
 
 
 def json_line(line: bytes, where: str) -> Any:
-    return parse_json(line.removeprefix(b"\xef\xbb\xbf"), where, "fix that line")
+    """The row of a line of JSON: an object."""
+    line = line.removeprefix(b"\xef\xbb\xbf")
+    listed = line.lstrip().startswith(b"[")
+    row = parse_json(line, where, "a file that is one list is .json, not .jsonl" if listed else "fix that line")
+    if isinstance(row, list):
+        raise ValueError(
+            f"{where}: is a list, not an object with named columns; write one object a line, or call the file .json"
+        )
+    return row
 
 
 def text_line(line: bytes, where: str) -> Any:
@@ -100,8 +117,13 @@ def spooled(rows: Iterable[Any], name: str) -> Lines:
     """Rows of a stream, kept as lines of JSON in a temporary file: for kinds of files without offsets (CSV)."""
     file = _temporary()
     for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n")
-    return Lines(file, name, json_line)
+        file.write(json.dumps(row, ensure_ascii=False, default=_plain).encode() + b"\n")
+    return Lines(file, name, json_line, "row")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a value: numbers and lists of numpy and torch, any other as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 OPENERS: dict[str, Callable[[Path], Any]] = {
@@ -114,7 +136,7 @@ OPENERS: dict[str, Callable[[Path], Any]] = {
 
 def open_bytes(path: Path) -> IO[bytes]:
     """A file that can be read at any offset, unpacked if its name says that it is compressed."""
-    opener = OPENERS.get(path.suffix)
+    opener = OPENERS.get(path.suffix.lower())
     if opener is None:
         return io.FileIO(os.open(path, os.O_RDONLY))  # type: ignore[return-value]  # unbuffered: rows are read whole
     file = _temporary()
@@ -126,7 +148,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 def open_text(path: Path) -> IO[str]:
     """A text file as a stream, unpacked on the way."""
-    opener = OPENERS.get(path.suffix)
+    opener = OPENERS.get(path.suffix.lower())
     return io.TextIOWrapper(path.open("rb") if opener is None else opener(path), encoding="utf-8-sig", newline="")
 
 

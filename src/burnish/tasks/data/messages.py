@@ -93,6 +93,16 @@ def read_tools(value: Any, where: str) -> list[Any]:
     return tools
 
 
+def spelled_messages(value: Any, where: str) -> Any:
+    """A column of messages, whose cells are JSON text where the kind of file has no lists (CSV)."""
+    if not isinstance(value, str) or not value.lstrip().startswith("[{"):
+        return value
+    found = _json_or_text(value)
+    if not isinstance(found, list):
+        raise ValueError(f"{where}: the messages are a text that is not valid JSON; write them with json.dumps")
+    return found
+
+
 def _json_or_text(value: Any) -> Any:
     if not isinstance(value, str):
         return value

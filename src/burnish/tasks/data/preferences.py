@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.messages import Message, text_of
+from burnish.messages import Message, as_messages, text_of
+from burnish.tasks.data.episodes import is_number
 from burnish.tasks.data.messages import conversation, reply_of
 from burnish.tasks.data.rows import Row
 
@@ -14,7 +16,7 @@ _SCORE = ("overall_score", "score", "rating", "fine-grained_score")
 
 
 class NoPreference(ValueError):
-    """A row whose replies are all equally good: it says nothing about which is better, and is left out."""
+    """A row whose replies are equal, or equally good: it says nothing about which is better, and is left out."""
 
 
 def fork(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...] | str, str, str]:
@@ -30,11 +32,38 @@ def fork(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...] | 
     return one[:shared], text_of(one[shared]), text_of(other[shared])
 
 
+def after_prompt(
+    prompt: tuple[Message, ...] | str, chosen: Any, rejected: Any, where: str
+) -> tuple[tuple[Message, ...] | str, str, str]:
+    """The prompt of two replies, and the replies. Conversations of several turns after the prompt lengthen it by those
+    that they share: their last replies are compared.
+    """
+    asked = as_messages(prompt)
+    one, other = (_beyond(asked, conversation(value, where)) for value in (chosen, rejected))
+    if not any(sum(m["role"] == "assistant" for m in said) > 1 for said in (one, other)):
+        return prompt, reply_of(chosen, where), reply_of(rejected, where)
+    if one[:-1] != other[:-1] or one[0]["role"] != "assistant" or one[-1]["role"] != "assistant":
+        raise ValueError(
+            f"{where}: 'chosen' and 'rejected' go on for several turns after the prompt, and not in the same ones up "
+            "to their last replies; remove the turns after the first reply, or the column 'prompt'"
+        )
+    return (*asked, *one[:-1]), text_of(one[-1]), text_of(other[-1])
+
+
+def _beyond(asked: tuple[Message, ...], said: tuple[Message, ...] | None) -> tuple[Message, ...]:
+    """The messages of a conversation after a prompt, which it may repeat."""
+    heard, repeated = ([(m["role"], text_of(m).strip()) for m in some] for some in (asked, said or ()))
+    return (said or ())[len(asked) :] if repeated[: len(heard)] == heard else said or ()
+
+
 def _fork_texts(chosen: Any, rejected: Any, where: str) -> tuple[str, str, str]:
     """The words with which two texts begin, and how each goes on."""
     if not isinstance(chosen, str) or not isinstance(rejected, str):
         raise ValueError(f"{where}: a reply is not text but {type(chosen).__name__}; make it text or chat messages")
-    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), 0)
+    if chosen == rejected:
+        raise NoPreference(f"{where}: 'chosen' and 'rejected' are the same")
+    ends = min(len(chosen), len(rejected))  # of the shorter text, which may be the beginning of the other
+    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), ends)
     shared = max(chosen.rfind(" ", 0, shared), chosen.rfind("\n", 0, shared))  # a reply begins with its space
     if shared <= 0:
         raise ValueError(
@@ -95,7 +124,7 @@ def _worths(listed: Sequence[Any], parts: Mapping[str, Any], where: str) -> list
 def _own_score(reply: Any) -> float | None:
     """The score that a reply carries itself, as in UltraFeedback."""
     scores = [reply.get(key) for key in _SCORE] if isinstance(reply, Mapping) else []
-    return next((float(score) for score in scores if isinstance(score, int | float)), None)
+    return next((float(score) for score in scores if is_number(score)), None)
 
 
 def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:
@@ -104,9 +133,12 @@ def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:
             f"{where}: {name!r} needs one number for each of the {count} replies, but is {str(value)[:80]}"
         )
     try:
-        return [float(number) for number in value]
+        numbers = [float(number) for number in value]
     except (TypeError, ValueError):
         raise ValueError(f"{where}: {name!r} holds something else than numbers: {str(value)[:80]}") from None
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{where}: {name!r} holds a number that is not finite, and has no order: {str(value)[:80]}")
+    return numbers
 
 
 def _text(reply: Any, where: str) -> str:

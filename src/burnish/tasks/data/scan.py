@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,10 @@ from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference
 from burnish.tasks.data.rows import Rows
 
-VERSION = 1  # of what a scan finds; a cache of another version is not used
+VERSION = 2  # of what a scan finds; a cache of another version is not used
 WEIGHTS = "message weights"  # in `gives`, where a message counts in part
+UNCLEAR_LABELS = "unclear labels"  # in `gives`, where a label is neither true nor false
+REMARKS = frozenset({WEIGHTS, UNCLEAR_LABELS})  # on some rows, while all else in `gives` is in every row
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Scan:
     """What is known of a table.
 
     hashes    [rows] int64: of the key of each row's task
-    kept      [rows] bool: rows that make a task; the others say nothing (replies that are ranked the same)
-    gives     the keys of Task.given that every kept row has, and WEIGHTS if any weighs a message
+    kept      [rows] bool: rows that make a task; the others say nothing (replies that are equal or ranked the same)
+    gives     the keys of Task.given that every kept row has, and REMARKS on any of them
     counts    how many rows have each key
     """
 
@@ -35,6 +37,12 @@ class Scan:
     kept: np.ndarray
     gives: frozenset[str]
     counts: Mapping[str, int]
+
+
+def common(gives: Iterable[frozenset[str]]) -> frozenset[str]:
+    """What all of several tables or sources give, and the remarks on any of them."""
+    every = list(gives)
+    return frozenset.intersection(*every) | (frozenset().union(*every) & REMARKS)
 
 
 def scan(rows: Rows, columns: Mapping[str, str], identity: str | None) -> Scan:
@@ -56,7 +64,7 @@ def _scanned(rows: Rows, columns: Mapping[str, str]) -> Scan:
     count = len(rows)
     hashes, kept = np.zeros(count, np.int64), np.zeros(count, bool)
     keys: Counter[frozenset[str]] = Counter()
-    weighs = False
+    weighs = unclear = False
     for index, row in enumerate(rows):
         try:
             task = to_task(row, columns, rows.where(index))
@@ -65,8 +73,10 @@ def _scanned(rows: Rows, columns: Mapping[str, str]) -> Scan:
         kept[index], hashes[index] = True, key_of("heldout", task.key)
         keys[frozenset(task.given)] += 1
         weighs = weighs or any(m.get("weight", 1.0) not in (0.0, 1.0) for m in task.given.get("messages") or ())
+        unclear = unclear or not isinstance(task.given.get("label", True), bool)
     counts: Counter[str] = Counter()
     for present, times in keys.items():
         counts.update(dict.fromkeys(present, times))
     gives = frozenset.intersection(*keys) if keys else frozenset()
-    return Scan(hashes, kept, gives | ({WEIGHTS} if weighs else frozenset()), counts)
+    remarks = {*([WEIGHTS] if weighs else ()), *([UNCLEAR_LABELS] if unclear else ())}
+    return Scan(hashes, kept, gives | remarks, counts)

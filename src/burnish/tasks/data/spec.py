@@ -53,9 +53,9 @@ def _source(piece: str, text: str) -> Spec:
             )
         return Spec(piece)
     weight = float(weighed[2])
-    if weight <= 0:
+    if not 0 < weight < float("inf"):
         raise ValueError(
-            f"task {text!r}: the weight of {weighed[1]!r} is 0; give it a positive number, or leave it out"
+            f"task {text!r}: the weight of {weighed[1]!r} is {weight:g}; give it a positive number, or leave it out"
         )
     return Spec(weighed[1].strip(), weight)
 
@@ -88,7 +88,7 @@ def _spelled(one: Any) -> str:
         )
     options = dict(one)
     name, weight, columns = options.pop("task"), options.pop("weight", None), options.pop("columns", {})
-    if weight is not None and not (isinstance(weight, int | float) and weight > 0):
+    if weight is not None and not (isinstance(weight, int | float) and 0 < weight < float("inf")):
         raise ValueError(f"the weight of {name!r} is {weight!r}; it must be a positive number")
     pieces = [f"{name}*{weight:g}" if weight is not None else str(name)]
     return ",".join([*pieces, *(f"{key}={value}" for key, value in {**options, **columns}.items())])
