@@ -54,6 +54,7 @@ class Chat:
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
+    padding: of a scoring model: tokens at the end of a row that its score is not read at (models/padding.py)
     """
 
     def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
@@ -61,6 +62,7 @@ class Chat:
         self.vocabulary: int | None = None
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
+        self.padding: int | None = None
         # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
         # a run may see any number of them
         self._said: dict[str, Tensor] = {}
@@ -73,6 +75,16 @@ class Chat:
         with tempfile.TemporaryDirectory(prefix="burnish-tokenizer-") as folder:
             self.tokenizer.save_pretrained(folder)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+    def pad_with(self, token: int) -> None:
+        """Take another padding token, one of the tokenizer's special ones; for the files, as burnish itself never pads
+        texts.
+        """
+        text = self.tokenizer.decode([token])
+        if hasattr(self.tokenizer, "use_padding"):
+            self.tokenizer.use_padding(text)
+        else:
+            self.tokenizer.pad_token = text
 
     @cached_property
     def identity(self) -> str:
