@@ -76,16 +76,6 @@ class Chat:
             self.tokenizer.save_pretrained(folder)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
-    def pad_with(self, token: int) -> None:
-        """Take another padding token, one of the tokenizer's special ones; for the files, as burnish itself never pads
-        texts.
-        """
-        text = self.tokenizer.decode([token])
-        if hasattr(self.tokenizer, "use_padding"):
-            self.tokenizer.use_padding(text)
-        else:
-            self.tokenizer.pad_token = text
-
     @cached_property
     def identity(self) -> str:
         """A hash of the tokenizer and its template: what the tokens of a text depend on."""

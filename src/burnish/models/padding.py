@@ -9,6 +9,7 @@ token is scored that transformers would score.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -32,4 +33,13 @@ def settle_padding(module: nn.Module, chat: Chat, role: Role, path: Path) -> Non
     chosen = next((token for token in fit if token not in chat.stops), None)
     config.pad_token_id = chosen
     if chosen is not None and chosen != own:
-        chat.pad_with(chosen)
+        _pad_with(chat.tokenizer, chosen)
+
+
+def _pad_with(tokenizer: Any, token: int) -> None:
+    """Give a tokenizer another of its special tokens as padding, for its files: burnish itself never pads texts."""
+    text = tokenizer.decode([token])
+    if hasattr(tokenizer, "use_padding"):
+        tokenizer.use_padding(text)
+    else:
+        tokenizer.pad_token = text
