@@ -160,13 +160,13 @@ def test_another_template_is_warned_of_and_another_tokenizer_refused(small_model
         scored(cases["tokenizer"])
 
 
-@pytest.mark.parametrize("how", ["reward_model", "reward"])
-def test_a_run_refuses_a_reward_model_with_another_tokenizer(how: str, small_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["reward_model", "reward", "critic"])
+def test_a_run_refuses_a_model_that_reads_other_words(how: str, small_model: Path, tmp_path: Path) -> None:
     path = judge(tmp_path / "rm", "tokenizer")
-    given = {"reward_model": str(path)} if how == "reward_model" else {"reward": f"rm({path})"}
+    given = {how: f"rm({path})" if how == "reward" else str(path)}
     with pytest.raises(ValueError, match="has another tokenizer than the policy"):
         burnish.train(
-            "grpo",
+            "ppo" if how == "critic" else "grpo",
             model=str(small_model),
             task="sort",
             steps=1,

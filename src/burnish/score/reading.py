@@ -36,7 +36,7 @@ def end_scores(traces: Sequence[Trace], model: Model, budget: int) -> list[Tenso
 
 
 def require_same_tokens(model: str, author: str, step: Step) -> None:
-    """Raise ValueError where the model that scores has another tokenizer than the author: it would read other words.
+    """Raise ValueError where a model that reads tokens has another tokenizer than their author: it reads other words.
 
     Warn where it has another chat template, whose prompts it was trained on. An author that is no model of the run (a
     demonstration) is not compared.
@@ -46,11 +46,11 @@ def require_same_tokens(model: str, author: str, step: Step) -> None:
     reader, writer = step.models[model], step.models[author].chat
     if reader.chat.written(PROBE).tolist() != writer.written(PROBE).tolist():
         raise ValueError(
-            f"the model {model!r} has another tokenizer than the {author}, whose tokens it scores; train one that "
-            f"starts from the {author}'s model"
+            f"the model {model!r} has another tokenizer than the {author}, whose tokens it reads; pass one that was "
+            f"trained from the {author}'s model"
         )
     if not reader.chat.assumed and reader.chat.prompt(ASKED).tolist() != writer.prompt(ASKED).tolist():
         reader.warnings.append(
-            f"the model {model!r} has another chat template than the {author}, and scores prompts in the form of the "
+            f"the model {model!r} has another chat template than the {author}, and reads prompts in the form of the "
             f"{author}'s; --chat-template FILE gives all models the same one"
         )
