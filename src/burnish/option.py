@@ -23,6 +23,7 @@ class Option:
 
     unlimited  infinity is valid and means "no limit"
     choices    the only valid values
+    reason     why the range is what it is, for the message about a value outside of it
     bare       the choice that a switch means: its flag without a value, or true; false is then the first choice
     None, and a schedule (any callable), are always within the range.
     """
@@ -36,6 +37,7 @@ class Option:
     unlimited: bool = False
     choices: tuple[str, ...] = ()
     bare: str = ""
+    reason: str = ""
 
     def check(self, name: str, value: Any) -> None:
         """Raise ValueError, with the option's name, the value and the range, if the value is not valid."""
@@ -46,7 +48,8 @@ class Option:
         if math.isnan(value) or (math.isinf(value) and not (self.unlimited and value > 0)):
             raise ValueError(f"option {name!r} is {value}; it must be a finite number")
         if not self._inside(value):
-            raise ValueError(f"option {name!r} is {value}; it must be {self.range()}")
+            reason = f": {self.reason}" if self.reason else ""
+            raise ValueError(f"option {name!r} is {value}; it must be {self.range()}{reason}")
 
     def range(self) -> str:
         """The range in words: "at least 1", "above 0 and at most 1"; empty if every number is valid."""

@@ -156,7 +156,7 @@ BAD = [
     ("ppo", "minibatches", 0, "at least 1"),
     ("ppo", "lam", 1.5, "between 0 and 1"),
     ("ppo", "gamma", -0.1, "between 0 and 1"),
-    ("ppo", "critic_lr", 0, "above 0"),
+    ("ppo", "critic_lr", 9e-6, "at least 0.01: it is a factor of --lr"),
     ("dpo", "beta", 0, "above 0"),
     ("tis", "level", "word", "token or sequence"),
 ]

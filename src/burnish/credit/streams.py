@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from burnish.parts import Part, per_trace, supplies
+from burnish.score.reading import require_same_tokens
 from burnish.step import Step
 from burnish.types import Group, Trace
 from burnish.util.tensors import NAN, constant
@@ -22,6 +23,8 @@ def streams(
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
+        for author in authors:
+            require_same_tokens(who, author, step)
         traces = [trace for group in groups for trace in group.traces]
         masks = [_where(trace, authors, at) for trace in traces]
         found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, logp_temperature)

@@ -30,6 +30,7 @@ from burnish.learn.batch import (
     write_claims,
 )
 from burnish.learn.entanglement import note_entanglement
+from burnish.learn.explained import note_explained
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.passes import Embed as Embed
 from burnish.learn.passes import cut_masks, outputs_of, piecewise
@@ -124,6 +125,7 @@ def learn(groups: list[Group], plan: Learn, step: Step) -> None:
     move = plan.move or descend
     write_claims(groups, plan.terms)
     note_entanglement(groups, plan.terms, step)
+    note_explained(groups, plan.terms, step)
     for epoch in range(plan.updates if plan.terms else 0):
         for batch in _minibatches(groups, plan, step, epoch):
             try:

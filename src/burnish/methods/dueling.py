@@ -30,7 +30,9 @@ def b_coder(
     adv: Annotated[float, Option("Weight of the demonstrations' lost advantage.", at_least=0)] = 0.1,
     ce: Annotated[float, Option("Weight of imitating the demonstrations.", at_least=0)] = 0.5,
     value_steps: Annotated[int, Option("Steps in which V learns; the policy begins in the last.", at_least=1)] = 20,
-    critic_lr: Annotated[float, Option("Multiplies the learning rate for V.", above=0)] = 1.0,
+    critic_lr: Annotated[
+        float, Option("Multiplies the learning rate for V.", at_least=0.01, reason=opt.A_FACTOR)
+    ] = 1.0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """B-Coder: off-policy Q-learning on demonstrations and on replies of the starting policy.

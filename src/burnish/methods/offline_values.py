@@ -133,7 +133,9 @@ def oreo(
     ] = "token",
     beta: Annotated[float, Option("Strength of the entropy-regularised objective.", above=0)] = 0.03,
     alpha: Annotated[float | None, Option("Weight of the KL; by default that of the level.", at_least=0)] = None,
-    critic_lr: Annotated[float, Option("Multiplies the learning rate for the value model.", above=0)] = 1.0,
+    critic_lr: Annotated[
+        float, Option("Multiplies the learning rate for the value model.", at_least=0.01, reason=opt.A_FACTOR)
+    ] = 1.0,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """OREO: offline, on right and wrong replies of the starting policy. Actions t are tokens, steps or the reply.

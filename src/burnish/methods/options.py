@@ -51,7 +51,8 @@ ValueClipRange = Annotated[
     float, Option("How far the critic's value may move before it is clipped.", at_least=0, unlimited=True)
 ]
 ValueCoef = Annotated[float, Option("Weight of the critic's loss.", at_least=0)]
-CriticLR = Annotated[float, Option("Multiplies the learning rate for the critic.", above=0)]
+A_FACTOR = "it is a factor of --lr (5 for a critic that learns 5 times as fast as the policy), not a learning rate"
+CriticLR = Annotated[float, Option("Multiplies the learning rate for the critic.", at_least=0.01, reason=A_FACTOR)]
 Gamma = Annotated[float, Option("Discount per token.", at_least=0, at_most=1)]
 Lam = Annotated[float, Option("GAE's lambda; 1 gives Monte-Carlo returns.", at_least=0, at_most=1)]
 

@@ -17,6 +17,7 @@ from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
 from burnish.models.optimiser import Optimiser
+from burnish.models.padding import settle_padding
 from burnish.models.precision import AUTO, precision_of
 from burnish.models.publish import publish
 from burnish.models.ranks import Ranks
@@ -146,6 +147,8 @@ def build(
         sampled = engine_spec if role.speaks() and not settings.lag else None
         chat = load_chat(path, style)
         chat.fit(vocabulary_size(module))
+        if role.outputs:
+            settle_padding(module, chat, role, path)
         by_name[name] = Model(
             name,
             role,

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from burnish.forward import attention
+from burnish.forward import attention, plain
 from burnish.forward.accelerate import kernels
+from burnish.forward.module import vocabulary_size
 from burnish.models.chat import Chat
 from burnish.models.chat_style import styled_chat
 from burnish.models.known_models import adapted_model, is_adapter
@@ -97,11 +98,12 @@ def load_model(
     if device.type == "cpu":
         keep_memory()
     require_sane_config(adapted_model(path))
+    kept = _kept_outputs(path, outputs, new_head)
     found = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
         model, missing = (None if found is None else found.load(path)) or _by_transformers(
-            path, outputs, {"dtype": kind, **straight_to(device)}, new_head
+            path, outputs, kept, {"dtype": kind, **straight_to(device)}
         )
     if missing:
         raise ValueError(
@@ -112,7 +114,16 @@ def load_model(
         parameter.data = parameter.data.to(device, dtype)
     require_finite_weights(model, path)
     _without_dropout(model)
-    return model.to(device).eval()
+    model = model.to(device).eval()
+    if outputs and not kept:
+        draw_head(model)
+    return model
+
+
+def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
+    """How many outputs the scoring head has that a model keeps of its directory; 0: its head is a fresh one."""
+    stored = stored_outputs(path) if outputs else 0
+    return 0 if new_head and stored != outputs else stored
 
 
 def straight_to(device: torch.device) -> dict[str, Any]:
@@ -123,9 +134,10 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     return {"device_map": {"": device}} if known else {}
 
 
-def _by_transformers(path: Path, outputs: int, how: dict[str, Any], new_head: bool = False) -> tuple[Any, set[str]]:
+def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[Any, set[str]]:
     """Any model that transformers knows, and the names of the weights that its directory lacks.
 
+    kept: outputs of the directory's scoring head; 0: a fresh head is to be drawn
     how: dtype, and the device if the weights are read straight to it
     """
     from transformers.utils import logging
@@ -137,7 +149,7 @@ def _by_transformers(path: Path, outputs: int, how: dict[str, Any], new_head: bo
         "use_safetensors": True,
         "output_loading_info": True,  # weights that are missing are refused, not drawn at random
     }
-    return _scalar(outputs, path, options, new_head) if outputs else _language(path, options)
+    return _scalar(outputs, kept, path, options) if outputs else _language(path, options)
 
 
 def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
@@ -154,36 +166,57 @@ def _language(path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
     return loaded[0], set(loaded[1]["missing_keys"])
 
 
-def _scalar(outputs: int, path: Path, options: dict[str, Any], new_head: bool = False) -> tuple[Any, set[str]]:
+def _scalar(outputs: int, kept: int, path: Path, options: dict[str, Any]) -> tuple[Any, set[str]]:
     """A model with numbers in place of logits, and the names of the weights that its directory lacks.
 
-    A fresh head is drawn the same every time, so that a run can be repeated.
+    kept: outputs of the directory's head; 0: whatever is in the head is to be replaced (`draw_head`).
     """
     from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
-    stored = stored_outputs(path)
-    if new_head and stored != outputs:
-        stored, options = 0, {**options, "ignore_mismatched_sizes": True}
+    if not kept and stored_outputs(path):
+        options = {**options, "ignore_mismatched_sizes": True}
     place = adapted_model(path)
     name = _attention(place, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
     model, info = AutoModelForSequenceClassification.from_pretrained(
-        place, num_labels=stored or outputs, attn_implementation=name, trust_remote_code=False, **options
+        place, num_labels=kept or outputs, attn_implementation=name, trust_remote_code=False, **options
     )
-    heads = {"score.weight"} if is_adapter(path) else set()
-    if is_adapter(path) and stored_scores(path):
+    adapted = is_adapter(path)
+    if adapted and stored_scores(path):
         model = add_lora(model, Lora(), path).merge_and_unload().requires_grad_(True)
-    elif is_adapter(path):
+    elif adapted:
         model.base_model.load_state_dict(_language(path, options)[0].base_model.state_dict())
-    if stored:
-        return model, set(info["missing_keys"]) - heads
-    draw_head(model)
-    return model, set(info["missing_keys"]) - {"score.weight"}
+    return model, set(info["missing_keys"]) - ({"score.weight"} if adapted or not kept else set())
+
+
+FRESH_HEAD = 0.01  # standard deviation of a fresh head's weights, at most
+FRESH_OUTPUT = 0.25  # standard deviation of a fresh head's outputs, at most
+PROBE = 32  # tokens, spread over the vocabulary, by which the size of hidden states is measured
 
 
 def draw_head(model: Any) -> None:
-    """Draw the weights of a scoring head: it says almost 0 of everything, and the same in every run."""
-    weight = torch.empty(model.score.weight.shape).normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+    """Draw the weights of a scoring head: it says almost 0 of everything, and the same in every run.
+
+    w ~ N(0, s^2), s = min(FRESH_HEAD, FRESH_OUTPUT / |h|), |h| the norm of a hidden state after the final norm. A
+    drawn head gives w . h, whose standard deviation is s |h|. The norm's weights differ much between models: |h| is 22
+    for `tiny`, 51 for SmolLM2-135M and 117 for Gemma-3-270M, whose heads would give 0.2, 0.5 and 1.2 with s = 0.01,
+    where rewards are often 0 or 1.
+    """
+    s = min(FRESH_HEAD, FRESH_OUTPUT / max(_state_norm(model), 1e-12))
+    weight = torch.empty(model.score.weight.shape).normal_(std=s, generator=torch.Generator().manual_seed(0))
     model.score.weight.data = weight.to(model.score.weight)
+
+
+@torch.no_grad()
+def _state_norm(model: Any) -> float:
+    """The median norm of the hidden states that a scoring head reads, over tokens all across the vocabulary.
+
+    They are no text, and need no tokenizer. The median, because the states of single strange tokens are far larger.
+    """
+    tokens = torch.arange(PROBE) * vocabulary_size(model) // PROBE
+    tokens = tokens[: _context(model.config)]
+    with attention.by_transformers(model):
+        states = plain.outputs(model, [tokens], [torch.arange(len(tokens)) > 0], {"state"})["state"]
+    return float(states.float().norm(dim=-1).median())
 
 
 def scoring(language: Any, outputs: int) -> Any:
@@ -200,8 +233,9 @@ def scoring(language: Any, outputs: int) -> Any:
     at: Tensor = next(language.base_model.parameters())
     kind = at.dtype if at.is_floating_point() else torch.bfloat16
     model.score = nn.Linear(model.score.in_features, outputs, bias=False, device=at.device, dtype=kind)
+    model.eval()
     draw_head(model)
-    return model.eval()
+    return model
 
 
 def _attention(place: Path, classes: Mapping[Any, Any]) -> str:

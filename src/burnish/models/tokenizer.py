@@ -91,6 +91,14 @@ class Tokens:
         if template is not None:
             self.files["chat_template.jinja"] = template.encode()
 
+    def use_padding(self, token: str) -> None:
+        """Take another padding token, in its files too."""
+        self.named["pad_token"], self.pad_token_id = token, self.inner.token_to_id(token)
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            if name in self.files:
+                told = {**json.loads(self.files[name]), "pad_token": token}
+                self.files[name] = json.dumps(told, indent=2, ensure_ascii=False).encode()
+
     def save_pretrained(self, folder: str | Path) -> None:
         """The files from which it was read."""
         for name, content in self.files.items():

@@ -317,6 +317,12 @@ DEFINITIONS: list[Definition] = [
         ("*/log_ratio", "mean log-ratio to the policy before the update"),
         ("*/error", "mean absolute error of the predicted value", "down"),
         ("*/estimate", "mean predicted value"),
+        (
+            "*/explained_variance",
+            "1 - Var(return - value) / Var(return) over the term's tokens, with the critic before the step's updates: "
+            "1 where it knows the returns, 0 where it knows no more than a constant; absent if all returns are equal",
+            "up",
+        ),
         ("*/disagreement", "mean standard deviation over the heads of the margin of a pair"),
         ("*/gate_entropy", "mean entropy of the gate's weights of the attributes"),
         ("*/rated", "mean share of the attributes that a reply is rated for"),

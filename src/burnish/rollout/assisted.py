@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from burnish import randomness
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.episode import PLAY, Episode
 from burnish.rollout.play import note_episodes
 from burnish.rollout.sample import continue_from
+from burnish.score.reading import end_scores
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
@@ -74,9 +73,7 @@ def _at_random(running: list[Episode], share: float, step: Step) -> list[bool]:
 
 def _by_gate(running: list[Episode], gate: str, step: Step) -> list[bool]:
     traces = [Trace(tuple(one.turns)) for one in running]
-    masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-    found = step.models[gate].streams(traces, masks, {"score"}, step.settings.token_budget)
-    return [float(output["score"].flatten()[-1]) > 0 for output in found]
+    return [float(score) > 0 for score in end_scores(traces, step.models[gate], step.settings.token_budget)]
 
 
 @supplies("tokens:task")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from burnish.parts import Rollout
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import Episode
@@ -14,6 +12,7 @@ from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.search_tree import ends
 from burnish.rollout.searched import Branch, Worth, finished
 from burnish.score.model import only_score
+from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.words import told
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
@@ -26,9 +25,8 @@ def judged_by(model: str) -> Worth:
 
     def worth(episodes: Sequence[Episode], step: Step) -> list[float]:
         traces = [Trace(tuple(_without_answer(e))) for e in episodes]
-        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        found = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
-        return [only_score(one["score"][-1], model) for one in found]
+        require_same_tokens(model, "policy", step)
+        return [only_score(one, model) for one in end_scores(traces, step.models[model], step.settings.token_budget)]
 
     return worth
 

@@ -15,6 +15,7 @@ from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import PLAY
 from burnish.rollout.play import EpisodeStart, run_episodes
 from burnish.rollout.sample import continue_from
+from burnish.score.reading import end_scores
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
@@ -118,7 +119,5 @@ def _scored(offered: list[list[Trace]], critic: str, step: Step) -> list[list[tu
     flat = [trace for traces in offered for trace in traces]
     if all(len(traces) == 1 for traces in offered):
         return [[(trace, 0.0) for trace in traces] for traces in offered]
-    masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in flat]
-    found = step.models[critic].streams(flat, masks, {"score"}, step.settings.token_budget)
-    values = iter([float(one["score"][-1]) for one in found])
+    values = iter(map(float, end_scores(flat, step.models[critic], step.settings.token_budget)))
     return [[(trace, next(values)) for trace in traces] for traces in offered]

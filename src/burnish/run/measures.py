@@ -14,6 +14,7 @@ from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstratio
 from burnish.rollout.given import given_trace
 from burnish.run.evaluate import RESAMPLES, Interval, held_out_tasks, interval, share
 from burnish.score.model import only_score
+from burnish.score.reading import end_scores
 from burnish.step import Settings
 from burnish.tasks.source import Source
 from burnish.types import Task, Trace
@@ -109,9 +110,7 @@ def preference(
     ]
     traces = [trace for pair in pairs for trace in pair]
     if reader == "rm":
-        ends = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        found = model.streams(traces, ends, {"score"}, settings.token_budget)
-        scores = [only_score(one["score"][-1], reader) for one in found]
+        scores = [only_score(one, reader) for one in end_scores(traces, model, settings.token_budget)]
         return Preference(tuple(better - worse for better, worse in _couples(scores)))
     logp = _logp(models, reader, traces, settings)
     other = _logp(models, "ref", traces, settings) if reference else [torch.zeros_like(one) for one in logp]

@@ -30,6 +30,7 @@ from burnish.run.encoded import remember_texts
 from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome
+from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
 from burnish.run.monitor import Measurements, Monitor
 from burnish.run.observers import Observer as Observer
@@ -208,6 +209,8 @@ def prepare(
     warnings |= changed
     if unseen := unseen_tools(planned.source, models[method.product].chat):
         warnings["tools"] = unseen
+    if late := late_phases(method, config.options.steps):
+        warnings["phases"] = late
     run = Run(
         config, method, planned.source, models, settings, folder, start, warnings, pipeline, lengths, kernels=computing
     )

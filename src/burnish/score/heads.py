@@ -18,17 +18,13 @@ from burnish.models.chat import Chat
 from burnish.parts import Part, Stateful, names, supplies
 from burnish.score import aggregate
 from burnish.score.lengths import reply_length
+from burnish.score.reading import last_token, require_same_tokens
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
 Aggregate = Callable[[Tensor], Tensor]  # [n, k] -> [n]
 Places = Callable[[Trace, Chat], Tensor]  # a trace -> [T] bool: the tokens whose scores count
 Over = Callable[[Tensor], Tensor]  # [m, k] scores at these tokens, in order -> [k]
-
-
-def last_token(trace: Trace, chat: Chat) -> Tensor:
-    """The end of the trace."""
-    return torch.arange(len(trace)) == len(trace) - 1
 
 
 def every_token(trace: Trace, chat: Chat) -> Tensor:
@@ -128,6 +124,8 @@ def scoring_part(
     """A part that writes scores[name] of every trace, from `values`, with an output of some models."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
+        for model in models:
+            require_same_tokens(model, author, step)
         traces = [trace for group in groups for trace in group.traces]
         for trace, value in zip(traces, values(groups, step).tolist() if traces else (), strict=True):
             trace.scores[name] = value

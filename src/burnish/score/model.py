@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from burnish.parts import Part, supplies
 from burnish.roles import Role, frozen
+from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.verify import verify
 from burnish.step import Step
 from burnish.tasks.source import Source
@@ -15,15 +15,14 @@ from burnish.types import Group
 
 @supplies("score:reward")
 def reward_model(model: str = "rm", *, author: str = "policy", name: str = "reward") -> Part:
-    """scores[name] = the model's score at the last token of the trace."""
+    """scores[name] = the model's score at the last token of the trace (see `last_token`)."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
+        require_same_tokens(model, author, step)
         traces = [trace for group in groups for trace in group.traces]
-        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        for trace, output in zip(
-            traces, step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget), strict=True
-        ):
-            trace.scores[name] = only_score(output["score"][-1], model)
+        found = end_scores(traces, step.models[model], step.settings.token_budget)
+        for trace, score in zip(traces, found, strict=True):
+            trace.scores[name] = only_score(score, model)
         return groups
 
     return Part(

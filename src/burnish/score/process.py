@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from burnish.parts import Part, supplies
+from burnish.score.reading import require_same_tokens
 from burnish.score.segments import Segmentation, at_positions, step_ends
 from burnish.score.step_rewards import Form, place
 from burnish.scorer import DENSE, mark_failed
 from burnish.step import Step
 from burnish.types import Group, Trace
 
-PROBE = "Step 1: 12 + 7 = 19.\nSo the answer is 19."
 Read = Callable[[Tensor], Tensor]  # what the head says -> the score of a step
 
 
@@ -47,16 +47,6 @@ def step_scores(
     masks = [at_positions(len(trace), own) for trace, own in zip(traces, ends, strict=True)]
     found = step.models[model].streams(list(traces), masks, {"score"}, step.settings.token_budget)
     return [(own, read(one["score"][own]).tolist() if own else []) for own, one in zip(ends, found, strict=True)]
-
-
-def require_same_tokens(model: str, author: str, step: Step) -> None:
-    """Raise ValueError where the model that scores has another tokenizer: it would read other words."""
-    theirs, mine = (step.models[name].chat.written(PROBE).tolist() for name in (model, author))
-    if theirs != mine:
-        raise ValueError(
-            f"the model {model!r} has another tokenizer than the {author}, whose tokens it scores; train one that "
-            f"starts from the {author}'s model"
-        )
 
 
 @supplies("score:reward/*")

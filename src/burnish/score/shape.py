@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from burnish.parts import Part, supplies
+from burnish.score.reading import end_scores
 from burnish.step import Step
 from burnish.types import Group
 
@@ -90,10 +89,9 @@ def success_chance(model: str = "critic", *, author: str = "policy", name: str =
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
-        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        outputs = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
-        for trace, output in zip(traces, outputs, strict=True):
-            trace.scores[name] = float(output["score"][-1].sigmoid())
+        found = end_scores(traces, step.models[model], step.settings.token_budget)
+        for trace, score in zip(traces, found, strict=True):
+            trace.scores[name] = float(score.sigmoid())
         return groups
 
     return Part(

@@ -8,6 +8,7 @@ import torch
 
 from burnish.parts import Part, per_trace, supplies
 from burnish.score.judge import reply_text
+from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.shape import Moments
 from burnish.step import Step
 from burnish.types import Group, Trace
@@ -45,9 +46,9 @@ def squashed_model(moments: Moments, model: str = "rm") -> Part:
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         traces = [trace for group in groups for trace in group.traces]
-        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-        outputs = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
-        raw = [float(output["score"][-1].flatten()[0]) for output in outputs]
+        require_same_tokens(model, "policy", step)
+        found = end_scores(traces, step.models[model], step.settings.token_budget)
+        raw = [float(score.flatten()[0]) for score in found]
         moments.see(raw)
         standard = torch.tensor([(value - moments.mean) / moments.std for value in raw])
         for trace, value in zip(traces, torch.sigmoid(standard).tolist(), strict=True):

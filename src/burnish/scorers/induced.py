@@ -10,7 +10,7 @@ import torch
 from burnish import papers
 from burnish.method import Group, Option, Step, Trace, frozen, per_trace
 from burnish.score.induced import VALUES, induced_rewards
-from burnish.score.process import require_same_tokens
+from burnish.score.reading import require_same_tokens
 from burnish.scorers import DENSE, Scorer, register_reward
 from burnish.tasks.source import Source
 

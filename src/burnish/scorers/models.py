@@ -9,8 +9,9 @@ from torch import Tensor
 
 from burnish import papers
 from burnish.method import Option, frozen
-from burnish.score.heads import Over, Places, aggregated, every_token, last_token, step_ends
+from burnish.score.heads import Over, Places, aggregated, every_token, step_ends
 from burnish.score.model import only_score
+from burnish.score.reading import last_token
 from burnish.scorers import MEASURED, Scorer, register_reward
 from burnish.tasks.source import Source
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-import torch
-
 from burnish import papers, randomness
 from burnish.method import Group, Option, Part, Step, frozen
 from burnish.rewards.judges import read, vote
@@ -15,6 +13,7 @@ from burnish.rewards.judges.question import Question, question
 from burnish.rewards.judges.templates import PRINCIPLES, PRINCIPLES_BRIEF
 from burnish.score.judges import Answer, read_judge
 from burnish.score.judges.asked import Item, Writer, by_group, items_of, note_unread, reason
+from burnish.score.reading import end_scores
 from burnish.scorers import Scorer, register_reward
 from burnish.scorers.compared import Words
 from burnish.scorers.judged import JudgeText, Unparsed
@@ -110,9 +109,7 @@ def _trusted(asked: list[Question], answers: list[Answer], samples: int, best: i
         )
         for one, answer in zip(asked, answers, strict=True)
     ]
-    masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-    found = model.streams(traces, masks, {"score"}, step.settings.token_budget)
-    worth = [float(one["score"][-1]) for one in found]
+    worth = [float(score) for score in end_scores(traces, model, step.settings.token_budget)]
     trusted = [False] * len(asked)
     for start in range(0, len(asked), samples):
         known = [i for i in range(start, start + samples) if not answers[i].failed]

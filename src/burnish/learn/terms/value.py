@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from burnish.learn import maths
+from burnish.learn.maths.value import value_is_clipped
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.schedules import Schedule
@@ -22,9 +23,11 @@ def value_clip(
     """PPO's clipped value loss against stream "returns", anchored on stream "value"."""
 
     def loss(live: Live) -> torch.Tensor:
-        value = live.outputs["value"]
+        value, old = live.outputs["value"], live.streams["value"]
         live.note("error", (value - live.returns).abs())
-        return maths.clipped_squared_error(value, live.streams["value"], live.returns, eps)
+        live.note("estimate", value)
+        live.note("clipped", value_is_clipped(value, old, live.returns, eps))
+        return maths.clipped_squared_error(value, old, live.returns, eps)
 
     return Term(
         name=name,
@@ -45,9 +48,11 @@ def value_heads_clip(
     """PPO's clipped value loss of a critic with several heads, summed over them; "value" and "returns" are [T, k]."""
 
     def loss(live: Live) -> torch.Tensor:
-        value = live.outputs["value"]
+        value, old = live.outputs["value"], live.streams["value"]
         live.note("error", (value - live.returns).abs().mean(-1))
-        return maths.clipped_squared_error(value, live.streams["value"], live.returns, eps).sum(-1)
+        live.note("estimate", value.mean(-1))
+        live.note("clipped", value_is_clipped(value, old, live.returns, eps).mean(-1))
+        return maths.clipped_squared_error(value, old, live.returns, eps).sum(-1)
 
     return Term(
         name=name,
