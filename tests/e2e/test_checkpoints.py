@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import COIN, contents, function, go, same_run, saved, tensors
+from runs import COIN, contents, function, go, halted_after, same_run, saved, tensors
 
 import burnish
 from burnish.checkpoint import async_save, checkpoint
@@ -115,6 +115,17 @@ def test_a_checkpoint_of_another_run_is_not_used(small_model: Path, again: Path,
     path, passed = newest(again, Folder(again).identity())
     assert path is not None and path.name == "step-000003"
     assert passed == ["step-000004 (it belongs to another run: its configuration is not that of config.yaml)"]
+
+
+def test_the_state_of_an_ensemble_of_reward_models_is_saved_and_resumed(small_model: Path, tmp_path: Path) -> None:
+    """The name of its state has a slash (scale/ensemble), and no other part has state."""
+    go("reward_model", small_model, tmp_path / "rm", steps=1)
+    reward = f"ensemble({tmp_path}/rm/model, normalise=2)"
+    go("grpo", small_model, tmp_path / "run", reward=reward)
+    assert (tmp_path / "run" / "checkpoints" / "step-000002" / "state" / "scale" / "ensemble.json").is_file()
+    half = halted_after(1, tmp_path / "run", tmp_path / "half")
+    burnish.resume(half)
+    same_run(tmp_path / "run", half)
 
 
 def test_more_steps_and_another_place_are_the_same_run(again: Path) -> None:

@@ -86,6 +86,57 @@ def test_next_commands_work(
         assert "Traceback" not in capsys.readouterr().err
 
 
+TOOL = """
+import json
+import urllib.request
+
+def look(place: str) -> str:
+    \"\"\"Look at a place.
+
+    place: where
+    \"\"\"
+    return "nothing"
+
+def run(task, base_url, api_key):
+    asked = json.dumps({"model": "policy", "messages": [{"role": "user", "content": task["prompt"]}]}).encode()
+    head = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{base_url}/chat/completions", asked, head)) as reply:
+        return float(len(reply.read()) % 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "flags"),
+    [
+        ("answers", ("--tools", "tool.py:look", "--turns", "2"), ["--tools", "tool.py:look", "--turns", "2"]),
+        ("maze:1", ("--turns", "3"), ["--turns", "3"]),
+        ("nim:1", ("--opponent", "snapshot(2)"), ["--opponent", "tiny"]),
+        ("nim:1", ("--opponent", "tiny"), ["--opponent", "tiny"]),
+        ("answers", ("--agent", "tool.py:run", "--agent-pays"), None),
+    ],
+)
+def test_episodes_are_measured_as_in_the_run(
+    task: str, more: tuple[str, ...], flags: list[str] | None, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    """The printed evaluation has the run's tools, turns and opponent; an agent's episodes have none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tool.py").write_text(TOOL)
+    named = task if ":" in task else data(task, tmp_path)
+    assert main(["train", "grpo", "--task", named, "--n", "2", *more, *QUICK, "--out", "run"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    commands = [shlex.split(line.removeprefix("next:")) for line in printed if line.startswith("next:   burnish eval")]
+    assert [command[command.index("--task") + 2 :] for command in commands] == (
+        []
+        if flags is None
+        else [[*flags[:2], "--max-new-tokens", "8"]]
+        if flags[0] == "--opponent"
+        else [["--max-new-tokens", "8", *flags]]
+    )
+    for command in commands:
+        assert main([*command[1:], "--tasks", "2", "--k", "1", "--device", "cpu", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["measure"] == "accuracy"
+
+
 def test_what_eval_measures_is_what_the_run_measured(
     small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,18 @@ def joined_tables(text: str) -> list[str]:
     ]
 
 
+def run_together(text: str) -> list[str]:
+    """Blocks without a blank line between them: what follows a table becomes its row, code becomes its paragraph."""
+    found, before = [], ""
+    for number, line, code in lines_of(text):
+        if not code and before.startswith("|") and line.strip() and not line.startswith(("|", "<!--")):
+            found.append(f"line {number}: no blank line after a table")
+        if not code and line.startswith("    ") and re.match(r"\w(?!\.)|[`*|]", before):
+            found.append(f"line {number}: no blank line before code")
+        before = "" if code else line
+    return found
+
+
 def headings(text: str) -> set[str]:
     """The anchors that GitHub gives to the headings of a page."""
     found = [line.lstrip("#").strip() for _, line, code in lines_of(text) if not code and line.startswith("#")]
@@ -127,7 +139,8 @@ def commands(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_narrow_linked_and_plain(page: Path) -> None:
     text = page.read_text()
-    problems = long_lines(text) + joined_tables(text) + broken_links(page, text) + private_words(text)
+    problems = long_lines(text) + joined_tables(text) + run_together(text)
+    problems += broken_links(page, text) + private_words(text)
     problems += missing_files(text) if page.name != "CHANGELOG.md" else []  # which names files that are gone
     problems += [f"there is no command 'burnish {name}'" for name in commands(text) if name not in COMMANDS]
     assert not problems, "\n".join(problems)
@@ -182,6 +195,8 @@ are none. `nobody` and a headroom are fine.
 """
     page.write_text(text)
     assert long_lines(text) == ["line 3: 150 columns"]
+    assert run_together(text) == ["line 5: no blank line after a table"]
+    assert run_together("| a |\n\ntext\n    code\n\n- a list\n    goes on\n") == ["line 4: no blank line before code"]
     assert [problem.split(":")[0] for problem in broken_links(page, text)] == ["gone.md", "page.md#b"]
     assert [problem.split(":")[0].lower() for problem in private_words(text)] == [
         "'numbers that are none'",

@@ -101,3 +101,5 @@ def test_the_command_measures_a_reward_model_and_a_reward_by_name(
     assert main([*words[:1], f"ensemble({one}, {other})", *words[2:]]) == 0
     assert "contrast instructions" in capsys.readouterr().out
     assert main(["eval-reward"]) == 2 and "say which reward" in capsys.readouterr().err
+    assert main([*words, *sampled]) == 2, "pairs alone have no verifier"
+    assert "pass --gold REWARD (a reward model or a reward by name)" in capsys.readouterr().err

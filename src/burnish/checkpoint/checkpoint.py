@@ -104,7 +104,7 @@ def write(folder: Path, contents: Contents) -> Path:
             if saved.optimiser is not None:
                 save_file(saved.optimiser, aside / saved.model.name / OPTIMISER)
         for name, text in contents.texts.items():
-            (aside / name).parent.mkdir(exist_ok=True)
+            (aside / name).parent.mkdir(parents=True, exist_ok=True)  # a name may have slashes: scale/ensemble
             (aside / name).write_text(text)
         step_back()
         (aside / MANIFEST).write_text(_manifest(aside))

@@ -89,6 +89,8 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
+    if options.policy and options.gold is None:
+        _require_verifier(source)
     settings = Settings(max_new_tokens=options.max_new_tokens, max_length=options.max_length)
     scorer = _scorer(name, source, settings, options.device)
     pairs = reward_eval.scored_pairs(scorer, source, options.tasks)
@@ -115,6 +117,20 @@ def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], li
         numbers["files"] = _write_charts(options.svg, curve, best)
         parts.append(Text(f"written: {', '.join(numbers['files'])}", style="dim"))
     return numbers, parts
+
+
+def _require_verifier(source: Source) -> None:
+    """Raise ValueError, before anything is loaded, if --policy needs a gold standard that the task does not have."""
+    from burnish.score.judge import require_verifier
+    from burnish.tasks.source import NoVerifier
+
+    try:
+        require_verifier(source, "heldout")
+    except NoVerifier:
+        raise ValueError(
+            f"--policy measures the reward against a gold standard, and task {source.name!r} has no answers to check "
+            "replies against; pass --gold REWARD (a reward model or a reward by name), or leave out --policy"
+        ) from None
 
 
 def _named(name: str, source: Source) -> Named:
@@ -150,13 +166,11 @@ def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options
     from burnish.rollout.sample import sample
     from burnish.run import reward_eval
     from burnish.run.evaluate import held_out_tasks
-    from burnish.score.judge import judge, reply_text, require_verifier
+    from burnish.score.judge import judge, reply_text
     from burnish.step import Step
     from burnish.types import Clock, Group
 
     assert options.policy is not None
-    if options.gold is None:
-        require_verifier(source, "heldout")
     models = load_policy(options.policy, settings, options.device)
     chat = models["policy"].chat
     if chat.identity != scorer.reader.chat.identity:

@@ -68,6 +68,10 @@ class EvalOptions:
     often they score more than the reference's."""
     opponent: str | None = None
     """In an environment of several players, the model that has the other seats; by default the environment itself."""
+    tools: str | None = None
+    """Functions that the model may call before it answers, as in burnish train: my_tools.py:search."""
+    turns: Annotated[int, Option(at_least=1)] = 16
+    """With an environment or tools: the most replies of one episode."""
     chat_template: str | None = None
     """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
     system_prompt: str | None = None
@@ -116,8 +120,11 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.seated import Seated
+    from burnish.tasks.tooled import Tooled, read_tools
 
     source = resolve_task(options.task, options.reward, columns=options.columns)
+    if options.tools:
+        source = Tooled(source, read_tools(options.tools))
     others = {"opponent": frozen(options.opponent)} if options.opponent else {}
     if others:
         source = Seated(source, "opponent", "opponent")
@@ -128,6 +135,7 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         max_length=options.max_length,
         on_long=options.on_long,
         train_on=options.train_on,
+        turns=options.turns,
     )
     style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
     reader = "rm" if scores else "policy"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from burnish.methods.seats import read_opponent
 from burnish.report.numbers import better_is_lower, written
 from burnish.rewards.resolve import IN_PYTHON, read_rewards, reward_text
 from burnish.run.best import Score
@@ -204,9 +205,9 @@ def _text_rewards(reward: str | None) -> str:
 
 
 def _evaluation(run: Run, model: str) -> list[tuple[str, str]]:
-    """The command that measures the product as the run did."""
+    """The command that measures the product as the run did; none for an agent, which `burnish eval` does not run."""
     rows = _data(run)
-    if rows is None:
+    if rows is None or run.config.options.agent:
         return []
     options, rewards = run.config.options, run.config.arguments.get("reward_model")
     words = ["burnish eval", model, rows]
@@ -229,9 +230,12 @@ def _evaluation(run: Run, model: str) -> list[tuple[str, str]]:
             words += [f"--reference {shlex.quote(options.model)}"] if relative else []
         elif options.train_on != "all":
             words.append(f"--train-on {options.train_on}")
-    for name in ("max_new_tokens", "max_length", "on_long"):
+    if options.opponent:
+        model_of = options.model if read_opponent(options.opponent).heldout == "start" else options.opponent
+        words.append(f"--opponent {shlex.quote(model_of)}")
+    for name in ("max_new_tokens", "max_length", "on_long", "tools", "turns"):
         value, usual = getattr(options, name), getattr(Options, name)
-        words += [f"--{name.replace('_', '-')} {value}"] if value != usual else []
+        words += [f"--{name.replace('_', '-')} {shlex.quote(str(value))}"] if value != usual else []
     return [(" ".join(words), what)]
 
 
