@@ -1,8 +1,8 @@
 """LoRA in the layers of the C kernels: y = x W^T + scale (x A^T) B^T, with W frozen.
 
 The forward multiplies with W + scale B A, which is laid out like any weight (kernels/cpu/weight_layout.py) and costs
-nothing more. In fp32 nothing of an adapter is lost in that sum. The backward needs no gradient of W, and computes those
-of A and B from small matmuls, so that a training pass takes about two thirds of the matmuls that it takes where
+nothing more. In fp32 that sum rounds as an update of W itself would. The backward needs no gradient of W, and computes
+those of A and B from small matmuls, so that a training pass takes about two thirds of the matmuls that it takes where
 all weights are trained:
 
     t = d B,   d x += scale t A,   d A = scale t^T x,   d B = scale d^T (x A^T)
