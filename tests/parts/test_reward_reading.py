@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SMALL, make_model
+from conftest import CHAT, SMALL, make_model
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
@@ -15,6 +15,9 @@ from burnish.checkpoint.checkpoint import publish_model
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.scored_end import ending_with_the_turn
+from burnish.models.template import TEMPLATES as CHATS
+from burnish.models.template import Style, Template
 from burnish.roles import frozen, roles, trained
 from burnish.score.heads import end_outputs
 from burnish.score.model import reward_model
@@ -24,11 +27,17 @@ from burnish.types import Clock, Group, Task, Trace, Turn
 
 SAID = (("hello", "yes"), ("what is this?", "no idea at all"), ("x", "y"))
 PADDING = ("own", "eos", "none")
+LINE_END = CHAT.replace("<|end|>", "<|end|>\n") + "\n"  # as ChatML ends messages
+TEMPLATES = {"plain end": CHAT, "line end": LINE_END}
+each_template = pytest.mark.parametrize("template", TEMPLATES)
 
 
-def padded_with(path: Path, padding: str) -> Path:
+def padded_with(path: Path, padding: str, template: str = "plain end") -> Path:
     """The small model with a padding token of its own, with eos as padding, or without any."""
     make_model(path)
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    tokenizer.chat_template = TEMPLATES[template]
+    tokenizer.save_pretrained(path)
     for file, name, eos in (("config", "pad_token_id", "eos_token_id"), ("tokenizer_config", "pad_token", "eos_token")):
         told = json.loads((path / f"{file}.json").read_text())
         told[name] = {"own": told[name], "eos": told[eos], "none": None}[padding]
@@ -78,9 +87,10 @@ def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
     return torch.cat(alone), model(**batch).logits[:, 0]
 
 
+@each_template
 @pytest.mark.parametrize("padding", PADDING)
-def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, tmp_path: Path) -> None:
-    base = padded_with(tmp_path / "base", padding)
+def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, template: str, tmp_path: Path) -> None:
+    base = padded_with(tmp_path / "base", padding, template)
     models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu")
     publish_model(saying_something(models["rm"]), tmp_path / "rm")
     alone, batch = theirs(tmp_path / "rm")
@@ -90,9 +100,12 @@ def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, tmp
     assert torch.allclose(ours(again), alone, atol=1e-4)
 
 
+@each_template
 @pytest.mark.parametrize("padding", PADDING)
-def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(padding: str, tmp_path: Path) -> None:
-    base = padded_with(tmp_path / "base", padding)
+def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(
+    padding: str, template: str, tmp_path: Path
+) -> None:
+    base = padded_with(tmp_path / "base", padding, template)
     model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, trust_remote_code=False)
     torch.manual_seed(3)
     torch.nn.init.normal_(model.score.weight, std=0.5)
@@ -115,6 +128,27 @@ def test_adapters_score_the_end_although_their_base_pads_with_eos(tmp_path: Path
     ends = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
     last = torch.stack([one["score"][-1] for one in models["rm"].streams(traces, ends, {"score"}, 4096)])
     assert torch.equal(ours(models), last), "what was trained is the last token"
+
+
+@pytest.mark.parametrize("name", ["chatml", "line end"])
+def test_a_template_that_ends_with_the_turn_renders_all_else_as_before(name: str) -> None:
+    text = {**CHATS, **TEMPLATES}[name]
+    end = "<|im_end|>" if name == "chatml" else "<|end|>"
+    before, after = Template(text, {}), Template(ending_with_the_turn(text, end, "\n"), {})
+    asked, said = {"role": "user", "content": "a\n"}, {"role": "assistant", "content": "b"}
+    for messages in ([asked], [asked, said, asked], [said, asked]):
+        for generation in (False, True):
+            assert after.render(messages, generation) == before.render(messages, generation)
+    assert after.render([asked, said], True) == before.render([asked, said], True)
+    assert after.render([asked, said], False) + "\n" == before.render([asked, said], False)
+
+
+def test_the_template_of_a_run_does_not_move_where_a_reward_model_is_read(tmp_path: Path) -> None:
+    base = padded_with(tmp_path / "base", "own", "line end")
+    models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu")
+    publish_model(saying_something(models["rm"]), tmp_path / "rm")
+    again = build({"rm": frozen(str(tmp_path / "rm"), outputs=1)}, base, SMALL, device="cpu", style=Style(LINE_END))
+    assert torch.allclose(ours(again), ours(models), atol=1e-5)
 
 
 def judge(path: Path, change: str) -> Path:
