@@ -194,6 +194,13 @@ def test_another_template_is_warned_of_and_another_tokenizer_refused(small_model
         scored(cases["tokenizer"])
 
 
+def test_a_reward_model_without_its_tokenizer_is_refused(small_model: Path, tmp_path: Path) -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(small_model, num_labels=1, trust_remote_code=False)
+    model.save_pretrained(tmp_path / "rm")
+    with pytest.raises(ValueError, match=r"there is no tokenizer in .*rm; write that of the model there"):
+        build(roles(rm=frozen(str(tmp_path / "rm"), outputs=1)), small_model, SMALL, device="cpu")
+
+
 @pytest.mark.parametrize("how", ["reward_model", "reward", "critic"])
 def test_a_run_refuses_a_model_that_reads_other_words(how: str, small_model: Path, tmp_path: Path) -> None:
     path = judge(tmp_path / "rm", "tokenizer")

@@ -25,6 +25,8 @@ from burnish.models.tokenizer import tokenizer_of
 from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
+
 
 @contextmanager
 def _readable(what: str, path: Path) -> Iterator[None]:
@@ -53,6 +55,10 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
     """
     if is_adapter(path) and not any(path.glob("tokenizer*")):  # peft alone saves none
         path = adapted_model(path)
+    if not any(file for pattern in TOKENIZER_FILES for file in path.glob(pattern)):
+        raise ValueError(
+            f"there is no tokenizer in {path}; write that of the model there, with tokenizer.save_pretrained"
+        )
     with _readable("tokenizer", path):
         tokenizer: Any = tokenizer_of(path)
         if tokenizer is None:
