@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from conftest import CHAT, SMALL, make_model
+from families import FAMILIES, tokenizer_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
 from burnish.checkpoint.checkpoint import publish_model
 from burnish.models.build import Models, build
+from burnish.models.chat_style import styled_chat
 from burnish.models.lora import Lora
 from burnish.models.model import Model
-from burnish.models.scored_end import ending_with_the_turn
+from burnish.models.scored_end import after_turn, ending_with_the_turn
 from burnish.models.template import TEMPLATES as CHATS
 from burnish.models.template import Style, Template
 from burnish.roles import frozen, roles, trained
@@ -69,17 +72,21 @@ def ours(models: Models) -> torch.Tensor:
     return found
 
 
-@torch.no_grad()
-def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """By transformers alone: each conversation by itself, and all in one padded batch (None without padding token)."""
-    model = AutoModelForSequenceClassification.from_pretrained(path, trust_remote_code=False).eval()
-    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    texts = [
+def texts_of(tokenizer: Any) -> list[str]:
+    return [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": asked}, {"role": "assistant", "content": reply}], tokenize=False
         )
         for asked, reply in SAID
     ]
+
+
+@torch.no_grad()
+def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """By transformers alone: each conversation by itself, and all in one padded batch (None without padding token)."""
+    model = AutoModelForSequenceClassification.from_pretrained(path, trust_remote_code=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    texts = texts_of(tokenizer)
     alone = [model(**tokenizer(text, return_tensors="pt", add_special_tokens=False)).logits[0] for text in texts]
     if tokenizer.pad_token is None:
         return torch.cat(alone), None
@@ -118,8 +125,8 @@ def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(
 
 
 def test_adapters_score_the_end_although_their_base_pads_with_eos(tmp_path: Path) -> None:
-    pytest.importorskip("peft", reason="LoRA needs peft")
-    base = padded_with(tmp_path / "base", "eos")
+    peft = pytest.importorskip("peft", reason="LoRA needs peft")
+    base = padded_with(tmp_path / "base", "eos", "line end")
     models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu", lora=Lora(2))
     publish_model(saying_something(models["rm"]), tmp_path / "rm")
     again = build({"rm": frozen(str(tmp_path / "rm"), outputs=1)}, base, SMALL, device="cpu")
@@ -128,6 +135,13 @@ def test_adapters_score_the_end_although_their_base_pads_with_eos(tmp_path: Path
     ends = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
     last = torch.stack([one["score"][-1] for one in models["rm"].streams(traces, ends, {"score"}, 4096)])
     assert torch.equal(ours(models), last), "what was trained is the last token"
+    plain = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "rm", trust_remote_code=False)
+    plain.config.pad_token_id = tokenizer.pad_token_id
+    adapted = peft.PeftModel.from_pretrained(plain, tmp_path / "rm").eval()
+    batch = tokenizer(texts_of(tokenizer), return_tensors="pt", padding=True, add_special_tokens=False)
+    with torch.no_grad():
+        assert torch.allclose(adapted(**batch).logits[:, 0], last, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["chatml", "line end"])
@@ -141,6 +155,27 @@ def test_a_template_that_ends_with_the_turn_renders_all_else_as_before(name: str
             assert after.render(messages, generation) == before.render(messages, generation)
     assert after.render([asked, said], True) == before.render([asked, said], True)
     assert after.render([asked, said], False) + "\n" == before.render([asked, said], False)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_s_template_stops_at_the_end_of_a_last_reply(name: str) -> None:
+    """Rendered and encoded by transformers, a conversation is then the tokens that a reward model was trained on."""
+    tokenizer = tokenizer_of(FAMILIES[name])
+    chat = styled_chat(tokenizer, Style(), name)
+    task = Task("question", "the answer", {}, "the answer")
+    trained_on = torch.cat([chat.prompt(task), chat.reply("an answer")]).tolist()
+    if after := after_turn(chat):
+        tokenizer.chat_template = ending_with_the_turn(chat.template.text, chat.turn_end[0], after)
+    asked, said = {"role": "user", "content": "the answer"}, {"role": "assistant", "content": "an answer"}
+    text = tokenizer.apply_chat_template([asked, said], tokenize=False)
+    prompt = tokenizer.apply_chat_template([asked], tokenize=False, add_generation_prompt=True)
+    assert tokenizer.encode(prompt, add_special_tokens=False) == chat.prompt(task).tolist()
+    found = tokenizer.encode(text, add_special_tokens=False)
+    assert text.endswith(FAMILIES[name].end) and found[-1] == trained_on[-1]
+    if text.startswith(prompt + "an"):  # Mistral's writes a space before a reply, which a policy writes by itself
+        assert found == trained_on
+    else:
+        assert name == "mistral"
 
 
 def test_the_template_of_a_run_does_not_move_where_a_reward_model_is_read(tmp_path: Path) -> None:

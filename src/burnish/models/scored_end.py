@@ -35,18 +35,18 @@ def settle_end(module: nn.Module, chat: Chat, role: Role, path: Path, style: Sty
     if role.liveness == "frozen":
         own = chat if style is None or style.template is None else load_chat(path)
         chat.padding = padding if is_adapter(path) else config.pad_token_id
-        chat.tail = chat.encode_rendered(_after_turn(own), own.turn_end[0], False) if _after_turn(own) else None
+        chat.tail = chat.encode_rendered(after_turn(own), own.turn_end[0], False) if after_turn(own) else None
         return
     special = [padding, *chat.tokenizer.all_special_ids]
     fit = [token for token in special if token is not None and token < vocabulary_size(module)]
     config.pad_token_id = next((token for token in fit if token not in chat.stops), None)
     if config.pad_token_id not in (None, padding):
         _pad_with(chat.tokenizer, config.pad_token_id)
-    if after := _after_turn(chat):
+    if after := after_turn(chat):
         use_template(chat.tokenizer, ending_with_the_turn(chat.template.text, chat.turn_end[0], after))
 
 
-def _after_turn(chat: Chat) -> str:
+def after_turn(chat: Chat) -> str:
     """What a template writes after the end of the last reply."""
     end = chat.turn_end[0]
     return chat.after_last.removeprefix(end) if end and not chat.assumed and chat.after_last.startswith(end) else ""
