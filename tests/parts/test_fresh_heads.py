@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, make_model
+from decoders import save_decoder
 from safetensors.torch import load_file, save_file
 from torch import tensor
 
@@ -50,6 +51,17 @@ def test_where_it_is_small_already_the_draw_is_what_it_was(small_model: Path) ->
         critic = build({"critic": trained(outputs=outputs)}, small_model, SMALL, device="cpu")["critic"]
         wanted = torch.empty(outputs, 32).normal_(std=0.01, generator=torch.Generator().manual_seed(0))
         assert torch.equal(head_of(critic), wanted)
+
+
+@pytest.mark.parametrize("lora", [None, Lora(2)], ids=["whole", "lora"])
+def test_a_kind_of_model_without_a_scoring_head_is_refused(
+    lora: Lora | None, small_model: Path, tmp_path: Path
+) -> None:
+    if lora is not None:
+        pytest.importorskip("peft", reason="LoRA needs peft")
+    path = save_decoder("granite", tmp_path / "model", small_model)
+    with pytest.raises(ValueError, match="type 'granite' cannot be a critic or a reward model.* such as grpo"):
+        build({"critic": trained(outputs=1)}, path, SMALL, device="cpu", lora=lora)
 
 
 def test_explained_variance_by_hand() -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import SMALL, make_model
+from conftest import CHAT, SMALL, make_model
+from families import FAMILIES, tokenizer_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
 from burnish.checkpoint.checkpoint import publish_model
 from burnish.models.build import Models, build
+from burnish.models.chat_style import styled_chat
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.scored_end import after_turn, ending_with_the_turn
+from burnish.models.template import TEMPLATES as CHATS
+from burnish.models.template import Style, Template
 from burnish.roles import frozen, roles, trained
 from burnish.score.heads import end_outputs
 from burnish.score.model import reward_model
@@ -24,11 +30,17 @@ from burnish.types import Clock, Group, Task, Trace, Turn
 
 SAID = (("hello", "yes"), ("what is this?", "no idea at all"), ("x", "y"))
 PADDING = ("own", "eos", "none")
+LINE_END = CHAT.replace("<|end|>", "<|end|>\n") + "\n"  # as ChatML ends messages
+TEMPLATES = {"plain end": CHAT, "line end": LINE_END}
+each_template = pytest.mark.parametrize("template", TEMPLATES)
 
 
-def padded_with(path: Path, padding: str) -> Path:
+def padded_with(path: Path, padding: str, template: str = "plain end") -> Path:
     """The small model with a padding token of its own, with eos as padding, or without any."""
     make_model(path)
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    tokenizer.chat_template = TEMPLATES[template]
+    tokenizer.save_pretrained(path)
     for file, name, eos in (("config", "pad_token_id", "eos_token_id"), ("tokenizer_config", "pad_token", "eos_token")):
         told = json.loads((path / f"{file}.json").read_text())
         told[name] = {"own": told[name], "eos": told[eos], "none": None}[padding]
@@ -60,17 +72,21 @@ def ours(models: Models) -> torch.Tensor:
     return found
 
 
-@torch.no_grad()
-def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """By transformers alone: each conversation by itself, and all in one padded batch (None without padding token)."""
-    model = AutoModelForSequenceClassification.from_pretrained(path, trust_remote_code=False).eval()
-    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    texts = [
+def texts_of(tokenizer: Any) -> list[str]:
+    return [
         tokenizer.apply_chat_template(
             [{"role": "user", "content": asked}, {"role": "assistant", "content": reply}], tokenize=False
         )
         for asked, reply in SAID
     ]
+
+
+@torch.no_grad()
+def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """By transformers alone: each conversation by itself, and all in one padded batch (None without padding token)."""
+    model = AutoModelForSequenceClassification.from_pretrained(path, trust_remote_code=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    texts = texts_of(tokenizer)
     alone = [model(**tokenizer(text, return_tensors="pt", add_special_tokens=False)).logits[0] for text in texts]
     if tokenizer.pad_token is None:
         return torch.cat(alone), None
@@ -78,9 +94,10 @@ def theirs(path: Path) -> tuple[torch.Tensor, torch.Tensor | None]:
     return torch.cat(alone), model(**batch).logits[:, 0]
 
 
+@each_template
 @pytest.mark.parametrize("padding", PADDING)
-def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, tmp_path: Path) -> None:
-    base = padded_with(tmp_path / "base", padding)
+def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, template: str, tmp_path: Path) -> None:
+    base = padded_with(tmp_path / "base", padding, template)
     models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu")
     publish_model(saying_something(models["rm"]), tmp_path / "rm")
     alone, batch = theirs(tmp_path / "rm")
@@ -90,9 +107,12 @@ def test_a_trained_reward_model_has_its_scores_in_transformers(padding: str, tmp
     assert torch.allclose(ours(again), alone, atol=1e-4)
 
 
+@each_template
 @pytest.mark.parametrize("padding", PADDING)
-def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(padding: str, tmp_path: Path) -> None:
-    base = padded_with(tmp_path / "base", padding)
+def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(
+    padding: str, template: str, tmp_path: Path
+) -> None:
+    base = padded_with(tmp_path / "base", padding, template)
     model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, trust_remote_code=False)
     torch.manual_seed(3)
     torch.nn.init.normal_(model.score.weight, std=0.5)
@@ -105,8 +125,8 @@ def test_a_reward_model_of_transformers_is_read_where_transformers_reads_it(padd
 
 
 def test_adapters_score_the_end_although_their_base_pads_with_eos(tmp_path: Path) -> None:
-    pytest.importorskip("peft", reason="LoRA needs peft")
-    base = padded_with(tmp_path / "base", "eos")
+    peft = pytest.importorskip("peft", reason="LoRA needs peft")
+    base = padded_with(tmp_path / "base", "eos", "line end")
     models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu", lora=Lora(2))
     publish_model(saying_something(models["rm"]), tmp_path / "rm")
     again = build({"rm": frozen(str(tmp_path / "rm"), outputs=1)}, base, SMALL, device="cpu")
@@ -115,6 +135,55 @@ def test_adapters_score_the_end_although_their_base_pads_with_eos(tmp_path: Path
     ends = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
     last = torch.stack([one["score"][-1] for one in models["rm"].streams(traces, ends, {"score"}, 4096)])
     assert torch.equal(ours(models), last), "what was trained is the last token"
+    plain = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "rm", trust_remote_code=False)
+    plain.config.pad_token_id = tokenizer.pad_token_id
+    adapted = peft.PeftModel.from_pretrained(plain, tmp_path / "rm").eval()
+    batch = tokenizer(texts_of(tokenizer), return_tensors="pt", padding=True, add_special_tokens=False)
+    with torch.no_grad():
+        assert torch.allclose(adapted(**batch).logits[:, 0], last, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["chatml", "line end"])
+def test_a_template_that_ends_with_the_turn_renders_all_else_as_before(name: str) -> None:
+    text = {**CHATS, **TEMPLATES}[name]
+    end = "<|im_end|>" if name == "chatml" else "<|end|>"
+    before, after = Template(text, {}), Template(ending_with_the_turn(text, end, "\n"), {})
+    asked, said = {"role": "user", "content": "a\n"}, {"role": "assistant", "content": "b"}
+    for messages in ([asked], [asked, said, asked], [said, asked]):
+        for generation in (False, True):
+            assert after.render(messages, generation) == before.render(messages, generation)
+    assert after.render([asked, said], True) == before.render([asked, said], True)
+    assert after.render([asked, said], False) + "\n" == before.render([asked, said], False)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_s_template_stops_at_the_end_of_a_last_reply(name: str) -> None:
+    """Rendered and encoded by transformers, a conversation is then the tokens that a reward model was trained on."""
+    tokenizer = tokenizer_of(FAMILIES[name])
+    chat = styled_chat(tokenizer, Style(), name)
+    task = Task("question", "the answer", {}, "the answer")
+    trained_on = torch.cat([chat.prompt(task), chat.reply("an answer")]).tolist()
+    if after := after_turn(chat):
+        tokenizer.chat_template = ending_with_the_turn(chat.template.text, chat.turn_end[0], after)
+    asked, said = {"role": "user", "content": "the answer"}, {"role": "assistant", "content": "an answer"}
+    text = tokenizer.apply_chat_template([asked, said], tokenize=False)
+    prompt = tokenizer.apply_chat_template([asked], tokenize=False, add_generation_prompt=True)
+    assert tokenizer.encode(prompt, add_special_tokens=False) == chat.prompt(task).tolist()
+    found = tokenizer.encode(text, add_special_tokens=False)
+    assert text.endswith(FAMILIES[name].end) and found[-1] == trained_on[-1]
+    if text.startswith(prompt + "an"):  # Mistral's writes a space before a reply, which a policy writes by itself
+        assert found == trained_on
+    else:
+        assert name == "mistral"
+
+
+def test_the_template_of_a_run_does_not_move_where_a_reward_model_is_read(tmp_path: Path) -> None:
+    base = padded_with(tmp_path / "base", "own", "line end")
+    models = build({"rm": trained(outputs=1)}, base, SMALL, device="cpu")
+    publish_model(saying_something(models["rm"]), tmp_path / "rm")
+    again = build({"rm": frozen(str(tmp_path / "rm"), outputs=1)}, base, SMALL, device="cpu", style=Style(LINE_END))
+    assert torch.allclose(ours(again), ours(models), atol=1e-5)
 
 
 def judge(path: Path, change: str) -> Path:
@@ -158,6 +227,13 @@ def test_another_template_is_warned_of_and_another_tokenizer_refused(small_model
     assert "another chat template than the policy" in warning and "--chat-template" in warning
     with pytest.raises(ValueError, match="'rm' has another tokenizer than the policy"):
         scored(cases["tokenizer"])
+
+
+def test_a_reward_model_without_its_tokenizer_is_refused(small_model: Path, tmp_path: Path) -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(small_model, num_labels=1, trust_remote_code=False)
+    model.save_pretrained(tmp_path / "rm")
+    with pytest.raises(ValueError, match=r"there is no tokenizer in .*rm; write that of the model there"):
+        build(roles(rm=frozen(str(tmp_path / "rm"), outputs=1)), small_model, SMALL, device="cpu")
 
 
 @pytest.mark.parametrize("how", ["reward_model", "reward", "critic"])

@@ -17,10 +17,10 @@ from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
 from burnish.models.optimiser import Optimiser
-from burnish.models.padding import settle_padding
 from burnish.models.precision import AUTO, precision_of
 from burnish.models.publish import publish
 from burnish.models.ranks import Ranks
+from burnish.models.scored_end import settle_end
 from burnish.models.template import Style
 from burnish.models.token_room import TokenRoom
 from burnish.roles import Role
@@ -148,7 +148,7 @@ def build(
         chat = load_chat(path, style)
         chat.fit(vocabulary_size(module))
         if role.outputs:
-            settle_padding(module, chat, role, path)
+            settle_end(module, chat, role, path, style)
         by_name[name] = Model(
             name,
             role,

@@ -45,7 +45,8 @@ class Chat:
     texts: what has been encoded already; None: nothing is kept
     assumed: whether the template is burnish's plain one, because the model directory has none
     ends: more token ids that end a reply, as the model's generation_config.json lists them
-    padding: of a scoring model: tokens at the end of a row that its score is not read at (models/padding.py)
+    padding, tail: of a scoring model: the token that its score is not read at, and those that it reads after a reply
+    (models/scored_end.py)
     """
 
     def __init__(self, tokenizer: Any, *, assumed: bool = False) -> None:
@@ -54,6 +55,7 @@ class Chat:
         self.texts: TextCache | None = None
         self.ends: tuple[int, ...] = ()
         self.padding: int | None = None
+        self.tail: Tensor | None = None
         # tokens of observations: games repeat theirs, and rendering takes a while. Not in `texts`, which is a disk's:
         # a run may see any number of them
         self._said: dict[str, Tensor] = {}

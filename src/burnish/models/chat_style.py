@@ -27,7 +27,7 @@ def styled_chat(tokenizer: Any, style: Style, where: str) -> Chat:
     else:
         text = style.applied(plain_template(_begins_with_bos(tokenizer)) if wanted == PLAIN else wanted)
     if text != getattr(tokenizer, "chat_template", None):
-        _use(tokenizer, text)
+        use_template(tokenizer, text)
     chat = Chat(tokenizer, assumed=assumed)
     try:
         chat.check()
@@ -42,7 +42,8 @@ def styled_chat(tokenizer: Any, style: Style, where: str) -> Chat:
     return chat
 
 
-def _use(tokenizer: Any, template: str | None) -> None:
+def use_template(tokenizer: Any, template: str | None) -> None:
+    """Give a tokenizer another chat template."""
     if hasattr(tokenizer, "use_template"):
         tokenizer.use_template(template)
     else:

@@ -25,6 +25,8 @@ from burnish.models.tokenizer import tokenizer_of
 from burnish.util.files import read_json
 from burnish.util.malloc import keep_memory
 
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")  # as transformers' classes name them
+
 
 @contextmanager
 def _readable(what: str, path: Path) -> Iterator[None]:
@@ -53,6 +55,10 @@ def load_chat(path: Path, style: Style | None = None) -> Chat:
     """
     if is_adapter(path) and not any(path.glob("tokenizer*")):  # peft alone saves none
         path = adapted_model(path)
+    if not any(file for pattern in TOKENIZER_FILES for file in path.glob(pattern)):
+        raise ValueError(
+            f"there is no tokenizer in {path}; write that of the model there, with tokenizer.save_pretrained"
+        )
     with _readable("tokenizer", path):
         tokenizer: Any = tokenizer_of(path)
         if tokenizer is None:
@@ -122,7 +128,10 @@ def load_model(
 
 def _kept_outputs(path: Path, outputs: int, new_head: bool) -> int:
     """How many outputs the scoring head has that a model keeps of its directory; 0: its head is a fresh one."""
-    stored = stored_outputs(path) if outputs else 0
+    if not outputs:
+        return 0
+    stored = stored_outputs(path)
+    _require_scoring(_config(path))
     return 0 if new_head and stored != outputs else stored
 
 
@@ -224,6 +233,7 @@ def scoring(language: Any, outputs: int) -> Any:
     from transformers import AutoModelForSequenceClassification
 
     config = copy.deepcopy(language.config)
+    _require_scoring(config)
     config.num_labels = outputs
     with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(
@@ -259,10 +269,7 @@ def stored_outputs(path: Path) -> int:
     """How many outputs a saved scalar model has; 0 for a language model."""
     if is_adapter(path) and (outputs := stored_scores(path)):
         return outputs
-    from transformers import AutoConfig
-
-    with _readable("model", path):
-        config = AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
+    config = _config(path)
     scalar = any("SequenceClassification" in name for name in config.architectures or ())
     return config.num_labels if scalar else 0
 
@@ -276,12 +283,26 @@ def stored_context(path: Path) -> int:
     place = adapted_model(path)
     found = kernels()
     config = None if found is None else found.config(place)
-    if config is not None:
-        return _context(config)
+    return _context(_config(path) if config is None else config)
+
+
+def _config(path: Path) -> Any:
+    """The configuration of the model in a directory, or of the one that its adapters belong to."""
     from transformers import AutoConfig
 
     with _readable("model", path):
-        return _context(AutoConfig.from_pretrained(place, trust_remote_code=False))
+        return AutoConfig.from_pretrained(adapted_model(path), trust_remote_code=False)
+
+
+def _require_scoring(config: Any) -> None:
+    """Refuse a kind of model that transformers has no scoring head for."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+
+    if type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        raise ValueError(
+            f"a model of type {config.model_type!r} cannot be a critic or a reward model, because transformers has no "
+            "sequence classification for it; use a method without a critic, such as grpo, or another model"
+        )
 
 
 def _context(config: Any) -> int:

@@ -18,7 +18,7 @@ from burnish.models.chat import Chat
 from burnish.parts import Part, Stateful, names, supplies
 from burnish.score import aggregate
 from burnish.score.lengths import reply_length
-from burnish.score.reading import last_token, require_same_tokens
+from burnish.score.reading import as_read, last_token, require_same_tokens
 from burnish.step import Step
 from burnish.types import Group, Task, Trace, Turn
 
@@ -52,8 +52,9 @@ def outputs_over(
 ) -> Tensor:
     """[n, k]: a model's outputs at chosen tokens of each trace, reduced to one row by `over`."""
     chat = step.models[model].chat
-    masks = [places(trace, chat) for trace in traces]
-    found = step.models[model].streams(list(traces), masks, {output}, step.settings.token_budget)
+    read = [as_read(trace, chat) for trace in traces] if places is last_token else list(traces)
+    masks = [places(trace, chat) for trace in read]
+    found = step.models[model].streams(read, masks, {output}, step.settings.token_budget)
     rows = [
         over(one[output][mask].double().reshape(int(mask.sum()), -1)) for one, mask in zip(found, masks, strict=True)
     ]

@@ -11,15 +11,22 @@ from burnish.models.chat import Chat
 from burnish.models.model import Model
 from burnish.step import Step
 from burnish.task import Task
-from burnish.types import Trace
+from burnish.types import Trace, Turn
 
 PROBE = "Step 1: 12 + 7 = 19.\nSo the answer is 19."
 ASKED = Task("question", PROBE, {}, PROBE)
 
 
+def as_read(trace: Trace, chat: Chat) -> Trace:
+    """The trace with what the scoring model's template writes after the end of a reply (models/scored_end.py)."""
+    if chat.tail is None or int(trace.turns[-1].tokens[-1]) != int(chat.closing[-1]):
+        return trace
+    return Trace((*trace.turns, Turn(chat.tail, "template", parent=trace.turns[-1])))
+
+
 def last_token(trace: Trace, chat: Chat) -> Tensor:
     """[T] bool: where the score of a trace is read. That is its last token; of a model that pads with that token, the
-    last one before it, as transformers has it (models/padding.py).
+    last one before it, as transformers has it (models/scored_end.py).
     """
     last = len(trace) - 1
     if chat.padding is not None and int(trace.turns[-1].tokens[-1]) == chat.padding:
@@ -30,8 +37,9 @@ def last_token(trace: Trace, chat: Chat) -> Tensor:
 
 def end_scores(traces: Sequence[Trace], model: Model, budget: int) -> list[Tensor]:
     """What a model says of each whole trace, without gradient: one number, or [k] of a model with k outputs."""
-    masks = [last_token(trace, model.chat) for trace in traces]
-    found = model.streams(list(traces), masks, {"score"}, budget)
+    read = [as_read(trace, model.chat) for trace in traces]
+    masks = [last_token(trace, model.chat) for trace in read]
+    found = model.streams(read, masks, {"score"}, budget)
     return [one["score"][mask][0] for one, mask in zip(found, masks, strict=True)]
 
 
