@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -147,8 +146,7 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         return _next_in_python(options.steps, result)
     resume = f"burnish train --resume {folder}"
     if result.stopped:
-        steps = f" --steps {options.steps}" if options.steps != _stored_steps(run) else ""
-        return [(resume + steps, "resume from here")]
+        return [(resume, "resume from here")]
     more = (f"{resume} --steps {2 * options.steps}", "train for more steps")
     if result.ended:
         off = (options.patience, " --patience 0"), (options.stop_at is not None, " --stop-at none")
@@ -245,9 +243,3 @@ def _next_in_python(steps: int, result: Result) -> list[tuple[str, str]]:
         return [("result.resume()", "resume from here")]
     more = (f"result.resume(steps={2 * steps})", "train for more steps")
     return [] if result.model is None else [("result.load()", "the model and its tokenizer"), more]
-
-
-def _stored_steps(run: Run) -> int:
-    import yaml
-
-    return int(yaml.safe_load((Path(run.folder.path) / "config.yaml").read_text())["steps"])

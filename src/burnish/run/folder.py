@@ -14,7 +14,7 @@ import yaml
 
 from burnish.run.config import Config
 from burnish.run.lock import NAME, RUN, RunLock
-from burnish.run.resumable import identity
+from burnish.run.resumable import ENDS, identity
 from burnish.store.reader import open_store
 from burnish.store.recorder import cut
 from burnish.store.schema import FILE
@@ -131,6 +131,14 @@ class Folder:
         if not isinstance(stored, dict) or not isinstance(stored.get("method"), str):
             raise ValueError(f"{file} names no method, so {path} cannot be used; restore the file from a copy")
         return cls(path), stored
+
+    def renew(self, config: Config) -> None:
+        """Write the options that say when a resumed run ends into config.yaml: the next resume needs no flag."""
+        stored, options = self.open(self.path)[1], config.to_dict()
+        old = "updates" in options and "updates" not in stored  # its `epochs` are the present `updates` (run/config.py)
+        now = {**stored, **{name: options[name] for name in ENDS if not (old and name == "epochs")}}
+        if now != stored:
+            write_text(self.path / "config.yaml", yaml.safe_dump(now, sort_keys=False))
 
     def cut(self, step: int) -> None:
         """Delete what was logged at `step` and later: a resumed run logs it again."""
