@@ -41,6 +41,8 @@ def verdict(result: Result, tasks: int) -> list[str]:
     if after is None:
         return []
     name = after.name.removeprefix("held-out ")
+    if result.model is None:
+        return _chosen(before, after, name)
     label = f"held-out {name}" + (", greedy" if after.sampled else "")
     if before is None or before.name != after.name:
         return [f"{label}: {estimate(after)}", *_sampled(None, after), *_ending(result)]
@@ -62,6 +64,16 @@ def verdict(result: Result, tasks: int) -> list[str]:
     elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")
     return [*lines, *_ending(result)]
+
+
+def _chosen(before: Outcome | None, after: Outcome, name: str) -> list[str]:
+    """The score of the replies that a method without training chooses, and that of the model's own replies."""
+    lines = [f"held-out {name} of the replies that the method chooses: {estimate(after)}"]
+    if before is not None and before.name == after.name:
+        several = before.sampled
+        beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
+        lines.append(f"of the model's own replies, greedy: {estimate(before)}{beside}")
+    return lines
 
 
 def _overlap(one: Interval, other: Interval) -> bool:
