@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.methods.seats import read_opponent
+from burnish.methods.table import find
 from burnish.report.numbers import better_is_lower, written
 from burnish.rewards.resolve import IN_PYTHON, read_rewards, reward_text
 from burnish.run.best import Score
@@ -181,6 +183,10 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         if run.method.product == "prm":
             reward = shlex.quote(f"prm({result.model})")
             return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
+        if run.config.method == "refusal_classifier":
+            return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
+        if run.method.product == "value":
+            return [(f"burnish train dvpo {rows} --value-model {model}", "train with it"), *again]
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
             (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
@@ -189,10 +195,16 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
 
 
+def _categories(run: Run) -> str:
+    """The flags of `burnish refusals` that name the labels of a classifier, where they are unusual."""
+    usual = inspect.signature(find(run.config.method).build).parameters
+    given = {name: run.config.arguments.get(name) for name in ("column", "cannot", "should_not")}
+    changed = {name: value for name, value in given.items() if value not in (None, usual[name].default)}
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in changed.items())
+
+
 def _named(run: Run) -> bool:
     """Whether a command can name the run's method: not where it was passed as a Python object."""
-    from burnish.methods.table import find
-
     try:
         find(run.config.method)
     except ValueError:
