@@ -16,7 +16,7 @@ HELP = """\
 burnish post-trains language models.
 
 Start here:
-  burnish train                             GRPO on the tiny model: minutes, CPU
+  burnish train                             GRPO on the tiny model, in seconds
   burnish train dpo --task add --steps 100  another method, another task
   burnish train grpo --model path/to/model --task data.jsonl --lora 16
   burnish train run.yaml --lr 3e-5          options of a file; flags override it

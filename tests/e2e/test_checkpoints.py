@@ -135,6 +135,21 @@ def test_more_steps_and_another_place_are_the_same_run(again: Path) -> None:
     assert heard.run.start == 3 and not heard.said and saved(moved)[-1] == "step-000004"
 
 
+def test_a_longer_run_that_is_killed_needs_no_flags(
+    again: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Extended from three steps to six and killed after the fourth: the doctor and a plain resume know of six."""
+    burnish.resume(again, steps=6)
+    half = halted_after(4, again, tmp_path / "half")
+    cut(half, 4)
+    assert main(["doctor", str(half)]) == 0
+    said = capsys.readouterr().out
+    assert "4 of 6 steps" in said and "It can be resumed exactly from step-000004" in said
+    burnish.resume(half)
+    same_run(again, half)
+    assert main(["doctor", str(half)]) == 0 and "6 of 6 steps" in capsys.readouterr().out
+
+
 def test_what_was_chosen_by_the_machine_is_written_down(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token budget decides in which order gradients are added up: a resumed run takes the one it began with."""
     monkeypatch.setattr("burnish.run.plan.token_budget", lambda model, device: 64)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from runs import function, go, halted_after, same_run
 import burnish
 from burnish.checkpoint.diff import differences
 from burnish.loop import Report
+from burnish.methods.table import find
+from burnish.run.config import configure
+from burnish.run.folder import Folder
 from burnish.run.lock import DRIVER, NAME, RUN, TRAINER, RunLock, holder
 from burnish.run.train import Observer
 from burnish.util.files import whole_directory
@@ -258,3 +262,28 @@ def test_runs_in_two_threads_do_not_disturb_each_other(small_model: Path, tmp_pa
         done.start()
         done.join(60)
     assert (tmp_path / "run" / "model").is_dir()
+
+
+class Noon(datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Noon:
+        return cls(2026, 1, 31, 12)
+
+
+def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("burnish.run.folder.datetime", Noon)
+    made = []
+    for name in (None, None, None, "mine", "mine", "mine"):
+        folder = Folder.create(configure(find("grpo"), "grpo", {"run_name": name}))
+        made.append(str(folder.path))
+        folder.release()
+    dated = ["runs/grpo-add-20260131-120000", "runs/mine-20260131-120000"]
+    assert made == [dated[0], f"{dated[0]}-2", f"{dated[0]}-3", "runs/mine", dated[1], f"{dated[1]}-2"]
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "runs").write_text("mine")
+    monkeypatch.chdir(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"cannot make the run folder runs \(File exists\); choose another --out"):
+        Folder.create(configure(find("grpo"), "grpo", {}))

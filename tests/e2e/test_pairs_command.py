@@ -142,6 +142,10 @@ def test_a_reward_function_scores_and_repeated_prompts_are_asked_once(tmp_path: 
         (("--out", "{}/a.jsonl", "--n", "1"), "a comparison needs at least 2 replies"),
         (("--out", "{}/a.jsonl", "--task", "guess"), "a game of several turns"),
         (("--out", "{}/a.jsonl", "--count", "2", "--max-new-tokens", "1"), "none of the 2 prompts gave a row"),
+        (
+            ("--out", "{}/a.jsonl", "--count", "2", "--n", "2", "--reward", "ultrafeedback(tiny)"),
+            "because 4 of 4 replies could not be scored, and the replies to each score the same",
+        ),
     ],
 )
 def test_what_is_refused(words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,19 @@ def test_evaluation_in_a_pipe_has_no_box(small_model: Path, tmp_path: Path) -> N
     assert "pass@k" in text and not re.search(r"[│┃─━┏┡└╭╰]", text)
 
 
+def test_a_method_without_training_is_not_said_to_have_become_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replies that best_of_n chooses by their brevity are compared with the model's own, which no --lr changed."""
+    (tmp_path / "r.py").write_text("def brief(completion):\n    return -float(len(completion))\n")
+    reward = ["--reward", f"{tmp_path}/r.py:brief", "--n", "2", "--max-new-tokens", "16", "--device", "cpu", "--quiet"]
+    small = ["--steps", "1", "--prompts", "2", "--eval-tasks", "8", "--out", str(tmp_path / "run")]
+    assert main(["train", "best_of_n", "--task", "sort", *reward, *small]) == 0
+    said = capsys.readouterr().out
+    assert "of the replies that the method chooses: " in said and "of the model's own replies, greedy: " in said
+    assert "worse" not in said and "->" not in said
+
+
 def test_a_narrow_terminal_leaves_out_columns_before_it_breaks_names(run_folder: Path) -> None:
     (run_folder / "short").mkdir(exist_ok=True)
     shutil.copytree(

@@ -34,6 +34,7 @@ from burnish.scorers.table import load_scorers
 _BURNISH = re.compile(r"(?:[A-Z_]+=\S+ )*burnish (?=[a-z])(.*)")
 _END = re.compile(r"  |\s(?:#|\||>|&)")  # of a command: an explanation, a comment, a pipe or a file follows
 _OWN = re.compile(r"[\w/]+\.(?:ya?ml|py:\w+)")
+_SCRIPT = re.compile(r"((?:scripts|benchmarks|examples)/\w+\.py)((?: [^\s`|]+)*)")  # and its words
 _PLACEHOLDER = re.compile(r"[A-Z]+")
 
 
@@ -159,6 +160,13 @@ def unknown_names(code: str) -> list[str]:
     return sorted(found)
 
 
+def unknown_flags(text: str) -> list[str]:
+    """Flags of the repository's scripts that occur neither in the script nor in the common ones of benchmarks."""
+    common = (ROOT / "benchmarks" / "command.py").read_text()
+    named = [(name, flag) for name, words in _SCRIPT.findall(text) for flag in re.findall(r" (--[a-z-]+)", words)]
+    return [f"{name} has no {flag}" for name, flag in named if f'"{flag}"' not in (ROOT / name).read_text() + common]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_are_read_and_names_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -170,6 +178,7 @@ def test_commands_are_read_and_names_exist(page: Path, monkeypatch: pytest.Monke
             problems.append(f"line {number}: {said}")
     for code in re.findall(r"```python\n(.*?)```", text, re.S):
         problems += [f"there is no {name}" for name in unknown_names(code)]
+    problems += unknown_flags(text) if page.name != "CHANGELOG.md" else []
     assert not problems, "\n".join(problems)
 
 
@@ -211,5 +220,8 @@ def test_wrong_commands_and_names_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert [number for number, command in shell(text) if not refused(words_of(command))] == [2, 5, 11]
     assert [number for number, command in shell(text) if refused(words_of(command))] == [3, 6, 7, 8, 9, 10]
     assert "no method 'gropo'" in refused(words_of(next(inline(text))[1]))
+    assert unknown_flags("python scripts/mutants.py --fly\n`python benchmarks/cpu.py --only a`  --x") == [
+        "scripts/mutants.py has no --fly"
+    ]
     code = 'import burnish\nfrom burnish.store import open_stor\nburnish.trian\nburnish.train("dpo", steps=1, n_=2)'
     assert unknown_names(code) == ["burnish.store.open_stor", "burnish.train(n_=...)", "burnish.trian"]

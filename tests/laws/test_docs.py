@@ -175,6 +175,11 @@ def test_the_readme_shows_every_command() -> None:
     assert set(commands((ROOT / "README.md").read_text())) >= set(COMMANDS) - left_out
 
 
+def test_the_readme_links_every_page() -> None:
+    linked = set(_LINK.findall((ROOT / "README.md").read_text()))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
 def test_the_checks_find_what_they_look_for(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = f"""# A page

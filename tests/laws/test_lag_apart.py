@@ -26,7 +26,7 @@ from burnish.run.pipeline import Pipeline
 
 def ahead_of(pipeline: Pipeline) -> SubprocessEngine:
     """The engine apart that samples ahead."""
-    engine = pipeline.snapshot._cast["policy"].engine
+    engine = pipeline.snapshot._models["policy"].engine
     assert isinstance(engine, SubprocessEngine)
     return engine
 

@@ -111,9 +111,11 @@ def main(words: list[str]) -> int:
             return 130
         summary = summary_of(file.all())
         if not summary["rows"]:
+            failed = f"{summary['failed']} of {summary['replies']} replies could not be scored, and "
             raise ValueError(
-                f"none of the {file.done} prompts gave a row, because the replies to each score the same or were cut "
-                "off; raise --n, --temperature or --max-new-tokens, or choose another task"
+                f"none of the {file.done} prompts gave a row, because {failed if summary['failed'] else ''}the replies "
+                "to each score the same or were cut off; raise --n, --temperature or --max-new-tokens, or choose "
+                f"another task{' or judge' if summary['failed'] else ''}"
             )
         summary["rows"] = file.finish(options.top_gaps)
     _show(file, options, recipe, summary)

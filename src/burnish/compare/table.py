@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rich.console import Console
@@ -40,8 +41,8 @@ def _standings(board: Board, width: int) -> Table:
     def passed(one: Standing) -> str:
         return phrasing.number(one.passes[k].mean, True) if k in one.passes else "-"
 
-    pass_width, reach_width = 100 if k > 1 else 9999, 140 if board.threshold is not None else 9999
-    columns: list[tuple[str, int, Callable[[int, Standing], Text]]] = [  # header, terminal width it needs, cell
+    pass_width, reach_width = 100 if k > 1 else math.inf, 140 if board.threshold is not None else math.inf
+    columns: list[tuple[str, float, Callable[[int, Standing], Text]]] = [  # header, terminal width it needs, cell
         ("", 0, lambda place, one: Text(str(place), "dim")),
         ("candidate", 0, lambda place, one: Text(one.label, "bold cyan")),
         ("mean", 0, lambda place, one: Text(phrasing.number(one.value.mean, board.percent), "bold")),

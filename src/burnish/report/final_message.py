@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from burnish.methods.seats import read_opponent
+from burnish.methods.table import find
 from burnish.report.numbers import better_is_lower, written
 from burnish.rewards.resolve import IN_PYTHON, read_rewards, reward_text
 from burnish.run.best import Score
@@ -42,6 +43,8 @@ def verdict(result: Result, tasks: int) -> list[str]:
     if after is None:
         return []
     name = after.name.removeprefix("held-out ")
+    if result.model is None:
+        return _chosen(before, after, name)
     label = f"held-out {name}" + (", greedy" if after.sampled else "")
     if before is None or before.name != after.name:
         return [f"{label}: {estimate(after)}", *_sampled(None, after), *_ending(result)]
@@ -63,6 +66,16 @@ def verdict(result: Result, tasks: int) -> list[str]:
     elif better_is_lower(name) and gain > 0 or not better_is_lower(name) and gain < 0:
         lines.append("The model got worse: try a smaller --lr, or fewer --steps.")
     return [*lines, *_ending(result)]
+
+
+def _chosen(before: Outcome | None, after: Outcome, name: str) -> list[str]:
+    """The score of the replies that a method without training chooses, and that of the model's own replies."""
+    lines = [f"held-out {name} of the replies that the method chooses: {estimate(after)}"]
+    if before is not None and before.name == after.name:
+        several = before.sampled
+        beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
+        lines.append(f"of the model's own replies, greedy: {estimate(before)}{beside}")
+    return lines
 
 
 def _overlap(one: Interval, other: Interval) -> bool:
@@ -147,8 +160,7 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         return _next_in_python(options.steps, result)
     resume = f"burnish train --resume {folder}"
     if result.stopped:
-        steps = f" --steps {options.steps}" if options.steps != _stored_steps(run) else ""
-        return [(resume + steps, "resume from here")]
+        return [(resume, "resume from here")]
     more = (f"{resume} --steps {2 * options.steps}", "train for more steps")
     if result.ended:
         off = (options.patience, " --patience 0"), (options.stop_at is not None, " --stop-at none")
@@ -171,6 +183,10 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         if run.method.product == "prm":
             reward = shlex.quote(f"prm({result.model})")
             return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
+        if run.config.method == "refusal_classifier":
+            return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
+        if run.method.product == "value":
+            return [(f"burnish train dvpo {rows} --value-model {model}", "train with it"), *again]
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
             (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
@@ -179,10 +195,16 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
 
 
+def _categories(run: Run) -> str:
+    """The flags of `burnish refusals` that name the labels of a classifier, where they are unusual."""
+    usual = inspect.signature(find(run.config.method).build).parameters
+    given = {name: run.config.arguments.get(name) for name in ("column", "cannot", "should_not")}
+    changed = {name: value for name, value in given.items() if value not in (None, usual[name].default)}
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in changed.items())
+
+
 def _named(run: Run) -> bool:
     """Whether a command can name the run's method: not where it was passed as a Python object."""
-    from burnish.methods.table import find
-
     try:
         find(run.config.method)
     except ValueError:
@@ -245,9 +267,3 @@ def _next_in_python(steps: int, result: Result) -> list[tuple[str, str]]:
         return [("result.resume()", "resume from here")]
     more = (f"result.resume(steps={2 * steps})", "train for more steps")
     return [] if result.model is None else [("result.load()", "the model and its tokenizer"), more]
-
-
-def _stored_steps(run: Run) -> int:
-    import yaml
-
-    return int(yaml.safe_load((Path(run.folder.path) / "config.yaml").read_text())["steps"])

@@ -4,6 +4,8 @@ use.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 from datetime import datetime
@@ -14,7 +16,7 @@ import yaml
 
 from burnish.run.config import Config
 from burnish.run.lock import NAME, RUN, RunLock
-from burnish.run.resumable import identity
+from burnish.run.resumable import ENDS, identity
 from burnish.store.reader import open_store
 from burnish.store.recorder import cut
 from burnish.store.schema import FILE
@@ -60,9 +62,7 @@ class Folder:
             cls._refuse_used(path)
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(
-                f"cannot make the run folder {str(path)[:200]} ({error.strerror}); choose another --out"
-            ) from None
+            raise ValueError(_cannot_make(path, error)) from None
         folder = cls(path, fresh=True)
         folder.lock()
         try:
@@ -89,9 +89,7 @@ class Folder:
             if (path / START).exists():  # of a process that was killed while it started a run
                 remove_directory(path / START)
         except OSError as error:
-            raise ValueError(
-                f"cannot make the run folder {str(path)[:200]} ({error.strerror}); choose another --out"
-            ) from None
+            raise ValueError(_cannot_make(path, error)) from None
         return path
 
     @staticmethod
@@ -132,6 +130,14 @@ class Folder:
             raise ValueError(f"{file} names no method, so {path} cannot be used; restore the file from a copy")
         return cls(path), stored
 
+    def renew(self, config: Config) -> None:
+        """Write the options that say when a resumed run ends into config.yaml: the next resume needs no flag."""
+        stored, options = self.open(self.path)[1], config.to_dict()
+        old = "updates" in options and "updates" not in stored  # its `epochs` are the present `updates` (run/config.py)
+        now = {**stored, **{name: options[name] for name in ENDS if not (old and name == "epochs")}}
+        if now != stored:
+            write_text(self.path / "config.yaml", yaml.safe_dump(now, sort_keys=False))
+
     def cut(self, step: int) -> None:
         """Delete what was logged at `step` and later: a resumed run logs it again."""
         cut(self.path, step)
@@ -156,11 +162,27 @@ class Folder:
 
 
 def _default_path(config: Config) -> Path:
-    """runs/NAME with --run-name (and the date, if that exists), or runs/METHOD-TASK-DATE."""
+    """Make runs/NAME with --run-name (and the date, if that exists), or runs/METHOD-TASK-DATE (and a number).
+
+    Of several runs that start in the same second each makes a folder of its own.
+    """
     date, options = f"{datetime.now():%Y%m%d-%H%M%S}", config.options
-    if options.run_name:
-        name = "".join(c if c.isalnum() or c in "._-" else "-" for c in options.run_name).strip(".-") or "run"
-        return Path(f"runs/{name}-{date}") if os.path.lexists(f"runs/{name}") else Path(f"runs/{name}")
     task = "".join(c if c.isalnum() else "-" for c in Path(options.task.partition("@")[0]).name)
     method = "".join(c if c.isalnum() or c == "_" else "-" for c in config.method.split(":")[-1])
-    return Path(f"runs/{method}-{task}-{date}")
+    name = "".join(c if c.isalnum() or c in "._-" else "-" for c in options.run_name or "").strip(".-") or "run"
+    wanted = [name, f"{name}-{date}"] if options.run_name else [f"{method}-{task}-{date}"]
+    path = Path("runs")
+    try:
+        path.mkdir(exist_ok=True)
+        for last in itertools.chain(wanted, (f"{wanted[-1]}-{number}" for number in itertools.count(2))):
+            path = Path("runs") / last
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                break
+    except OSError as error:
+        raise ValueError(_cannot_make(path, error)) from None
+    return path
+
+
+def _cannot_make(path: Path, error: OSError) -> str:
+    return f"cannot make the run folder {str(path)[:200]} ({error.strerror}); choose another --out"

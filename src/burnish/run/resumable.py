@@ -45,6 +45,8 @@ RESUMABLE = (
     "call_timeout",
 )
 
+ENDS = ("steps", "epochs", "patience", "stop_at", "product")  # those of them that say when a run ends, and with what
+
 
 def identity(stored: dict[str, Any]) -> str:
     """Hash of the fields of config.yaml that affect results: without the run folder and the options in RESUMABLE."""

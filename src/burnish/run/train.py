@@ -196,6 +196,8 @@ def prepare(
         folder = Folder.create(config)
     else:
         folder.cut(start)
+        if not models.ranks.rank:
+            folder.renew(config)
         if at is not None and not models.ranks.rank:  # the run may have been stopped before it removed old checkpoints
             checkpoint.retire(folder.path, at, options.keep, options.keep_every, best.saving(start))
     if not models.ranks.rank:
