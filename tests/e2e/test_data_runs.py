@@ -370,6 +370,16 @@ def test_labels_of_single_replies_are_what_kto_learns_from(small_model: Path, tm
         go("kto", small_model, tmp_path / "b", task=unclear)
 
 
+def test_labelled_replies_are_measured_by_their_label(cli: Cli, small_model: Path, tmp_path: Path) -> None:
+    labelled = [{"prompt": f"q{n}", "completion": "yes" if n % 3 else "no", "label": n % 3 > 0} for n in range(40)]
+    task = rows(tmp_path / "a.jsonl", *labelled)
+    found = json.loads(cli("eval", small_model, "--task", task, "--json"))
+    apart = sorted(found[f"nll_{kind}"]["mean"] for kind in ("good", "bad"))
+    assert apart[0] < found["nll"]["mean"] < apart[1]
+    said = cli("eval", small_model, "--task", task)
+    assert "held-out labelled replies" in said and re.search(r"of \d+ labelled bad", said)
+
+
 # -------------------------------------------------------------------------------------------------------- mixtures
 
 
