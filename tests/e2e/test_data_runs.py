@@ -133,6 +133,30 @@ def test_a_resumed_run_says_that_its_rows_have_changed(cli: Cli, small_model: Pa
     assert "the rows are not those" not in cli("train", "--resume", tmp_path / "run", "--steps", 4)
 
 
+@pytest.mark.parametrize(
+    ("method", "empty"),
+    [
+        ("sft", {"prompt": "q?", "completion": " "}),
+        ("sft", {"messages": [{"role": "user", "content": "q?"}, {"role": "assistant", "content": ""}] * 2}),
+        ("dpo", {"prompt": "q?", "chosen": "x", "rejected": ""}),
+    ],
+)
+def test_empty_replies_are_counted(
+    method: str, empty: dict[str, Any], cli: Cli, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("burnish.tasks.data.cache.WORTH_SECONDS", 0.0)
+    full = [{"prompt": f"q{n}", "completion": "x", "chosen": "x", "rejected": "y"} for n in range(7)]
+    task = rows(tmp_path / "a.jsonl", *full, empty, empty) + ",heldout=0"
+    words = ["--model", small_model, "--task", task, "--prompts", 2, "--steps", 1, "--eval-tasks", 0]
+    for name in ("first", "from the cache"):
+        said = " ".join(cli("train", method, *words, "--out", tmp_path / name).split())
+        assert re.search(r"empty: 2 of 9 rows have an empty reply \(\S+a\.jsonl, line 8\), which teaches to say", said)
+        rows(tmp_path / "b.jsonl", *full)
+        whole = cli("train", method, *words, "--task", str(tmp_path / "b.jsonl"), "--out", tmp_path / f"{name} b")
+        assert "empty:" not in whole
+
+
 NO_SYSTEM = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     "{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
@@ -344,6 +368,16 @@ def test_labels_of_single_replies_are_what_kto_learns_from(small_model: Path, tm
     with pytest.raises(ValueError, match="has the label 'maybe'; labels of replies are true or false"):
         unclear = rows(tmp_path / "b.jsonl", *({**row, "label": "maybe"} for row in labelled))
         go("kto", small_model, tmp_path / "b", task=unclear)
+
+
+def test_labelled_replies_are_measured_by_their_label(cli: Cli, small_model: Path, tmp_path: Path) -> None:
+    labelled = [{"prompt": f"q{n}", "completion": "yes" if n % 3 else "no", "label": n % 3 > 0} for n in range(40)]
+    task = rows(tmp_path / "a.jsonl", *labelled)
+    found = json.loads(cli("eval", small_model, "--task", task, "--json"))
+    apart = sorted(found[f"nll_{kind}"]["mean"] for kind in ("good", "bad"))
+    assert apart[0] < found["nll"]["mean"] < apart[1]
+    said = cli("eval", small_model, "--task", task)
+    assert "held-out labelled replies" in said and re.search(r"of \d+ labelled bad", said)
 
 
 # -------------------------------------------------------------------------------------------------------- mixtures

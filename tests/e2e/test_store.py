@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,22 @@ def test_recorded_data_is_read_back(tokenizer: Any, tmp_path: Path) -> None:
         assert tokens["logp"][:prompt] == [None] * prompt and tokens["logp"][prompt:][:2] == [-1.0, -2.0]
         assert tokens["streams"]["adv"][:prompt] == [None] * prompt and set(tokens["streams"]["adv"][prompt:]) == {0.5}
         assert store.groups()[0]["traces"][0]["reward"] == 1.0
+
+
+def test_numbers_that_are_not_finite_are_null_in_what_rows_and_parts_gave(tokenizer: Any, tmp_path: Path) -> None:
+    """JSON has no NaN: a browser and SQLite refuse the whole text."""
+    odd = replace(task(), given={"answer": "42", "score": float("nan"), "deep": [{"x": float("inf")}, 1.5]})
+    said = trace(tokenizer, "it is 42", 1.0)
+    said.note["odd"] = {"y": float("-inf")}
+    written = RunRecorder(tmp_path, tokenizer, traces=10)
+    written.step(report(0, [Group(odd, [said])]), {})
+    written.close()
+    with open_store(tmp_path) as store:
+        (found,) = store.traces()
+        assert found["given"] == {"answer": "42", "score": None, "deep": [{"x": None}, 1.5]}
+        assert found["note"] == {"stopped": "stop", "odd": {"y": None}}
+        ((answer,),) = [tuple(row.values()) for row in store.sql("SELECT json_extract(given, '$.answer') FROM groups")]
+        assert answer == "42"
 
 
 def test_traces_are_filtered_and_sorted(tokenizer: Any, tmp_path: Path) -> None:

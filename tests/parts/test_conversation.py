@@ -220,3 +220,11 @@ def test_a_reply_alone_is_that_of_a_conversation(chat: Chat) -> None:
     ((_, first, _, second),) = pieces_of(chat, TALK)
     said = [spelled(chat, tokens).strip() for tokens in (first.tokens, second.tokens)]
     assert said == [spelled(chat, chat.reply(text)).strip() for text in ("two.", "four.")]
+
+
+def test_a_conversation_that_begins_with_a_reply_is_one_sample_with_thoughts_that_prompts_open() -> None:
+    chat = _templated(HEAD + BODY + GENERATE % "<think>\\n")
+    talk = [TALK[1], {**TALK[2], "weight": 0.5}, TALK[3]]
+    (pieces,) = pieces_of(chat, talk, "everything", headers=True)
+    said = spelled(chat, torch.cat([piece.tokens for piece in pieces]))
+    assert chat.template.render([*TALK[1:]], generation=False).startswith(said)

@@ -58,6 +58,12 @@ def test_lines_of_spaces_are_blank_however_long(
         ),
         ("prompt,prompt,completion\na,b,c\n", r"a\.csv: the header has the column 'prompt' twice; rename one of them"),
         ("body,completion\na,b\n", r"a\.csv, row 1: needs column 'prompt'"),
+        (
+            "prompt;completion\na;b\n",
+            r"a\.csv: the header is one cell, 'prompt;completion'; separate cells by ',' instead",
+        ),
+        ("prompt\tcompletion\na\tb\n", r"separate cells by ',' instead of '.t', or call the file \.tsv"),
+        ('prompt,completion\n"a"b,c\n', r"a\.csv, row 1 \(line 2\): ',' expected after '\"'; correct the row"),
     ],
 )
 def test_errors_in_spreadsheets(content: str, message: str, tmp_path: Path) -> None:

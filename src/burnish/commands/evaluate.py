@@ -214,7 +214,12 @@ def _of_likelihood(found: Likelihood) -> Report:
     table = _table("", "mean", "95%")
     table.add_row("perplexity", f"[bold]{perplexity.mean:.3f}[/]", _between(perplexity, "{:.3f}"))
     table.add_row("NLL per token", f"[bold]{nll.mean:.4f}[/]", _between(nll, "{:.4f}"))
-    return Report(numbers, f"{len(found.nll)} held-out demonstrations, {tokens:,} tokens", (table,))
+    for label, name in ((True, "good"), (False, "bad")):
+        if (own := found.labelled(label)) is not None:
+            numbers[f"nll_{name}"] = _plain(one := own.per_token())
+            table.add_row(f"of {len(own.nll)} labelled {name}", f"[bold]{one.mean:.4f}[/]", _between(one, "{:.4f}"))
+    what = "labelled replies" if found.good else "demonstrations"
+    return Report(numbers, f"{len(found.nll)} held-out {what}, {tokens:,} tokens", (table,))
 
 
 def _of_preference(found: Preference, of: str) -> Report:

@@ -113,7 +113,8 @@ class _Renderer:
             return None
         if not reply:
             return _Cut(upto, len(before), len(upto), True)
-        if _without_spaces(text_of(self.messages[i])) not in _without_spaces(upto[len(before) - len(self.opened) :]):
+        own = upto[max(0, len(before) - len(self.opened)) :]
+        if _without_spaces(text_of(self.messages[i])) not in _without_spaces(own):
             return None
         end, token = self.chat.turn_end
         if token and (at := upto.rfind(token, len(before))) >= 0:

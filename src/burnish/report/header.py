@@ -58,6 +58,7 @@ def derived(run: Run) -> list[tuple[str, str]]:
         ("data", passes(run.config, run.source)),
         *([("same", same)] if (same := _same_replies(run)) else []),
         *([("long", long)] if run.lengths and (long := run.lengths.sentence()) else []),
+        *([("empty", empty)] if run.lengths and (empty := run.lengths.empty_sentence()) else []),
         *([("eval", judged)] if (judged := _judged(run)) else []),
         *([("pace", pace)] if (pace := _pace(settings)) else []),
         ("lr", f"{rate}, {options.steps} steps" + (f", resumed after step {run.start}" if run.start else "")),

@@ -108,7 +108,7 @@ class Folder:
         try:
             if not self.fresh or (self.path / "checkpoints").exists() or self.metrics():
                 return
-            own = ("config.yaml", "evaluation.json", "kernels.json", "scorers.json")
+            own = ("config.yaml", "evaluation.json", "kernels.json", "rows.json", "scorers.json")
             for name in (*own, FILE, f"{FILE}-wal", f"{FILE}-shm"):
                 (self.path / name).unlink(missing_ok=True)
             self.release()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from burnish.messages import Message
+from burnish.messages import Message, shown
 from burnish.method import Method
 from burnish.models.build import Models
 from burnish.models.chat import Chat
@@ -34,6 +34,7 @@ from burnish.tasks.source import Source
 _REPLIES = ("demo", "chosen", "rejected", "responses")  # columns with a reply that a rollout may read
 _AROUND = 64  # more tokens than a template writes around a message
 USELESS = 1 << 60  # the need of a row without a token to train on
+VERSION = 2  # of what is counted; a cache of another version is not used
 SHAPES = 10_000  # sequences of roles of which a row is encoded
 
 
@@ -44,6 +45,7 @@ class Lengths:
     rows, kept, cut  how many there are, how many are used, and how many of these are cut
     limit            the longest that is allowed, in tokens
     longest, where   the longest row, and its place
+    empty, first     how many have an empty reply, and the place of the first one
     """
 
     rows: int
@@ -52,6 +54,14 @@ class Lengths:
     limit: int
     longest: int
     where: str
+    empty: int = 0
+    first: str = ""
+
+    def empty_sentence(self) -> str:
+        """How many rows have an empty reply; empty where none has."""
+        many = "row has" if self.empty == 1 else "rows have"
+        told = f"{self.empty:,} of {self.rows:,} {many} an empty reply ({self.first}), which teaches to say nothing"
+        return told if self.empty else ""
 
     def sentence(self) -> str:
         """What happens to long rows; empty where all fit."""
@@ -106,6 +116,8 @@ def fit(
         rows=sum(one.rows for one in found),
         kept=sum(one.kept for one in found),
         cut=sum(one.cut for one in found),
+        empty=sum(one.empty for one in found),
+        first=next((one.first for one in found if one.empty), ""),
     )
     if total.rows and not total.kept:
         raise ValueError(
@@ -130,9 +142,11 @@ def _fit_one(dataset: Dataset, measure: Measure, splits: tuple[str, ...]) -> Len
     dataset.all_again()  # another run of this process may have left rows out
     total = Lengths(0, 0, 0, measure.limit, 0, "")
     for split in splits:
-        needed = measure.dataset(dataset, split)
+        needed, empty = measure.dataset(dataset, split)
         if not len(needed):
             continue
+        if split == splits[0] and len(empty):
+            total = replace(total, empty=len(empty), first=dataset.where(split, int(empty[0])))
         long = needed > measure.limit
         if split == splits[0]:
             worst = int(np.argmax(needed))
@@ -165,29 +179,43 @@ class Measure:
         self._per_byte = 1 if chat.plain_bytes else 3  # a normalizer may write a character as several
         self._shapes: set[tuple[str, ...]] = set()  # sequences of roles that the template has rendered
 
-    def dataset(self, dataset: Dataset, split: str) -> np.ndarray:
-        """[rows] what each row of a split needs; a bound for rows that fit in any case."""
+    def dataset(self, dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """[rows] what each row of a split needs, a bound for rows that fit in any case; and the rows with an empty
+        reply.
+        """
         part = dataset.part(split)
         identity = dataset.identity(part.rows)
         name = None
         if identity is not None:
             numbers = cache.fingerprint(part.numbers.tobytes())
             asked = (self.needs, self.settings.max_new_tokens, self.settings.train_on, self.limit, self.chat.identity)
-            name = cache.fingerprint("lengths", identity, numbers, sorted(dataset.columns.items()), *asked)
+            name = cache.fingerprint("lengths", VERSION, identity, numbers, sorted(dataset.columns.items()), *asked)
             if known := cache.recall(name):
-                return known["needed"]
+                return known["needed"], known["empty"]
         start = time.perf_counter()
-        needed = np.zeros(len(part.numbers), np.int64)
+        needed, empty = np.zeros(len(part.numbers), np.int64), []
         for i in range(len(part.numbers)):
             task = dataset.task(split, i)
             try:
                 self._try_template(task)
                 needed[i] = self.need(task)
+                empty += [i] if self._says_nothing(task) else []
             except ValueError as error:
                 raise ValueError(f"{dataset.where(split, i)}: {error}") from None
         if name is not None and time.perf_counter() - start > cache.WORTH_SECONDS:
-            cache.keep(name, {"needed": needed})
-        return needed
+            cache.keep(name, {"needed": needed, "empty": np.array(empty, np.int64)})
+        return needed, np.array(empty, np.int64)
+
+    def _says_nothing(self, task: Task) -> bool:
+        """Whether a reply that the method reads is empty."""
+        messages = task.given.get("messages") if self.needs.conversations else None
+        if messages is not None:
+            weights = message_weights(messages, self.settings.train_on)
+            return any(
+                w and m["role"] == "assistant" and not shown(m).strip() for w, m in zip(weights, messages, strict=True)
+            )
+        read = (*self.needs.replies, *(("demo",) if self.needs.conversations else ()))
+        return any(isinstance(said := task.given.get(column), str) and not said.strip() for column in read)
 
     def _try_template(self, task: Task) -> None:
         """Encode a task if it is the first with its sequence of roles; ValueError where the template refuses it."""

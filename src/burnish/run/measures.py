@@ -22,10 +22,19 @@ from burnish.types import Task, Trace
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Of each held-out demonstration: the sum of -log pi over its trained tokens, and how many these are."""
+    """Of each held-out demonstration: the sum of -log pi over its trained tokens, and how many these are.
+
+    good: whether each reply is labelled good (the data of kto); empty where the rows have no such labels
+    """
 
     nll: tuple[float, ...]
     tokens: tuple[int, ...]
+    good: tuple[bool, ...] = ()
+
+    def labelled(self, good: bool) -> Likelihood | None:
+        """That of the replies with this label; None where there are none."""
+        kept = [i for i, label in enumerate(self.good) if label is good]
+        return Likelihood(tuple(self.nll[i] for i in kept), tuple(self.tokens[i] for i in kept)) if kept else None
 
     def per_token(self) -> Interval:
         """The mean of -log pi over all tokens, with its 95% bootstrap interval over demonstrations."""
@@ -79,7 +88,8 @@ def likelihood(models: Models, source: Source, settings: Settings, tasks: int) -
     chat, limit = models["policy"].chat, _limit(models["policy"].context, settings)
     traces: list[Trace] = []
     owner: list[int] = []
-    for number, task in enumerate(held_out_tasks(source, tasks)):
+    rows = held_out_tasks(source, tasks)
+    for number, task in enumerate(rows):
         for pieces in demonstration(task, chat, settings.train_on):
             traces.append(demonstration_trace(cut_pieces(pieces, limit), "demo", 0))
             owner.append(number)
@@ -89,7 +99,9 @@ def likelihood(models: Models, source: Source, settings: Settings, tasks: int) -
         mask = trace.by("demo")
         sums[number] -= float(logp[mask].double().sum())
         tokens[number] += int(mask.sum())
-    return Likelihood(tuple(sums), tuple(tokens))
+    labels = [task.given.get("label") for task in rows[:count]]
+    good = tuple(label for label in labels if isinstance(label, bool))
+    return Likelihood(tuple(sums), tuple(tokens), good if len(good) == count else ())
 
 
 def preference(

@@ -239,7 +239,25 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_strict = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False).encode
+
+
+def _json(value: Any) -> str:
+    """JSON that browsers and SQLite read: NaN and Inf, which a row of a dataset may hold, are null."""
+    try:
+        return _strict(value)
+    except ValueError:
+        return _strict(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 _SIMPLE = (str, int, bool, type(None))
 
 

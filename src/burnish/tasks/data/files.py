@@ -56,6 +56,13 @@ def _cells(path: Path, lines: Any, delimiter: str) -> Iterator[dict[str, Any]]:
     twice = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1 and name]
     if twice:
         raise ValueError(f"{path}: the header has the column {twice[0]!r} twice; rename one of them")
+    (alone, *others) = reader.fieldnames or ("",)
+    apart = next((mark for mark in (";", "\t", "|") if mark in alone and mark != delimiter), None)
+    if apart and not others:
+        raise ValueError(
+            f"{path}: the header is one cell, {alone[:60]!r}; separate cells by {delimiter!r} instead of {apart!r}"
+            + (", or call the file .tsv" if apart == "\t" else "")
+        )
     number, line = 0, reader.line_num
     try:
         for number, row in enumerate(reader, 1):
