@@ -40,6 +40,7 @@ def test_a_killed_run_ends_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(560)
 @pytest.mark.parametrize("variant", ["ppo", "archer", "curriculum", "grpo-lag"])
 def test_killed_runs_of_other_kinds_end_the_same(variant: str, tmp_path: Path) -> None:
     """At two of the nine points each; the file of results lets an interrupted harness go on."""

@@ -38,6 +38,7 @@ def preloaded() -> str | None:
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1860),
     pytest.mark.skipif(preloaded() is None, reason="gcc's sanitizers or the kernels are not here"),
 ]
 
