@@ -30,11 +30,7 @@ ENCODING = 2  # the version of how texts become tokens here; what another versio
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
 _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
-
-
 CALL_MARKS = ("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<|python_tag|>", "<tool_call>", "</tool_call>")
-
-
 OBSERVATIONS = 4096  # texts of environments whose tokens are kept
 
 
