@@ -43,8 +43,8 @@ def archer(
     the critic is a copy of the model with linear heads, Q read after the utterance and V before it, where the
     released code has a RoBERTa with three-layer heads on the state and the utterance apart; a full replay forgets all
     games of a task and step at once, where the released code overwrites single transitions. capacity is that of the
-    released runs. The released code has 20 warm-up steps, a critic rate of 100 and 3 critic updates by default; its
-    runs use more.
+    released runs. The released code has gamma 0.95, 20 warm-up steps, a critic rate of 100 and 3 critic updates by
+    default; its runs use more.
     """
     replay = select.Store("replay", capacity, select.turns_by("policy"))
     explore = Phase(
