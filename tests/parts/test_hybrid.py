@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +36,7 @@ from burnish.methods.hints import ghpo
 from burnish.methods.hybrid import grao, luffy, rl_plus
 from burnish.methods.imitation import sft
 from burnish.methods.resets import dr_po, r3, r3_staged, satori
+from burnish.models.build import Models
 from burnish.parts import chain
 from burnish.roles import frozen, roles
 from burnish.rollout.hinted import with_hint
@@ -504,8 +506,11 @@ def test_satori_squashes_a_reward_models_scores_by_hand() -> None:
     deviation sqrt(11/3), so sigmoid(1.5 / sqrt(11/3)). With a reward model the method has one more member.
     """
     traces = [trace(("task", 1), ("policy", 1)) for _ in range(2)]
-    rm = SimpleNamespace(streams=lambda *_: [{"score": tensor([math.nan, 1.0])}, {"score": tensor([math.nan, 3.0])}])
-    step = SimpleNamespace(models={"rm": rm}, settings=SMALL)
+    rm: Any = SimpleNamespace(
+        streams=lambda *_: [{"score": tensor([math.nan, 1.0])}, {"score": tensor([math.nan, 3.0])}],
+        chat=SimpleNamespace(tail=None, padding=None),
+    )
+    step = SimpleNamespace(models=Models({"rm": rm}), settings=SMALL)
     part = squashed_model(Moments())
     part.call([Group(NO_TASK, traces)], step)  # type: ignore[arg-type]
     assert [t.scores["preference"] for t in traces] == pytest.approx([0.330238, 0.669762], abs=1e-6)

@@ -19,7 +19,7 @@ ASKED = Task("question", PROBE, {}, PROBE)
 
 def as_read(trace: Trace, chat: Chat) -> Trace:
     """The trace with what the scoring model's template writes after the end of a reply (models/scored_end.py)."""
-    if chat.tail is None or int(trace.turns[-1].tokens[-1]) != int(chat.closing[-1]):
+    if chat.tail is None or int(trace.tokens[-1]) != int(chat.closing[-1]):
         return trace
     return Trace((*trace.turns, Turn(chat.tail, "template", parent=trace.turns[-1])))
 
@@ -29,7 +29,7 @@ def last_token(trace: Trace, chat: Chat) -> Tensor:
     last one before it, as transformers has it (models/scored_end.py).
     """
     last = len(trace) - 1
-    if chat.padding is not None and int(trace.turns[-1].tokens[-1]) == chat.padding:
+    if chat.padding is not None and int(trace.tokens[-1]) == chat.padding:
         read = (trace.tokens != chat.padding).nonzero()
         last = int(read[-1]) if len(read) else last
     return torch.arange(len(trace)) == last
