@@ -85,14 +85,19 @@ def tiny(quick: bool) -> list[Part]:
 
 
 def step(quick: bool) -> list[Part]:
-    """A whole GRPO step of SmolLM2-135M beside TRL, of all weights and with LoRA."""
+    """A whole GRPO step of SmolLM2-135M beside TRL."""
+    return [_smollm2_steps(quick, "step")]
+
+
+def lora(quick: bool) -> list[Part]:
+    """The same with LoRA of rank 16 on all linear layers, beside TRL with peft."""
+    return [_smollm2_steps(quick, "step-lora", ", LoRA of rank 16", lora=16)]
+
+
+def _smollm2_steps(quick: bool, name: str, how: str = "", **more: Any) -> Part:
     sizes = (2, 2, 4) if quick else (8, 8, 48)
     title = "a GRPO step of SmolLM2-135M-Instruct: {} prompts x {} samples x <= {} tokens".format(*sizes)
-    given = prepare.smollm2(), ARITHMETIC, sizes, 3
-    return [
-        _steps("step", title, *given, warmup=1),
-        _steps("step-lora", f"{title}, LoRA of rank 16", *given, warmup=1, lora=16),
-    ]
+    return _steps(name, title + how, prepare.smollm2(), ARITHMETIC, sizes, 3, warmup=1, **more)
 
 
 def generation(quick: bool) -> list[Part]:
@@ -209,7 +214,7 @@ def _best(do: Any) -> float:
     return min(seconds)
 
 
-PARTS = {"tiny": tiny, "first": first, "generation": generation, "step": step, "sweep": sweep}
+PARTS = {"tiny": tiny, "first": first, "generation": generation, "step": step, "lora": lora, "sweep": sweep}
 
 
 def main() -> None:

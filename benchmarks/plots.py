@@ -121,13 +121,14 @@ def _panel(
 
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    reader.add_argument("--results", type=Path, nargs="*", help="JSON files (default: all in benchmarks/results)")
+    shown = [RESULTS / "cpu.json", RESULTS / "gpu.json"]
+    reader.add_argument(
+        "--results", type=Path, nargs="*", default=shown, help="JSON files (default: cpu.json, gpu.json)"
+    )
     reader.add_argument("--out", type=Path, default=OUT, help="where the SVGs go (default: docs/performance)")
     told = reader.parse_args()
-    for path in told.results or sorted(RESULTS.glob("*.json")):
+    for path in told.results:
         content = json.loads(path.read_text())
-        if "parts" not in content:  # kills, damages, saving: not about speed
-            continue
         where = content["environment"].get("gpu") or f"{content['environment']['cores']} CPU cores"
         told.out.mkdir(parents=True, exist_ok=True)
         parts = content["parts"]
