@@ -52,6 +52,8 @@ def require_same_tokens(model: str, author: str, step: Step) -> None:
     if author not in step.models.by_name or model == author:
         return
     reader, writer = step.models[model], step.models[author].chat
+    if reader.chat.identity == writer.identity:  # a hash that is kept: nothing is encoded in each step
+        return
     if reader.chat.written(PROBE).tolist() != writer.written(PROBE).tolist():
         raise ValueError(
             f"the model {model!r} has another tokenizer than the {author}, whose tokens it reads; pass one that was "

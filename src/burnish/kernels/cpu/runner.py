@@ -18,25 +18,26 @@ NO_KERNELS = (
 )
 
 
-class ScorerRunner(TransformersRunner):
-    """A native decoder under a scoring head."""
+class NativeRunner(TransformersRunner):
+    """A native decoder, whose weights are laid out for the kernels."""
 
     accelerated = True
     has_cache = False
 
-    def __init__(self, scorer: Scorer) -> None:
-        super().__init__(scorer)
-        self.scorer = scorer
+    def __init__(self, native: Llama | Scorer) -> None:
+        super().__init__(native)
+        self.native = native
 
     def weights_moved(self) -> None:
-        self.scorer.weights_moved()
+        self.native.weights_moved()
 
 
-class LlamaRunner(TransformersRunner):
-    """A native model: its modules compute the hidden states, its head's matmul has the bits of the sampler's."""
+class ScorerRunner(NativeRunner):
+    """A native decoder under a scoring head."""
 
-    accelerated = True
-    has_cache = False
+
+class LlamaRunner(NativeRunner):
+    """A native language model: its head's matmul has the bits of the sampler's."""
 
     def __init__(self, llama: Llama) -> None:
         super().__init__(llama)
@@ -48,9 +49,6 @@ class LlamaRunner(TransformersRunner):
 
     def head(self) -> HeadMatrix | None:
         return HeadMatrix(self.llama.lm_head.weight, 1.0, self.llama.logits)
-
-    def weights_moved(self) -> None:
-        self.llama.weights_moved()
 
     def why_not_exact(self) -> str | None:
         return None if self.llama.model.kernels is not None or steady() else NO_KERNELS
