@@ -1,9 +1,12 @@
 """LoRA adapters beside the matmuls of a layer: y = x W^T + s (x A^T) B^T, with W frozen.
 
 Projections that read one input (queries, keys and values; gate and up) share their first product: the matrices A stand
-below each other, and those of B in the blocks of one wide matrix, each in the columns of its own A. The two matrices
-are derived from the adapters' parameters and refreshed when these have moved (`refresh`); gradients are of the
+below each other, and those of B in the blocks of one wide matrix, each in the columns of its own A. These matrices are
+derived from the adapters' parameters and refreshed when the parameters have moved (`refresh`); gradients are of the
 parameters.
+
+In a decode step, A stands below W in memory (`whole`), so that one product gives both x W^T and x A^T. The kernel that
+reads the product adds (x A^T) B^T to it, from B^T in a narrow matrix.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.kernels.lora import base_of, plain_adapter
+from burnish.kernels.triton.cublas import product
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,28 @@ class Part:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The adapters of one product. a [R, in], wide [out, R]: their matrices together, the scales in `wide`."""
+    """The adapters of one product.
+
+    a       [R, in]: the matrices A below each other
+    wide    [out, R]: the matrices B with their scales, each in the columns of its own A, zeros elsewhere
+    narrow  [largest rank, out]: the matrices B^T with their scales side by side; zeros below those of smaller rank
+    whole   [out + R, in]: the frozen weights, and `a` behind them; None: they lie elsewhere
+    bias    [out + R]: the bias of the product, and zeros; None: it has none
+    """
 
     parts: tuple[Part, ...]
     a: Tensor
     wide: Tensor
+    narrow: Tensor
+    whole: Tensor | None = None
+    bias: Tensor | None = None
 
     @classmethod
-    def of(cls, projections: list[Any]) -> Adapter | None:
-        """The adapters of projections that read one input; None where none has any."""
+    def of(cls, projections: list[Any], whole: Tensor | None = None, bias: Tensor | None = None) -> Adapter | None:
+        """The adapters of projections that read one input; None where none has any.
+
+        whole: the frozen weights with rows to spare behind them, which `a` may take (kernels/triton/fused_qkv.py)
+        """
         parts, start = [], 0
         for one in projections:
             found = plain_adapter(one)
@@ -52,8 +69,12 @@ class Adapter:
         if not parts:
             return None
         first, rank = parts[0].a, sum(len(part.a) for part in parts)
-        a, wide = first.new_empty(rank, first.shape[1]), first.new_zeros(start, rank)
-        return cls(tuple(parts), a.detach(), wide.detach())
+        wide, narrow = first.new_zeros(start, rank), first.new_zeros(max(len(part.a) for part in parts), start)
+        if whole is None or len(whole) != start + rank or whole.dtype != first.dtype:
+            a = first.new_empty(rank, first.shape[1])
+            return cls(tuple(parts), a.detach(), wide.detach(), narrow.detach())
+        longer = None if bias is None else torch.cat([bias.detach(), bias.new_zeros(rank)])
+        return cls(tuple(parts), whole[start:], wide.detach(), narrow.detach(), whole, longer)
 
     @property
     def rank(self) -> int:
@@ -86,12 +107,17 @@ class Adapter:
         for part in self.parts:
             rank = slice(row, row + len(part.a))
             found += [(self.a[rank], part.a, 1.0), (self.wide[part.outputs, rank], part.b, part.scale)]
+            found += [(self.narrow[: len(part.a), part.outputs], part.b.t(), part.scale)]
             row += len(part.a)
         return found
 
-    def add(self, made: Tensor, x: Tensor) -> Tensor:
+    def inner(self, x: Tensor) -> Tensor:
+        """[N, R]: x A^T."""
+        return x @ self.a.t()
+
+    def add(self, made: Tensor, inner: Tensor) -> Tensor:
         """made + s (x A^T) B^T, in place."""
-        return made.addmm_(x @ self.a.t(), self.wide.t())
+        return made.addmm_(inner, self.wide.t())
 
     def begin(self, x: Tensor) -> Tensor:
         """x A^T, which a GPU computes beside what follows on this stream. Nothing may read it before `wait`.
@@ -113,23 +139,30 @@ class Adapter:
         if inner.is_cuda:
             torch.cuda.current_stream(inner.device).wait_stream(_side_stream(inner.device))
 
-    def finish(self, made: Tensor, inner: Tensor) -> Tensor:
-        """made + s inner B^T, in place, for what `begin` returned."""
+    def beside(self, x: Tensor, weight: Tensor, bias: Tensor | None, exact: bool) -> tuple[Tensor, Tensor]:
+        """x W^T + bias and x A^T, for few rows: one product, where A stands behind the weights."""
+        if self.whole is not None:
+            made, inner = product(x, self.whole, self.bias, exact).split([len(weight), self.rank], 1)
+            return made, inner
+        inner = self.begin(x)
+        made = product(x, weight, bias, exact)
         self.wait(inner)
-        return made.addmm_(inner, self.wide.t())
+        return made, inner
 
-    def back(self, grad: Tensor, d_x: Tensor) -> Tensor:
-        """Add to d x, in place, what the adapters give it; return d (x A^T), which `grads` needs."""
-        inner = grad @ self.wide
-        d_x.addmm_(inner, self.a)
-        return inner
+    def back(self, grad: Tensor) -> Tensor:
+        """d (x A^T), which `grads` needs, and of which `d_input` makes what the adapters give to d x."""
+        return grad @ self.wide
 
-    def grads(self, grad: Tensor, inner: Tensor, x: Tensor) -> list[Tensor]:
-        """The gradients of `parameters`. inner: what `back` returned; x: what the product read."""
-        d_a, down, found, row = inner.t() @ x, x @ self.a.t(), [], 0
+    def d_input(self, d_x: Tensor, d_inner: Tensor) -> Tensor:
+        """d x with what the adapters give to it, in place. d_inner: what `back` returned."""
+        return d_x.addmm_(d_inner, self.a)
+
+    def grads(self, grad: Tensor, d_inner: Tensor, x: Tensor, inner: Tensor) -> list[Tensor]:
+        """The gradients of `parameters`. d_inner: what `back` returned; x: what the product read; inner: x A^T."""
+        d_a, found, row = d_inner.t() @ x, [], 0
         for part in self.parts:
             rank = slice(row, row + len(part.a))
-            d_b = grad[:, part.outputs].t() @ down[:, rank]
+            d_b = grad[:, part.outputs].t() @ inner[:, rank]
             found += [d_a[rank], d_b if part.scale == 1.0 else d_b * part.scale]
             row += len(part.a)
         return found

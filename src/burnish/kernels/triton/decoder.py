@@ -110,7 +110,7 @@ class FusedDecoder:
     def step(self, rows: StepRows, at: slice, cache: KVCache) -> Tensor:
         """[n, H]: the last hidden states after the newest tokens of the rows of a slice, which is being decoded."""
         from burnish.kernels.triton.decode_attention import attend_one
-        from burnish.kernels.triton.kv_write import Newest, Turn, place
+        from burnish.kernels.triton.kv_write import Newest, Owed, Turn, place
         from burnish.kernels.triton.late_stream import LateStream
 
         count, root, length, slot = rows.count[at], rows.root[at], rows.root_length[at], rows.slot[at]
@@ -125,9 +125,10 @@ class FusedDecoder:
             if isinstance(stream, LateStream) and layer.head_norms is None:
                 q = stream.heads(layer.heads, layer.bias, own, newest, turn, layer.adapters.heads)
             else:
-                made = stream.normed(layer.heads, layer.bias, layer.adapters.heads).view(n, -1, 1, spec.head_dim)
-                q, k, v = made.split([spec.heads, spec.kv_heads, spec.kv_heads], 1)
-                q = place(q, k, v, *own, newest, turn)
+                made, inner = stream.normed(layer.heads, layer.bias, layer.adapters.heads)
+                heads = made.view(n, -1, 1, spec.head_dim)
+                q, k, v = heads.split([spec.heads, spec.kv_heads, spec.kv_heads], 1)
+                q = place(q, k, v, *own, newest, turn, Owed.of(layer.adapters.heads, inner, spec))
             seen = attend_one(
                 q, *own, kv.pool_k, kv.pool_v, count, root, length, slot,
                 spec.scale, spec.window or FAR, rows.spans, rows.together, rows.mates, stream.room(layer.out.shape[1]),

@@ -1,7 +1,9 @@
 """Projections that read the same input, done as one product: queries, keys and values; gate and up.
 
 Small products cost a kernel's launch more than their arithmetic. The weights stay parameters of their own. Under LoRA
-the frozen weights below the adapters are joined.
+the frozen weights below the adapters are joined, and get as many rows to spare behind them as the adapters have ranks
+(`whole`): with the adapters' matrices A there, a decode step's product is x W^T and x A^T at once. Where models share
+frozen weights, the first one has the spare rows.
 """
 
 from __future__ import annotations
@@ -12,21 +14,25 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.nf4 import Nf4, Nf4Linear, nf4_linear
-from burnish.kernels.lora import base_of
+from burnish.kernels.lora import NotPlain, base_of, plain_adapter
 
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # in the order in which layers call them
+ALONE = ("o_proj", "down_proj")  # the other projections of a layer
 
 
 class Joint:
     """What the projections of one module share: their weights side by side, and the outputs not yet asked for.
 
     Gradients are taken of the whole; the parts' own parameters are views of it.
+
+    whole  the weights with spare rows behind them; None: there are none
     """
 
-    def __init__(self, parts: list[nn.Linear]) -> None:
+    def __init__(self, parts: list[nn.Linear], spare: int = 0) -> None:
         self.parts = parts
         self.sizes = [part.out_features for part in parts]
         self.outputs: tuple[Tensor, ...] = ()
+        self.whole = _with_spare([cast(nn.Parameter, part.weight) for part in parts], spare)
         self.weight: nn.Parameter | Nf4 = _together(parts)
         biases = [cast(nn.Parameter, part.bias) for part in parts if part.bias is not None]
         self.bias = _side_by_side(biases) if biases else None
@@ -93,6 +99,30 @@ def _joined_before(parts: list[nn.Parameter]) -> Tensor | None:
     return first.as_strided((rows, *first.shape[1:]), first.stride())
 
 
+def _with_spare(parts: list[nn.Parameter], spare: int) -> Tensor | None:
+    """Parts side by side with so many rows to spare behind them; None where another model has done it before."""
+    first = parts[0].data
+    longer = first.untyped_storage().nbytes() > first.numel() * first.element_size()
+    if not spare or (longer if len(parts) == 1 else _joined_before(parts) is not None):
+        return None
+    whole = first.new_zeros(sum(len(part) for part in parts) + spare, first.shape[1])
+    for part, view in zip(parts, whole.split([*(len(part) for part in parts), spare])[:-1], strict=True):
+        view.copy_(part.data)
+        part.data = view
+    return whole
+
+
+def _ranks(projections: list[Any]) -> int:
+    """The ranks of the adapters of frozen, dense projections together."""
+    if any(type(base_of(one)) is not nn.Linear or base_of(one).weight.requires_grad for one in projections):
+        return 0
+    try:
+        found = [plain_adapter(one) for one in projections]
+    except NotPlain:
+        return 0
+    return sum(len(one[0]) for one in found if one is not None)
+
+
 class First(nn.Module):
     """The projection that is called first does all of them."""
 
@@ -124,11 +154,16 @@ def join_projections(model: nn.Module) -> list[Joint]:
             plain = len({type(part) for part in parts}) == 1 and type(parts[0]) in (nn.Linear, Nf4Linear)
             if not plain or len({(p.in_features, p.bias is None, p.weight.requires_grad) for p in parts}) != 1:
                 continue
-            joint = Joint(parts)
+            joint = Joint(parts, _ranks([getattr(module, name) for name in names]))
             found.append(joint)
             for i, (name, part) in enumerate(zip(names, parts, strict=True)):
                 projection: Any = getattr(module, name)
                 adapted = projection is not part
                 made = Later(joint, part, i) if i else First(joint, part)
                 setattr(projection if adapted else module, "base_layer" if adapted else name, made)
+        for name in ALONE:
+            projection = getattr(module, name, None)
+            if hasattr(projection, "lora_A"):
+                base = base_of(projection)
+                base.whole = _with_spare([base.weight], _ranks([projection]))
     return found

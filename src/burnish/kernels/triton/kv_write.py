@@ -7,6 +7,7 @@ all others.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -14,6 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from burnish.forward.packing import KEYS
+from burnish.kernels.architectures.spec import LayerSpec
+from burnish.kernels.triton.adapters import Adapter
 from burnish.kernels.triton.launch import after, chained
 from burnish.kernels.triton.norm import APART
 from burnish.kernels.triton.rotate import normed_heads, turned
@@ -41,10 +44,57 @@ class Turn:
     offset: float = 0.0
 
 
+@dataclass(frozen=True)
+class Owed:
+    """What an adapter still adds to queries, keys and values: inner [rows, R] times narrow [largest rank, outputs].
+
+    firsts: the columns of inner at which the parts of queries, keys and values begin
+    """
+
+    inner: Tensor
+    narrow: Tensor
+    firsts: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, adapter: Adapter | None, inner: Tensor | None, spec: LayerSpec) -> Owed | None:
+        if adapter is None or inner is None:
+            return None
+        queries, keys, d = spec.of_heads
+        q, k, v = adapter.firsts([queries * d, keys * d, keys * d])
+        return cls(inner, adapter.narrow, (q, k, v))
+
+
+@triton.jit
+def _owed(
+    inner,
+    narrow,
+    first,
+    columns,
+    real,
+    OUTPUTS,
+    TOTAL,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """[ROWS, COLUMNS] in fp32: a row of inner, from `first` on, times columns of narrow [RANKS, OUTPUTS]."""
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for r in tl.static_range(RANKS):
+        low = tl.load(inner + first + r, mask=first + r < TOTAL, other=0.0).to(tl.float32)
+        total += low * tl.load(narrow + r * OUTPUTS + columns, mask=real, other=0.0).to(tl.float32)
+    return total
+
+
 @triton.jit
 def _halves(
     ptr,
     at,
+    inner,
+    narrow,
+    first,
+    columns,
+    OUTPUTS,
+    TOTAL,
     norm,
     c,
     s,
@@ -55,16 +105,24 @@ def _halves(
     HALF: tl.constexpr,
     LEVELS: tl.constexpr,
     HEAD_NORM: tl.constexpr,
+    RANKS: tl.constexpr,
 ):
-    """The two halves [heads, HALF] of heads of a projection: normalised if asked, and rotated by c and s [1, HALF]."""
+    """The two halves [heads, HALF] of heads of a projection: with their adapter's part, normalised if asked, and
+    rotated by c and s [1, HALF]. columns: where the heads begin among the outputs."""
     half = tl.arange(0, HALF)
     kind: tl.constexpr = ptr.dtype.element_ty
     a = tl.load(ptr + at[:, None] + half[None, :], mask=real, other=0.0).to(tl.float32)
     b = tl.load(ptr + at[:, None] + HALF + half[None, :], mask=real, other=0.0).to(tl.float32)
+    if RANKS:
+        to = columns[:, None] + half[None, :]
+        more = _owed(inner, narrow, first, to, real, OUTPUTS, TOTAL, ROWS, HALF, RANKS)
+        a = (a + more).to(kind).to(tl.float32)
+        more = _owed(inner, narrow, first, to + HALF, real, OUTPUTS, TOTAL, ROWS, HALF, RANKS)
+        b = (b + more).to(kind).to(tl.float32)
     if HEAD_NORM:
-        first = tl.load(norm + half).to(tl.float32)[None, :] + offset
-        second = tl.load(norm + HALF + half).to(tl.float32)[None, :] + offset
-        a, b = normed_heads(a, b, first, second, eps, kind, ROWS, HALF, LEVELS)
+        left = tl.load(norm + half).to(tl.float32)[None, :] + offset
+        right = tl.load(norm + HALF + half).to(tl.float32)[None, :] + offset
+        a, b = normed_heads(a, b, left, right, eps, kind, ROWS, HALF, LEVELS)
     a, b = turned(a, b, tl.broadcast_to(c, a.shape), s)
     return a.to(kind), b.to(kind)
 
@@ -84,6 +142,13 @@ def _place_kernel(
     sin_ptr,
     q_norm,
     k_norm,
+    inner,
+    narrow,
+    inner_row,
+    k_first,
+    v_first,
+    OUTPUTS,
+    TOTAL,
     eps,
     offset,
     q_row,
@@ -103,9 +168,10 @@ def _place_kernel(
     BLOCK: tl.constexpr,
     TURN: tl.constexpr,
     HEAD_NORM: tl.constexpr,
+    RANKS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """One row: all its heads."""
+    """One row: all its heads. RANKS: of adapters whose part is still to be added; 0: none is."""
     row = tl.program_id(0).to(tl.int64)
     d, half, h, g = tl.arange(0, D), tl.arange(0, D // 2)[None, :], tl.arange(0, HP), tl.arange(0, SP)
     own = tl.load(count_ptr + row).to(tl.int32) - 1
@@ -118,31 +184,56 @@ def _place_kernel(
         c, s = tl.load(cos_ptr + turn).to(tl.float32), tl.load(sin_ptr + turn).to(tl.float32)
     after(PDL)
     at = row * k_row + g * k_head
+    inner += row * inner_row
+    kv_columns = (HEADS + g) * D
     if TURN:
-        a, b = _halves(q_ptr, row * q_row + h * q_head, q_norm, c, s, eps, offset, real, HP, D // 2, LEVELS, HEAD_NORM)
+        a, b = _halves(
+            q_ptr, row * q_row + h * q_head, inner, narrow, 0, h * D, OUTPUTS, TOTAL,
+            q_norm, c, s, eps, offset, real, HP, D // 2, LEVELS, HEAD_NORM, RANKS,
+        )  # fmt: skip
         out = out_ptr + ((row * HEADS + h) * D)[:, None] + half
         tl.store(out, a, mask=real)
         tl.store(out + D // 2, b, mask=real)
-        a, b = _halves(k_ptr, at, k_norm, c, s, eps, offset, shared, SP, D // 2, LEVELS, HEAD_NORM)
+        a, b = _halves(
+            k_ptr, at, inner, narrow, k_first, kv_columns, OUTPUTS, TOTAL,
+            k_norm, c, s, eps, offset, shared, SP, D // 2, LEVELS, HEAD_NORM, RANKS,
+        )  # fmt: skip
         tl.store(own_k + place + half, a, mask=shared)
         tl.store(own_k + place + D // 2 + half, b, mask=shared)
     else:
         tl.store(own_k + place + d[None, :], tl.load(k_ptr + at[:, None] + d[None, :], mask=shared), mask=shared)
     v = tl.load(v_ptr + (row * v_row + g * v_head)[:, None] + d[None, :], mask=shared)
+    if RANKS:
+        to = (kv_columns + SHARED * D)[:, None] + d[None, :]
+        v = v.to(tl.float32) + _owed(inner, narrow, v_first, to, shared, OUTPUTS, TOTAL, SP, D, RANKS)
+        v = v.to(v_ptr.dtype.element_ty)
     tl.store(own_v + place + d[None, :], v, mask=shared)
 
 
 def place(
-    q: Tensor, k: Tensor, v: Tensor, own_k: Tensor, own_v: Tensor, newest: Newest, turn: Turn | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    own_k: Tensor,
+    own_v: Tensor,
+    newest: Newest,
+    turn: Turn | None = None,
+    owed: Owed | None = None,
 ) -> Tensor:
     """Queries [rows, heads, 1, D], rotated (without `turn` nothing is); k, v [rows, heads, 1, D] go into slots [slots,
     heads, capacity, D].
+
+    owed: what an adapter still adds to all of them, where they are rotated
     """
     rows, heads, _, d = q.shape
     shared = k.shape[1]
     out = q if turn is None else torch.empty(rows, heads, 1, d, dtype=q.dtype, device=q.device)
     cos, sin = (turn.cos, turn.sin) if turn else (q, q)
     norms = turn.norms if turn else None
+    given: tuple[Any, ...] = q, q, 0, 0, 0, 0, 0
+    if owed is not None:
+        outputs, total = owed.narrow.shape[1], owed.inner.shape[1]
+        given = owed.inner, owed.narrow, owed.inner.stride(0), *owed.firsts[1:], outputs, total
     _place_kernel[(rows,)](
         q,
         k,
@@ -156,6 +247,7 @@ def place(
         cos,
         sin,
         *(norms or (q, q)),
+        *given,
         turn.eps if turn else 0.0,
         turn.offset if turn else 0.0,
         q.stride(0),
@@ -175,6 +267,7 @@ def place(
         LEVELS=d.bit_length() - 2,
         TURN=turn is not None,
         HEAD_NORM=norms is not None,
+        RANKS=0 if owed is None else len(owed.narrow),
         num_warps=4,
         **chained(q),
         **APART,

@@ -62,8 +62,8 @@ class LateStream:
         rows = triton.cdiv(len(self.x), WHOLE) * WHOLE
         return torch.empty(rows, width, dtype=self.x.dtype, device=self.x.device)
 
-    def normed(self, weight: Tensor, bias: Tensor | None, adapter: Adapter | None = None) -> Tensor:
-        """[M, N]: norm(x) weight^T + bias, with an adapter beside it."""
+    def normed(self, weight: Tensor, bias: Tensor | None, adapter: Adapter | None = None) -> tuple[Tensor, None]:
+        """[M, N]: norm(x) weight^T + bias, with an adapter beside it; nothing is still to be added (stream.py)."""
         (m, width), n = self.x.shape, len(weight)
         out = torch.empty(m, n, dtype=weight.dtype, device=weight.device)
         how = _how(self.z, m, weight, 1, self.wide, adapter)
@@ -71,7 +71,7 @@ class LateStream:
             how.rows, self.squares, *how.weights, weight if bias is None else bias, out, m, n, self.eps,
             K=width, BIAS=bias is not None, **self.parts, **how.options,
         )  # fmt: skip
-        return out
+        return out, None
 
     def heads(
         self,
@@ -116,9 +116,7 @@ class LateStream:
         if adapter is None:
             both = product(z, weight, None, self.exact)
             return gate_rows(both, self.squares, self.parts, width, self.eps, out)
-        inner = adapter.begin(z)
-        both = product(z, weight, None, self.exact)
-        adapter.wait(inner)
+        both, inner = adapter.beside(z, weight, None, self.exact)
         return gate_adapted(both, inner, adapter, "silu", out, (self.squares, self.parts, width, self.eps))
 
     def through_mlp(self, layer: Layer, norm: Tensor) -> None:

@@ -39,23 +39,38 @@ def _add_norm_kernel(
     y,
     post,
     norm,
+    inner,
+    narrow,
     out,
     total_ptr,
     eps,
     offset,
+    y_row,
+    inner_row,
     K: tl.constexpr,
     BK: tl.constexpr,
     ADD: tl.constexpr,
     POST: tl.constexpr,
+    RANKS: tl.constexpr,
 ):
-    """One row: total = x + y, or x + post(y), where post is a norm; and out = norm(total)."""
+    """One row: total = x + y, or x + post(y), where post is a norm; and out = norm(total).
+
+    RANKS: of the adapter whose part, inner narrow, is still to be added to y; 0: there is none
+    """
     k = tl.arange(0, BK)
     inside = k < K
-    place = tl.program_id(0).to(tl.int64) * K + k
+    row = tl.program_id(0).to(tl.int64)
+    place = row * K + k
     kind = x.dtype.element_ty
     total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     if ADD:
-        more = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+        more = tl.load(y + row * y_row + k, mask=inside, other=0.0).to(tl.float32)
+        if RANKS:
+            adapted = tl.zeros([BK], tl.float32)
+            for r in tl.static_range(RANKS):
+                low = tl.load(inner + row * inner_row + r).to(tl.float32)
+                adapted += low * tl.load(narrow + r * K + k, mask=inside, other=0.0).to(tl.float32)
+            more = (more + adapted).to(kind).to(tl.float32)
         if POST:
             more = more * (1.0 / tl.sqrt(tl.sum(more * more, 0) / K + eps))
             weight = tl.load(post + k, mask=inside, other=0.0).to(tl.float32) + offset
@@ -86,8 +101,10 @@ def _norm_backward_kernel(
     MORE: tl.constexpr,
     AGAIN: tl.constexpr,
     OFFSET: tl.constexpr,
+    LEARNS: tl.constexpr,
 ):
-    """Rows of one program: d x + more, the normalised rows again, if asked, and the sum of what is d norm.
+    """Rows of one program: d x + more, the normalised rows again, if asked, and the sum of what is d norm, if that is
+    trained.
 
     The next row is asked for before this one is worked on. Without an offset the weights stay in bf16: in fp32 they
     would take registers that the loop needs.
@@ -117,7 +134,8 @@ def _norm_backward_kernel(
             next_more = tl.load(more + then, mask=seen, other=0.0)
         scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / K + eps)
         unit = value * scale
-        total += g * unit
+        if LEARNS:
+            total += g * unit
         slope = g * weight
         d = (slope - unit * (tl.sum(slope * unit, 0) / K)) * scale
         if MORE:
@@ -126,7 +144,8 @@ def _norm_backward_kernel(
         if AGAIN:
             tl.store(out + place, (unit * weight).to(kind), mask=inside)
         place = then
-    tl.store(d_norm + tl.program_id(0) * K + k, total, mask=inside)
+    if LEARNS:
+        tl.store(d_norm + tl.program_id(0) * K + k, total, mask=inside)
 
 
 @triton.jit
@@ -171,33 +190,48 @@ def add_norm(
     total: Tensor | None = None,
     post: Tensor | None = None,
     offset: float = 0.0,
+    owed: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """[M, K]: norm(x + y); x + y is kept in `total`, which may be x. post: the weight of a norm that y goes through
-    first."""
+    """[M, K]: norm(x + y); x + y is kept in `total`, which may be x.
+
+    post: the weight of a norm that y goes through first
+    owed: inner [M, R] and narrow [R, K], whose product is added to y before all else (kernels/triton/adapters.py)
+    """
     m, width = x.shape
     out = torch.empty_like(x)
     block = triton.next_power_of_2(width)
     more, its = (x if y is None else y), (norm if post is None else post)
+    inner, narrow = (more, more) if owed is None else owed
     how = {"K": width, "BK": block, "ADD": y is not None, "POST": post is not None, "num_warps": _warps(block)}
-    _add_norm_kernel[(m,)](x, more, its, norm, out, x if total is None else total, eps, offset, **how, **APART)
+    how["RANKS"] = 0 if owed is None else len(narrow)
+    given = x, more, its, norm, inner, narrow, out, x if total is None else total
+    _add_norm_kernel[(m,)](*given, eps, offset, more.stride(0), inner.stride(0), **how, **APART)
     return out
 
 
 def norm_backward(
-    x: Tensor, norm: Tensor, eps: float, grad: Tensor, more: Tensor | None, offset: float = 0.0, again: bool = True
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a norm of x [M, K]: d x + more, d norm, and its output again, if that is asked for."""
+    x: Tensor,
+    norm: Tensor,
+    eps: float,
+    grad: Tensor,
+    more: Tensor | None,
+    offset: float = 0.0,
+    again: bool = True,
+    learns: bool = True,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Of a norm of x [M, K]: d x + more, d norm (None unless it learns), and its output again, if that is asked
+    for."""
     m, width = x.shape
     block = triton.next_power_of_2(width)
     programs = min(m, PROGRAMS)
     d_x = torch.empty_like(x)
     out = torch.empty_like(x) if again else d_x
-    d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device)
-    how = {"K": width, "BK": block, "MORE": more is not None, "AGAIN": again, "OFFSET": offset != 0.0}
+    d_norm = torch.empty(programs, width, dtype=torch.float32, device=x.device) if learns else d_x
+    how = {"K": width, "BK": block, "MORE": more is not None, "AGAIN": again, "OFFSET": offset != 0.0, "LEARNS": learns}
     how["num_warps"] = 1 if block <= 1024 else _warps(block)
     given = x, norm, grad, grad if more is None else more, d_x, out, d_norm
     _norm_backward_kernel[(programs,)](*given, eps, offset, m, triton.cdiv(m, programs), **how)
-    return d_x, d_norm.sum(0).to(norm.dtype), out
+    return d_x, d_norm.sum(0).to(norm.dtype) if learns else None, out
 
 
 def add_weighted(x: Tensor, y: Tensor, norm: Tensor, eps: float, total: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from burnish.kernels.architectures.spec import LayerSpec
 from burnish.kernels.triton import experts, packed_attention
+from burnish.kernels.triton.adapted import gate_adapted, gate_adapted_backward
 from burnish.kernels.triton.adapters import Adapter, LayerAdapters
 from burnish.kernels.triton.cublas import product
 from burnish.kernels.triton.gate import gate, gate_backward
@@ -52,9 +53,26 @@ class How:
         """The layer with weights that products can read, until the next layer is asked for."""
         return layer if self.room is None else self.room.dense(layer)
 
-    def product(self, x: Tensor, weight: Tensor, adapter: Adapter | None, bias: Tensor | None = None) -> Tensor:
+    def product(
+        self, x: Tensor, weight: Tensor, adapter: Adapter | None, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """x weight^T + bias with the adapter's part, and x A^T of the adapter, which its gradients need."""
         made = product(x, weight, bias, self.exact)
-        return made if adapter is None else adapter.add(made, x)
+        if adapter is None:
+            return made, None
+        inner = adapter.inner(x)
+        return adapter.add(made, inner), inner
+
+    def gated(
+        self, h: Tensor, divisors: Tensor | None, weight: Tensor, adapter: Adapter | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Gate and up without their adapter's part, its x A^T, and act(gate) * up with it: the sum is in the kernel of
+        the gate, because one of its own would read and write the widest tensor of the layer once more."""
+        both = product(h, weight, None, self.exact)
+        if adapter is None:
+            return both, None, gate(both, divisors, self.spec.activation)
+        inner = adapter.inner(h)
+        return both, inner, gate_adapted(both, inner, adapter, self.spec.activation, divisors=divisors)
 
     def into(self, x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """x + post(y), what a product reads for its norm, and what the product's rows are still to be divided by."""
@@ -64,10 +82,10 @@ class How:
         return total, add_norm(x, y, norm, self.spec.eps, total, post, self.spec.offset), None
 
     def back(
-        self, x: Tensor, norm: Tensor, grad: Tensor, more: Tensor | None, again: bool = True
-    ) -> tuple[Tensor, ...]:
-        """Of a norm of x: d x + more, d norm, and its output again."""
-        return norm_backward(x, norm, self.spec.eps, grad, more, self.spec.offset, again)
+        self, x: Tensor, norm: Tensor, grad: Tensor, more: Tensor | None, learns: bool, again: bool = True
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Of a norm of x: d x + more, d norm if it learns, and its output again."""
+        return norm_backward(x, norm, self.spec.eps, grad, more, self.spec.offset, again, learns)
 
     def turned(self, made: Tensor, norms: Found | None, divisors: Tensor | None, bias: Tensor | None) -> Tensor | None:
         """Divide, normalise and rotate: in place, or, where heads are normalised, queries and keys [N, heads x D]
@@ -80,14 +98,17 @@ class How:
         of = self.spec.eps, self.spec.offset
         return norm_and_rotate(made, self.positions, *self.turn, self.spec.of_heads, norms, *of, divisors, bias)
 
-    def turned_back(self, grad: Tensor, made: Tensor, norms: Found | None) -> tuple[Tensor | None, Tensor | None]:
-        """The gradient of rotated heads becomes that of what the product made, in place; d of the norms of heads."""
+    def turned_back(
+        self, grad: Tensor, made: Tensor, norms: Found | None, learns: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient of rotated heads becomes that of what the product made, in place; d of the norms of heads, if
+        they learn."""
         queries, keys, d = self.spec.of_heads
         if norms is None:
             rotate(grad, self.positions, *self.turn, queries + keys, d, True)
             return None, None
         of = self.spec.eps, self.spec.offset
-        return norm_and_rotate_backward(grad, made, self.positions, *self.turn, self.spec.of_heads, norms, *of)
+        return norm_and_rotate_backward(grad, made, self.positions, *self.turn, self.spec.of_heads, norms, *of, learns)
 
     def heads(self, made: Tensor, apart: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Views [N, heads, D] of queries, keys and values side by side, or of queries and keys that are `apart`."""
@@ -124,13 +145,27 @@ def over_pack(layer: Layer, x: Tensor, y: Tensor, post: Tensor | None, how: How)
     return x, y, (k, v)
 
 
-HEADS, OUT, GATE_AND_UP, DOWN = 4, 8, 12, 13  # where the matrices stand among the arguments of _Layer
+# where weights stand among the arguments of _Layer
+POST, NORM, HEADS, BIAS, HEAD_NORM, OUT, AFTER, SECOND, GATE_AND_UP, DOWN = 2, 3, 4, 5, 6, 8, 9, 10, 12, 13
 
 
 def _back(grad: Tensor, weight: Tensor, adapter: Adapter | None) -> tuple[Tensor, Tensor | None]:
     """d x of a product from the gradient of its output, and what its adapter's gradients need."""
     d_x = grad @ weight
-    return d_x, None if adapter is None else adapter.back(grad, d_x)
+    if adapter is None:
+        return d_x, None
+    d_inner = adapter.back(grad)
+    return adapter.d_input(d_x, d_inner), d_inner
+
+
+def _of_adapter(
+    adapter: Adapter | None, grad: Tensor, d_inner: Tensor | None, x: Tensor, inner: Tensor | None
+) -> list[Tensor]:
+    """The gradients of an adapter's parameters, if there is one. inner: x A^T; None: the forward pass had another x,
+    whose norm was not yet divided."""
+    if adapter is None or d_inner is None:
+        return []
+    return adapter.grads(grad, d_inner, x, adapter.inner(x) if inner is None else inner)
 
 
 def _dense_again(ctx: Any, *saved: Tensor) -> tuple[Tensor, ...]:
@@ -166,23 +201,26 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
         x1, h, divisors = how.into(x, y, post, norm)
-        made = how.product(h, heads, lora.heads, bias if divisors is None else None)
+        made, inner_heads = how.product(h, heads, lora.heads, bias if divisors is None else None)
         apart = how.turned(made, norms, divisors, bias)
         q, k, v = how.heads(made, apart)
         seen, lse = packed_attention.forward(q, k, v, how.table, how.spec.scale, how.window, how.long)
-        mixed = how.product(seen.view(len(x), -1), out, lora.out)
+        mixed, inner_out = how.product(seen.view(len(x), -1), out, lora.out)
         x2, h, divisors = how.into(x1, mixed, after, second)
         routed: list[Tensor] = []
+        inner_mlp: tuple[Tensor | None, Tensor | None] = None, None
         if router is None:
-            both = how.product(h, gate_and_up, lora.gate_and_up)
-            y2 = how.product(gate(both, divisors, how.spec.activation), down, lora.down)
+            both, inner_both, gated = how.gated(h, divisors, gate_and_up, lora.gate_and_up)
+            y2, inner_down = how.product(gated, down, lora.down)
+            inner_mlp = inner_both, inner_down
         else:
             y2, both, routed = experts.forward(h, router, gate_and_up, down, how.spec, how.exact)
         kept = y if post is not None else None, mixed if after is not None else None
         matrices = (heads, out, gate_and_up, down) if held is None else (None, None, None, None)
         weights = post, norm, matrices[0], q_norm, k_norm, matrices[1], after, second, router, *matrices[2:]
-        ctx.save_for_backward(x1, x2, *kept, made, apart, seen, lse, both, divisors, *weights, *routed)
-        ctx.how, ctx.bias, ctx.lora, ctx.held = how, bias is not None, lora, held
+        inner = inner_heads, inner_out, *inner_mlp
+        ctx.save_for_backward(x1, x2, *kept, made, apart, seen, lse, both, divisors, *inner, *weights, *routed)
+        ctx.how, ctx.lora, ctx.held = how, lora, held
         ctx.mark_non_differentiable(made, *([] if apart is None else [apart]))
         ctx.set_materialize_grads(False)  # zeros are not needed for them
         return x2, y2, made, apart
@@ -194,41 +232,42 @@ class _Layer(torch.autograd.Function):
         lora: LayerAdapters = ctx.lora
         trained = ctx.needs_input_grad
         x1, x2, y, mixed, made, apart, seen, lse, both, divisors, *more = ctx.saved_tensors
-        post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down, *routed = more
+        inner_heads, inner_out, *inner_mlp = more[:4]
+        post, norm, heads, q_norm, k_norm, out, after, second, router, gate_and_up, down, *routed = more[4:]
         heads, out, gate_and_up, down = _dense_again(ctx, heads, out, gate_and_up, down)
         norms = None if q_norm is None or k_norm is None else (q_norm, k_norm)
         d_router: Tensor | None = None
         of_mlp: list[Tensor] = []
         if router is None:
-            matrices, learned = (second, gate_and_up, down), (trained[GATE_AND_UP], trained[DOWN])
+            matrices, learned = (second, gate_and_up, down), (trained[SECOND], trained[GATE_AND_UP], trained[DOWN])
             d_x2, d_second, d_gate_and_up, d_down, of_mlp = _mlp_back(
-                how, lora, (gx, gy), x2, both, divisors, matrices, learned
+                how, lora, (gx, gy), (x2, both, *inner_mlp), divisors, matrices, learned
             )
         else:
             h = add_norm(x2, None, second, how.spec.eps, None, None, how.spec.offset)
             weights = router, gate_and_up, down
             d_h, d_router, d_gate_and_up, d_down = experts.backward(gy.contiguous(), h, weights, both, routed, how.spec)
-            d_x2, d_second, _ = how.back(x2, second, d_h, gx, again=False)
+            d_x2, d_second, _ = how.back(x2, second, d_h, gx, trained[SECOND], again=False)
         d_mixed, d_after = d_x2, None
         if after is not None:
-            d_mixed, d_after, _ = how.back(mixed, after, d_x2, None, again=False)
+            d_mixed, d_after, _ = how.back(mixed, after, d_x2, None, trained[AFTER], again=False)
         flat = seen.view(len(x1), -1)
-        d_seen, inner_out = _back(d_mixed, out, lora.out)
+        d_seen, d_inner = _back(d_mixed, out, lora.out)
         d_out = d_mixed.t() @ flat if trained[OUT] else None
-        of_out = [] if lora.out is None or inner_out is None else lora.out.grads(d_mixed, inner_out, flat)
+        of_out = _of_adapter(lora.out, d_mixed, d_inner, flat, inner_out)
         d_made = torch.empty_like(made)
         q, k, v = how.heads(made, apart)
         packed_attention.backward(
             d_seen.view_as(seen), q, k, v, seen, lse, how.table, how.spec.scale, how.window, how.heads(d_made)
         )
-        d_norms = how.turned_back(d_made, made, norms)
-        d_h, inner = _back(d_made, heads, lora.heads)
-        d_x1, d_norm, h = how.back(x1, norm, d_h, d_x2)
-        d_bias, d_heads = d_made.sum(0) if ctx.bias else None, d_made.t() @ h if trained[HEADS] else None
-        of_heads = [] if lora.heads is None or inner is None else lora.heads.grads(d_made, inner, h)
+        d_norms = how.turned_back(d_made, made, norms, trained[HEAD_NORM])
+        d_h, d_inner = _back(d_made, heads, lora.heads)
+        d_x1, d_norm, h = how.back(x1, norm, d_h, d_x2, trained[NORM])
+        d_bias, d_heads = d_made.sum(0) if trained[BIAS] else None, d_made.t() @ h if trained[HEADS] else None
+        of_heads = _of_adapter(lora.heads, d_made, d_inner, h, None if how.late else inner_heads)
         d_y, d_post = d_x1, None
         if post is not None:
-            d_y, d_post, _ = how.back(y, post, d_x1, None, again=False)
+            d_y, d_post, _ = how.back(y, post, d_x1, None, trained[POST], again=False)
         return (
             d_x1,
             d_y,
@@ -256,23 +295,33 @@ def _mlp_back(
     how: How,
     lora: LayerAdapters,
     grads: Found,
-    x2: Tensor,
-    both: Tensor,
+    kept: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
     divisors: Tensor | None,
     weights: tuple[Tensor, Tensor, Tensor],
-    trained: tuple[bool, bool],
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, list[Tensor]]:
-    """Of a dense MLP: d x, d of its norm, of gate and up and of down where they are trained, and of its adapters."""
+    trained: tuple[bool, bool, bool],
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, list[Tensor]]:
+    """Of a dense MLP: d x, d of its norm, of gate and up and of down where they are trained, and of its adapters.
+
+    kept: x, gate and up without their adapter's part, and x A^T of the adapters of gate and up and of down
+    """
     gx, gy = grads
+    x2, both, inner_both, inner_down = kept
     second, gate_and_up, down = weights
-    d_gated, inner_down = _back(gy, down, lora.down)
-    d_both, gated = gate_backward(both, divisors, d_gated, how.spec.activation)
-    of_down = [] if lora.down is None or inner_down is None else lora.down.grads(gy, inner_down, gated)
-    d_h, inner = _back(d_both, gate_and_up, lora.gate_and_up)
-    d_x2, d_second, h = how.back(x2, second, d_h, gx)
-    of_both = [] if lora.gate_and_up is None or inner is None else lora.gate_and_up.grads(d_both, inner, h)
-    d_gate_and_up = d_both.t() @ h if trained[0] else None
-    return d_x2, d_second, d_gate_and_up, gy.t() @ gated if trained[1] else None, [*of_both, *of_down]
+    d_gated = gy @ down
+    d_inner_down = None if lora.down is None else lora.down.back(gy)
+    if inner_both is None and d_inner_down is None:
+        d_both, gated = gate_backward(both, divisors, d_gated, how.spec.activation)
+    else:
+        of_both = None if lora.gate_and_up is None or inner_both is None else (lora.gate_and_up, inner_both)
+        of_down = None if lora.down is None or d_inner_down is None else (lora.down, d_inner_down)
+        d_both, gated = gate_adapted_backward(both, divisors, d_gated, how.spec.activation, of_both, of_down)
+    d_h, d_inner = _back(d_both, gate_and_up, lora.gate_and_up)
+    d_x2, d_second, h = how.back(x2, second, d_h, gx, trained[0])
+    d_gate_and_up = d_both.t() @ h if trained[1] else None
+    d_down = gy.t() @ gated if trained[2] else None
+    adapted = _of_adapter(lora.gate_and_up, d_both, d_inner, h, None if how.late else inner_both)
+    adapted += _of_adapter(lora.down, gy, d_inner_down, gated, inner_down)
+    return d_x2, d_second, d_gate_and_up, d_down, adapted
 
 
 class _Last(torch.autograd.Function):
@@ -290,10 +339,11 @@ class _Last(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         total, y, post, norm = ctx.saved_tensors
         eps, offset = ctx.of
-        d_x, d_norm, _ = norm_backward(total, norm, eps, grads[0].contiguous(), None, offset, again=False)
+        _, _, learns_post, learns = ctx.needs_input_grad[:4]
+        d_x, d_norm, _ = norm_backward(total, norm, eps, grads[0].contiguous(), None, offset, False, learns)
         d_y, d_post = d_x, None
         if post is not None:
-            d_y, d_post, _ = norm_backward(y, post, eps, d_x, None, offset, again=False)
+            d_y, d_post, _ = norm_backward(y, post, eps, d_x, None, offset, False, learns_post)
         return d_x, d_y, d_post, d_norm, None, None
 
 

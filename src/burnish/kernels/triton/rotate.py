@@ -274,9 +274,10 @@ def norm_and_rotate_backward(
     norms: tuple[Tensor, Tensor],
     eps: float,
     offset: float,
-) -> tuple[Tensor, Tensor]:
+    learns: bool = True,
+) -> tuple[Tensor | None, Tensor | None]:
     """Of `norm_and_rotate`: the gradient [N, W] of its output becomes that of raw, in place; d of the two norms'
-    weights."""
+    weights, if they learn."""
     n, width = grad.shape
     assert raw.shape == grad.shape and raw.is_contiguous() and grad.is_contiguous()
     queries, keys, d = of_heads
@@ -303,5 +304,7 @@ def norm_and_rotate_backward(
         LEVELS=d.bit_length() - 2,
         num_warps=max(1, min(8, block * d // 512)),
     )
+    if not learns:
+        return None, None
     of_q, of_k = parts.sum((0, 1))
     return of_q.to(norms[0].dtype), of_k.to(norms[1].dtype)

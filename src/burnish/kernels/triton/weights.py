@@ -144,11 +144,21 @@ def _adapters(attention: Any, mlp: Any, spec: LayerSpec) -> LayerAdapters:
         raise NotPlain
     dense = not spec.experts
     return LayerAdapters(
-        heads=Adapter.of([attention.q_proj, attention.k_proj, attention.v_proj]),
-        out=Adapter.of([attention.o_proj]),
-        gate_and_up=Adapter.of([mlp.gate_proj, mlp.up_proj]) if dense else None,
-        down=Adapter.of([mlp.down_proj]) if dense else None,
+        heads=_adapter([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=_adapter([attention.o_proj]),
+        gate_and_up=_adapter([mlp.gate_proj, mlp.up_proj]) if dense else None,
+        down=_adapter([mlp.down_proj]) if dense else None,
     )
+
+
+def _adapter(projections: list[Any]) -> Adapter | None:
+    """The adapters of projections that read one input, behind their weights where there is room for them."""
+    first = base_of(projections[0])
+    held: Any = first.joint if isinstance(first, First) else first
+    whole = getattr(held, "whole", None)
+    if whole is not None and (whole.data_ptr() != held.weight.data_ptr() or whole.dtype != held.weight.dtype):
+        whole = None  # the weights have been moved since
+    return Adapter.of(projections, whole, held.bias)
 
 
 def _plain(part: Any) -> bool:
