@@ -147,7 +147,7 @@ def check_learning(shape: str) -> dict[str, Any]:
         for _ in range(3):  # asked for often enough to be captured
             replayed = learned(made, rows, masks, replayed=True)
         assert isinstance(made.runner, TritonRunner) and made.runner.graphs is not None
-        found[name]["graph"] = {"captured": len(made.runner.graphs.kept), **apart(replayed, mine)}
+        found[name]["graph"] = {"captured": len(made.runner.graphs.graphs.kept), **apart(replayed, mine)}
     return found
 
 

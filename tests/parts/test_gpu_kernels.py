@@ -418,7 +418,7 @@ half |= dict.fromkeys(["greedy_ptr", "done_ptr", "ended_ptr"], "*i1")
 half |= dict.fromkeys(["m_ptr", "total_ptr", "acc_ptr"], "*fp32")
 numbers = {"eps": "fp32", "offset": "fp32", "scale": "fp32", "factor": "fp32"}
 turned = dict(D=64, HP=16, LEVELS=5)
-half |= dict.fromkeys("fetched wide inner narrow d_low".split(), "*bf16") | {"divide_by": "*fp32"}
+half |= dict.fromkeys("fetched wide inner narrow".split(), "*bf16")
 alone, lora = dict(LORA=False, RANKS=16, RP=16), dict(LORA=True, RANKS=48, RP=64)
 ranks = {16: "tensordesc<bf16[16,64]>", 64: "tensordesc<bf16[64,64]>"}
 rows, columns, gate_and_up = ("tensordesc<bf16[%s64,64]>" % parts for parts in ("", "1,", "2,"))
@@ -430,8 +430,7 @@ placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, LEVELS=5, BLOCK=32, TURN=Tru
 heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
-gate_of_two = dict(WIDEST=16, RP=16, BM=16, BN=128)
-pack_of_two = dict(WIDEST=16, RP=16, BM=64, BN=64)
+gate_of_two = dict(RANKS=16, BM=8, BN=256)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known, read in (
         *(
@@ -468,11 +467,8 @@ for capability, ahead in ((90, True), (80, False)):
         (gate._gate_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (gate._gate_rows_kernel, dict(K=1536, P=96, PP=128, LEVELS=7, BLOCK=512)),
-        (adapted._gate_kernel, gate_of_two | dict(K=1536, P=96, PP=128, LEVELS=7, BY=1, GELU=False)),
-        (adapted._gate_kernel, gate_of_two | dict(K=1, P=1, PP=1, LEVELS=0, BY=0, GELU=True)),
-        (adapted._gate_kernel, gate_of_two | dict(K=1, P=1, PP=1, LEVELS=0, BY=2, GELU=False)),
-        (adapted._gate_backward_kernel, pack_of_two | dict(BY=0, GELU=False, LOW=16, LP=16)),
-        (adapted._gate_backward_kernel, pack_of_two | dict(BY=2, GELU=True, LOW=0, LP=16)),
+        (adapted._gate_kernel, gate_of_two | dict(K=1536, P=96, PP=128, LEVELS=7, DIVIDE=True, GELU=False)),
+        (adapted._gate_kernel, gate_of_two | dict(K=1, P=1, PP=1, LEVELS=0, DIVIDE=False, GELU=True)),
         (gate._gate_backward_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_backward_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (rotate._rotate_kernel, turned | dict(BACK=False, DIVIDE=True, BIAS=True, HEAD_NORM=False)),

@@ -54,7 +54,8 @@ def outputs(
     temperature  divides the logits: one for all, or one for each masked token
     packed  rows laid end to end, attention kept inside each, instead of padded to one width
     embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
-    replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients
+    replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients;
+              a pass without gradient always may
     input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
     """
     if not paths_of(runner.module).padded:
@@ -168,6 +169,7 @@ def _packed(
     shared = embedded is None and max(map(len, tokens)) <= window
     firsts = asked.first if shared else None
     by_tokens = embedded is None and input_keys is None
+    replayed = replayed or not torch.is_grad_enabled()
     by_graph = runner.replay(tokens, firsts) if replayed and by_tokens else None
     if by_graph is not None:
         return by_graph[0], by_graph[1].places

@@ -11,6 +11,7 @@ from burnish.models.decoder_shape import DecoderShape
 ON_CPU = 8192
 SHARE = 0.25  # of a GPU's free memory, for the activations of one micro-batch
 LEAST = 2048
+BUSY_FROM = 2176  # tokens: eight replies of 256 tokens and their prompt of 128 stay together
 NUMBERS = 1 << 23  # tokens x hidden size that keep a GPU busy
 MOST = 8192
 
@@ -29,6 +30,6 @@ def token_budget(model: Path, device: str, samples: bool = True) -> int:
 
 def busy(shape: DecoderShape) -> int:
     """Tokens from which larger micro-batches are hardly faster (benchmarks/results/large_models.json): 8192 of a
-    135M model, 4096 of one that is 2048 wide, 2048 from 4096 on.
+    135M model, 4096 of one that is 2048 wide, 2176 from 4096 on.
     """
-    return max(LEAST, min(MOST, NUMBERS // shape.hidden))
+    return max(BUSY_FROM, min(MOST, NUMBERS // shape.hidden))

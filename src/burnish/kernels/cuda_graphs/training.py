@@ -7,8 +7,6 @@ added up in fp32 where the optimiser reads them, inside the graph.
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,21 +17,9 @@ from burnish.forward.module import text_config
 from burnish.forward.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import MasterGradients, ModelRunner
+from burnish.kernels.cuda_graphs.sizes import SizedGraphs
 
-SIZES = 4  # graphs that are kept
 MOST_WEIGHTS = 500_000_000  # trained; a graph holds the gradients of all of them, and few launches matter there
-LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
-AFTER = 1  # how often a size is asked for in vain before it is captured
-WASTE = 3  # packs of a size that a larger graph may compute in vain before a smaller one is captured
-_log = logging.getLogger("burnish")
-
-
-def size_for(tokens: int) -> int:
-    """The captured size that serves so many tokens: a sixteenth too large at most, so that a few sizes
-    serve all packs.
-    """
-    step = max(256, 1 << max(0, tokens - 1).bit_length() >> 5)
-    return -(-tokens // step) * step
 
 
 class TrainingGraphs:
@@ -41,11 +27,8 @@ class TrainingGraphs:
 
     def __init__(self, runner: ModelRunner, gradients: MasterGradients, recomputes: bool = False) -> None:
         self.runner, self.gradients, self.recomputes = runner, gradients, recomputes
-        self.asked: dict[int, int] = {}
-        self.wasted: dict[int, int] = {}  # by size of a graph: tokens that it computed for nothing
-        self.kept: OrderedDict[int, TrainingGraph] = OrderedDict()
-        self.memory: Any = None
-        self.off = sum(leaf.numel() for leaf, _ in gradients.leaves) > MOST_WEIGHTS
+        self.graphs: SizedGraphs[TrainingGraph] = SizedGraphs("training passes")
+        self.graphs.off = sum(leaf.numel() for leaf, _ in gradients.leaves) > MOST_WEIGHTS
         self.dropout = [m for m in runner.module.modules() if isinstance(m, nn.Dropout)]
         device = next(runner.module.parameters()).device
         self.switch = torch.zeros((), device=device, requires_grad=True)  # makes autograd call the backward
@@ -55,16 +38,18 @@ class TrainingGraphs:
         if not self._may():
             return None
         families = families_of(rows, asked)
-        size = self._size(packed_tokens(rows, asked, families))
+        size = self.graphs.size(packed_tokens(rows, asked, families))
         if size is None:
             return None
-        if size in self.kept:
+        if size in self.graphs.kept:
             self.gradients.settle()  # the device sets gradients to zero while rows are being packed here
         try:
             packed = pack(rows, asked, self.switch.device, size, families)
         except TooShort:
             return None
-        graph = self._graph(size, packed)
+        graph = self.graphs.graph(
+            size, packed, lambda memory: TrainingGraph(self.runner, self.gradients, packed, memory)
+        )
         if graph is None:
             return None
         states: Tensor = _Replay.apply(self.switch, graph, packed)
@@ -75,48 +60,9 @@ class TrainingGraphs:
         modules, windows.
         """
         windows = getattr(text_config(self.runner.module), "sliding_window", None) and not self.runner.accelerated
-        if self.off or not torch.is_grad_enabled() or not self.gradients.leaves or windows:
+        if self.graphs.off or not torch.is_grad_enabled() or not self.gradients.leaves or windows:
             return False
         return not self.recomputes and not any(m.p for m in self.dropout)
-
-    def _size(self, tokens: int) -> int | None:
-        """The size to replay or to capture; None where it was not asked for often enough."""
-        size = size_for(tokens)
-        if size > LARGEST or size in self.kept:
-            return size if size in self.kept else None
-        self.asked[size] = self.asked.get(size, 0) + 1
-        larger = min((kept for kept in self.kept if kept > size), default=None)
-        if larger is not None:
-            self.wasted[larger] = self.wasted.get(larger, 0) + larger - size
-            if self.wasted[larger] <= WASTE * size:
-                return larger
-            self.wasted[larger] = 0
-            return size if larger <= 1.25 * size else size_for(size + size // 8)  # the next are about as large
-        return size if self.asked[size] > AFTER else None
-
-    def _graph(self, size: int, packed: Packed) -> TrainingGraph | None:
-        """The graph of a size, captured if there is none that serves. After a failed capture, passes run without
-        graphs.
-        """
-        if size in self.kept and packed.long and not self.kept[size].layout.long:
-            del self.kept[size]
-        if size not in self.kept:
-            if len(self.kept) >= SIZES:
-                oldest, _ = self.kept.popitem(last=False)
-                self.asked.pop(oldest, None)
-                self.wasted.pop(oldest, None)
-            if self.memory is None:
-                self.memory = torch.cuda.graph_pool_handle()
-            try:
-                self.kept[size] = TrainingGraph(self.runner, self.gradients, packed, self.memory)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as why:  # another thread was using the device, or a kernel cannot be captured
-                _log.warning("training passes run without CUDA graphs, which is slower: %s", str(why).splitlines()[0])
-                self.off = True
-                return None
-        self.kept.move_to_end(size)
-        return self.kept[size]
 
 
 class TrainingGraph:

@@ -115,6 +115,15 @@ class Adapter:
         """[N, R]: x A^T."""
         return x @ self.a.t()
 
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, inner: Tensor) -> Tensor:
+        """x W^T + bias + s (x A^T) B^T, for many rows.
+
+        The small product comes first: the large one adds to it while its own arithmetic goes on. The other way round,
+        the sum would be a kernel that does nothing but read and write the output.
+        """
+        made = inner @ self.wide.t() if bias is None else torch.addmm(bias, inner, self.wide.t())
+        return made.addmm_(x, weight.t())
+
     def add(self, made: Tensor, inner: Tensor) -> Tensor:
         """made + s (x A^T) B^T, in place."""
         return made.addmm_(inner, self.wide.t())
@@ -153,9 +162,9 @@ class Adapter:
         """d (x A^T), which `grads` needs, and of which `d_input` makes what the adapters give to d x."""
         return grad @ self.wide
 
-    def d_input(self, d_x: Tensor, d_inner: Tensor) -> Tensor:
-        """d x with what the adapters give to it, in place. d_inner: what `back` returned."""
-        return d_x.addmm_(d_inner, self.a)
+    def d_input(self, grad: Tensor, weight: Tensor, d_inner: Tensor) -> Tensor:
+        """d x: grad W + d (x A^T) A. d_inner: what `back` returned."""
+        return (d_inner @ self.a).addmm_(grad, weight)
 
     def grads(self, grad: Tensor, d_inner: Tensor, x: Tensor, inner: Tensor) -> list[Tensor]:
         """The gradients of `parameters`. d_inner: what `back` returned; x: what the product read; inner: x A^T."""

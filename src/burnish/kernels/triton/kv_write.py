@@ -268,7 +268,7 @@ def place(
         TURN=turn is not None,
         HEAD_NORM=norms is not None,
         RANKS=0 if owed is None else len(owed.narrow),
-        num_warps=4,
+        num_warps=4 if owed is None else 8,
         **chained(q),
         **APART,
     )

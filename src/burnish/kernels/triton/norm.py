@@ -202,8 +202,8 @@ def add_norm(
     block = triton.next_power_of_2(width)
     more, its = (x if y is None else y), (norm if post is None else post)
     inner, narrow = (more, more) if owed is None else owed
-    how = {"K": width, "BK": block, "ADD": y is not None, "POST": post is not None, "num_warps": _warps(block)}
-    how["RANKS"] = 0 if owed is None else len(narrow)
+    how = {"K": width, "BK": block, "ADD": y is not None, "POST": post is not None}
+    how |= {"RANKS": 0, "num_warps": _warps(block)} if owed is None else {"RANKS": len(narrow), "num_warps": 8}
     given = x, more, its, norm, inner, narrow, out, x if total is None else total
     _add_norm_kernel[(m,)](*given, eps, offset, more.stride(0), inner.stride(0), **how, **APART)
     return out

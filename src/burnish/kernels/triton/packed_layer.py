@@ -19,7 +19,6 @@ from torch import Tensor
 
 from burnish.kernels.architectures.spec import LayerSpec
 from burnish.kernels.triton import experts, packed_attention
-from burnish.kernels.triton.adapted import gate_adapted, gate_adapted_backward
 from burnish.kernels.triton.adapters import Adapter, LayerAdapters
 from burnish.kernels.triton.cublas import product
 from burnish.kernels.triton.gate import gate, gate_backward
@@ -57,22 +56,10 @@ class How:
         self, x: Tensor, weight: Tensor, adapter: Adapter | None, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """x weight^T + bias with the adapter's part, and x A^T of the adapter, which its gradients need."""
-        made = product(x, weight, bias, self.exact)
         if adapter is None:
-            return made, None
+            return product(x, weight, bias, self.exact), None
         inner = adapter.inner(x)
-        return adapter.add(made, inner), inner
-
-    def gated(
-        self, h: Tensor, divisors: Tensor | None, weight: Tensor, adapter: Adapter | None
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Gate and up without their adapter's part, its x A^T, and act(gate) * up with it: the sum is in the kernel of
-        the gate, because one of its own would read and write the widest tensor of the layer once more."""
-        both = product(h, weight, None, self.exact)
-        if adapter is None:
-            return both, None, gate(both, divisors, self.spec.activation)
-        inner = adapter.inner(h)
-        return both, inner, gate_adapted(both, inner, adapter, self.spec.activation, divisors=divisors)
+        return adapter.product(x, weight, bias, inner), inner
 
     def into(self, x: Tensor, y: Tensor, post: Tensor | None, norm: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """x + post(y), what a product reads for its norm, and what the product's rows are still to be divided by."""
@@ -151,11 +138,10 @@ POST, NORM, HEADS, BIAS, HEAD_NORM, OUT, AFTER, SECOND, GATE_AND_UP, DOWN = 2, 3
 
 def _back(grad: Tensor, weight: Tensor, adapter: Adapter | None) -> tuple[Tensor, Tensor | None]:
     """d x of a product from the gradient of its output, and what its adapter's gradients need."""
-    d_x = grad @ weight
     if adapter is None:
-        return d_x, None
+        return grad @ weight, None
     d_inner = adapter.back(grad)
-    return adapter.d_input(d_x, d_inner), d_inner
+    return adapter.d_input(grad, weight, d_inner), d_inner
 
 
 def _of_adapter(
@@ -210,8 +196,8 @@ class _Layer(torch.autograd.Function):
         routed: list[Tensor] = []
         inner_mlp: tuple[Tensor | None, Tensor | None] = None, None
         if router is None:
-            both, inner_both, gated = how.gated(h, divisors, gate_and_up, lora.gate_and_up)
-            y2, inner_down = how.product(gated, down, lora.down)
+            both, inner_both = how.product(h, gate_and_up, lora.gate_and_up)
+            y2, inner_down = how.product(gate(both, divisors, how.spec.activation), down, lora.down)
             inner_mlp = inner_both, inner_down
         else:
             y2, both, routed = experts.forward(h, router, gate_and_up, down, how.spec, how.exact)
@@ -302,19 +288,13 @@ def _mlp_back(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, list[Tensor]]:
     """Of a dense MLP: d x, d of its norm, of gate and up and of down where they are trained, and of its adapters.
 
-    kept: x, gate and up without their adapter's part, and x A^T of the adapters of gate and up and of down
+    kept: x, gate and up, and x A^T of the adapters of gate and up and of down
     """
     gx, gy = grads
     x2, both, inner_both, inner_down = kept
     second, gate_and_up, down = weights
-    d_gated = gy @ down
-    d_inner_down = None if lora.down is None else lora.down.back(gy)
-    if inner_both is None and d_inner_down is None:
-        d_both, gated = gate_backward(both, divisors, d_gated, how.spec.activation)
-    else:
-        of_both = None if lora.gate_and_up is None or inner_both is None else (lora.gate_and_up, inner_both)
-        of_down = None if lora.down is None or d_inner_down is None else (lora.down, d_inner_down)
-        d_both, gated = gate_adapted_backward(both, divisors, d_gated, how.spec.activation, of_both, of_down)
+    d_gated, d_inner_down = _back(gy, down, lora.down)
+    d_both, gated = gate_backward(both, divisors, d_gated, how.spec.activation)
     d_h, d_inner = _back(d_both, gate_and_up, lora.gate_and_up)
     d_x2, d_second, h = how.back(x2, second, d_h, gx, trained[0])
     d_gate_and_up = d_both.t() @ h if trained[1] else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from burnish.forward.attention import Layout
@@ -12,6 +13,7 @@ from burnish.forward.module import decoder
 from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import NOT_EXACT, MasterGradients, TransformersRunner
+from burnish.kernels.cuda_graphs.scoring import ScoringGraphs
 from burnish.kernels.cuda_graphs.training import TrainingGraphs
 from burnish.kernels.triton.decoder import FusedDecoder
 
@@ -23,6 +25,7 @@ class TritonRunner(TransformersRunner):
     """fused: the decoder in our kernels, for packs and decode steps; None: transformers' modules.
 
     graphs: captured training passes; None where nothing is trained.
+    scoring: captured passes without gradient; None without our kernels.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class TritonRunner(TransformersRunner):
         self.fused = self._checked(FusedDecoder.of(decoder(module)))
         self.graphs = None if gradients is None else TrainingGraphs(self, gradients, recomputes)
         self.accelerated = self.fused is not None
+        self.scoring = None if self.fused is None else ScoringGraphs(self, self.fused.spec.first.hidden)
         if self.fused is not None:
             self.fused.exact = exact
 
@@ -62,7 +66,8 @@ class TritonRunner(TransformersRunner):
         return fused.states(x, positions[0], layout, self.recomputes)[None]
 
     def replay(self, rows: Sequence[Numbers], firsts: list[int] | None) -> tuple[Tensor, Packed] | None:
-        return None if self.graphs is None else self.graphs.states(rows, firsts)
+        graphs = self.graphs if torch.is_grad_enabled() else self.scoring
+        return None if graphs is None else graphs.states(rows, firsts)
 
     def weights_moved(self) -> None:
         if self.fused is not None:
