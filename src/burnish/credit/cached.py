@@ -30,8 +30,10 @@ class LogpCache:
         self.found: dict[str, Tensor] = {}
 
     def key(self, trace: Trace, version: int) -> str:
-        tokens = trace.tokens.numpy().tobytes()
-        return hashlib.blake2b(b"%d:" % version + tokens, digest_size=16).hexdigest()
+        found = hashlib.blake2b(b"%d:" % version, digest_size=16)
+        for turn in trace.turns:
+            found.update(turn.tokens.numpy().tobytes())
+        return found.hexdigest()
 
     def keep(self, key: str, logp: Tensor) -> None:
         if key not in self.found and self.size + len(logp) <= self.capacity:
@@ -60,19 +62,22 @@ def cached_ref(source: Source, who: str = "ref", *, cache: LogpCache | None = No
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         version, new = step.models[who].version, []
+        unknown: list[tuple[str, Trace]] = []
         for group in groups:
-            unknown = []
+            before = len(unknown)
             for trace in group.traces:
-                known = memory.found.get(memory.key(trace, version))
+                key = memory.key(trace, version)
+                known = memory.found.get(key)
                 if known is None:
-                    unknown.append(trace)
+                    unknown.append((key, trace))
                 else:
                     trace.streams["ref"] = known.clone()
-            new += [Group(group.task, unknown)] if unknown else []
+            if len(unknown) > before:
+                new.append(Group(group.task, [trace for _, trace in unknown[before:]]))
         plain.call(new, step)
-        for trace in (trace for group in new for trace in group.traces):
+        for key, trace in unknown:
             if "ref" in trace.streams:
-                memory.keep(memory.key(trace, version), trace.streams["ref"])
+                memory.keep(key, trace.streams["ref"])
         total = sum(len(group.traces) for group in groups)
         step.notes.add("reference_cached", total - sum(len(group.traces) for group in new), max(1, total))
         return groups

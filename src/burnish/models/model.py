@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
-from burnish.forward.packing import on_gpu
+from burnish.forward.packing import joined, on_gpu
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.temperatures import Temperature
 from burnish.models.chat import Chat
@@ -214,9 +215,10 @@ class Model:
         some, asked = [traces[i] for i in batch], [masks[i] for i in batch]
         at = logp_temperatures(some, asked) if temperature is None else temperature
         keys = keys_of_rows([trace.turns for trace in some])
-        out = self.outputs([trace.tokens for trace in some], asked, want, at, input_keys=keys)
+        flat, ends = joined([turn.tokens for trace in some for turn in trace.turns]), np.cumsum([len(t) for t in some])
+        out = self.outputs(np.split(flat, ends[:-1]), asked, want, at, input_keys=keys)
+        sizes = [int(np.count_nonzero(mask.numpy())) for mask in asked]
         for name, values in out.items():
-            sizes = [int(mask.sum()) for mask in asked]
             for i, mine in zip(batch, values.cpu().float().split(sizes), strict=True):
                 stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
                 stream[masks[i]] = mine
@@ -228,11 +230,13 @@ def _by_budget(order: list[int], lengths: list[int], budget: int, packed: bool) 
     (the longest).
     """
     batches: list[list[int]] = []
+    full = 0  # tokens of the last one
     for i in order:
-        if batches:
-            full = sum(lengths[j] for j in batches[-1]) if packed else len(batches[-1]) * lengths[batches[-1][0]]
-            if full + lengths[i if packed else batches[-1][0]] <= budget:
-                batches[-1].append(i)
-                continue
-        batches.append([i])
+        more = lengths[i if packed or not batches else batches[-1][0]]
+        if batches and full + more <= budget:
+            batches[-1].append(i)
+            full += more
+        else:
+            batches.append([i])
+            full = lengths[i]
     return batches
