@@ -387,7 +387,6 @@ def test_more_layers_equal_the_modules_of_transformers(case: Case) -> None:
 
 COMPILE = """
 import triton
-from burnish.kernels.triton import adapted
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from burnish.kernels.triton import logprob
@@ -430,7 +429,6 @@ placed = dict(HEADS=9, SHARED=3, HP=16, SP=4, D=64, LEVELS=5, BLOCK=32, TURN=Tru
 heads = dict(BM=64, BN=32, BK=64, K=576, P=36, PP=64, LEVELS=6, QUERIES=9, SHARED=3, HALF=32, BLOCK=32)
 joined = dict(HEADS=9, G=3, GP=16, D=64, SPAN=512, SPANS=4)
 summed = dict(BLOCK=4096, BLOCKS=16)
-gate_of_two = dict(RANKS=16, BM=8, BN=256)
 for capability, ahead in ((90, True), (80, False)):
     for kernel, known, read in (
         *(
@@ -467,8 +465,6 @@ for capability, ahead in ((90, True), (80, False)):
         (gate._gate_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (gate._gate_rows_kernel, dict(K=1536, P=96, PP=128, LEVELS=7, BLOCK=512)),
-        (adapted._gate_kernel, gate_of_two | dict(K=1536, P=96, PP=128, LEVELS=7, DIVIDE=True, GELU=False)),
-        (adapted._gate_kernel, gate_of_two | dict(K=1, P=1, PP=1, LEVELS=0, DIVIDE=False, GELU=True)),
         (gate._gate_backward_kernel, dict(DIVIDE=True, GELU=False, BLOCK=1024)),
         (gate._gate_backward_kernel, dict(DIVIDE=False, GELU=True, BLOCK=1024, divisors=None)),
         (rotate._rotate_kernel, turned | dict(BACK=False, DIVIDE=True, BIAS=True, HEAD_NORM=False)),

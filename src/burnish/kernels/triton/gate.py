@@ -60,21 +60,21 @@ def _divided(ptr, inside, divisor, DIVIDE: tl.constexpr):
 
 
 @triton.jit
-def _gate_row(both, out, row, divisor, N, DIVIDE: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr):
+def _gate_row(both, both_row, out, row, divisor, N, DIVIDE: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr):
     """A block of one row: out [M, N] = act(gate) * up, from [M, 2 N]."""
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = n < N
-    gate = _divided(both + row * 2 * N + n, inside, divisor, DIVIDE)
-    up = _divided(both + row * 2 * N + N + n, inside, divisor, DIVIDE)
+    gate = _divided(both + row * both_row + n, inside, divisor, DIVIDE)
+    up = _divided(both + row * both_row + N + n, inside, divisor, DIVIDE)
     tl.store(out + row * N + n, gate_of(gate, up, GELU).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _gate_kernel(both, divisors, out, N, DIVIDE: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr):
+def _gate_kernel(both, divisors, out, N, both_row, DIVIDE: tl.constexpr, GELU: tl.constexpr, BLOCK: tl.constexpr):
     """The gate of rows, which are divided by numbers that lie ready, or not at all."""
     row = tl.program_id(0).to(tl.int64)
     divisor = tl.load(divisors + row) if DIVIDE else 1.0
-    _gate_row(both, out, row, divisor, N, DIVIDE, GELU, BLOCK)
+    _gate_row(both, both_row, out, row, divisor, N, DIVIDE, GELU, BLOCK)
 
 
 @triton.jit
@@ -83,6 +83,7 @@ def _gate_rows_kernel(
     squares,
     out,
     N,
+    both_row,
     eps,
     K: tl.constexpr,
     P: tl.constexpr,
@@ -95,7 +96,7 @@ def _gate_rows_kernel(
     row, p = tl.program_id(0).to(tl.int64), tl.arange(0, PP)[None, :]
     parts = tl.load(squares + row * P + p, mask=p < P, other=0.0)
     divisor = tl.reshape(divisor_of(parts, eps, K, 1, PP, LEVELS), [1])
-    _gate_row(both, out, row, divisor, N, True, False, BLOCK)
+    _gate_row(both, both_row, out, row, divisor, N, True, False, BLOCK)
 
 
 @triton.jit
@@ -124,7 +125,7 @@ def gate(both: Tensor, divisors: Tensor | None = None, activation: Activation = 
     out = torch.empty(m, n, dtype=both.dtype, device=both.device)
     block, warps = GATE
     how = {"DIVIDE": divisors is not None, "GELU": activation == "gelu_tanh", "BLOCK": block, "num_warps": warps}
-    _gate_kernel[(m, triton.cdiv(n, block))](both, divisors, out, n, **how, **APART)
+    _gate_kernel[(m, triton.cdiv(n, block))](both, divisors, out, n, both.stride(0), **how, **APART)
     return out
 
 
@@ -134,7 +135,7 @@ def gate_rows(both: Tensor, squares: Tensor, parts: dict[str, int], width: int, 
     m, n = len(both), both.shape[1] // 2
     block, warps = GATE
     _gate_rows_kernel[(m, triton.cdiv(n, block))](
-        both, squares, out, n, eps, K=width, **parts, BLOCK=block, num_warps=warps, **APART
+        both, squares, out, n, both.stride(0), eps, K=width, **parts, BLOCK=block, num_warps=warps, **APART
     )
     return out
 

@@ -14,7 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from burnish.forward.packing import KEYS
 from burnish.kernels.triton import matmul
-from burnish.kernels.triton.adapted import gate_adapted, padded
+from burnish.kernels.triton.adapted import padded
 from burnish.kernels.triton.adapters import Adapter
 from burnish.kernels.triton.cublas import product
 from burnish.kernels.triton.gate import gate_rows
@@ -115,9 +115,9 @@ class LateStream:
         z, width = self.z[: len(self.x)], self.x.shape[1]
         if adapter is None:
             both = product(z, weight, None, self.exact)
-            return gate_rows(both, self.squares, self.parts, width, self.eps, out)
-        both, inner = adapter.beside(z, weight, None, self.exact)
-        return gate_adapted(both, inner, adapter, "silu", out, (self.squares, self.parts, width, self.eps))
+        else:
+            both = adapter.add(*adapter.beside(z, weight, None, self.exact))
+        return gate_rows(both, self.squares, self.parts, width, self.eps, out)
 
     def through_mlp(self, layer: Layer, norm: Tensor) -> None:
         """x += mlp(norm(x)); the norm is the one that follows."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from burnish.kernels.architectures.spec import LayerSpec
 from burnish.kernels.triton import experts
-from burnish.kernels.triton.adapted import gate_adapted
 from burnish.kernels.triton.adapters import Adapter
 from burnish.kernels.triton.cublas import product
 from burnish.kernels.triton.gate import gate
@@ -63,13 +62,12 @@ class WideStream:
     def through_mlp(self, layer: Layer, norm: Tensor) -> None:
         """x += post(mlp(norm(x))); the norm is the one that follows."""
         if layer.router is None:
-            adapter, activation = layer.adapters.gate_and_up, layer.spec.activation
-            both, inner = self.normed(layer.gate_and_up, None, adapter)
-            if adapter is None or inner is None:
-                gated = gate(both, None, activation)
-            else:
-                gated = gate_adapted(both, inner, adapter, activation)
-            self.add(gated, layer.down, norm, layer.after_mlp, layer.adapters.down)
+            adapter, x = layer.adapters.gate_and_up, self.end()
+            if adapter is None:
+                both = product(x, layer.gate_and_up, None, self.exact)
+            else:  # too wide for the next kernel: it would read B for every few rows again
+                both = adapter.add(*adapter.beside(x, layer.gate_and_up, None, self.exact))
+            self.add(gate(both, None, layer.spec.activation), layer.down, norm, layer.after_mlp, layer.adapters.down)
             return
         weights = layer.router, layer.gate_and_up, layer.down
         y, *_ = experts.forward(self.end(), *weights, layer.spec, self.exact)
