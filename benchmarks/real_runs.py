@@ -48,6 +48,9 @@ def runs() -> dict[str, Run]:
             found[f"rl-{method}-{seed}"] = Run(
                 method, "gsm8k", {**more, **EVAL, "steps": 100, "seed": seed}, after=f"sft-{seed}"
             )
+    longer = {"steps": 160, "lr": 2e-5, "eval_every": 40}
+    for seed in SEEDS:
+        found[f"long-grpo-{seed}"] = Run("grpo", "gsm8k", {**RL, **EVAL, **longer, "seed": seed}, after=f"sft-{seed}")
     for seed in SEEDS:
         lora = {**SFT, **EVAL, "seed": seed, "lora": 32, "lr": 1e-3}
         found[f"lora-{seed}"] = Run("sft", "gsm8k", lora)

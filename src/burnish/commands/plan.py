@@ -28,7 +28,7 @@ alone). It needs no GPU, and says what the run takes on one.
 
 def main(words: list[str]) -> int:
     out = stdout_console()
-    if not words or words[0] in ("--help", "-h", "help"):
+    if not words or words[0] == "help" or {"--help", "-h"} & set(words):
         out.print(USAGE)
         return 0
     import torch
