@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.forward.packing import NONE, Packed, TooShort, families_of, pack, packed_tokens
+from burnish.forward.packing import Packed, TooShort, families_of, pack, packed_tokens
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
-from burnish.kernels.cuda_graphs.sizes import SizedGraphs
+from burnish.kernels.cuda_graphs.sizes import SizedGraphs, StaticPack
 
 WIDEST = 1024  # hidden size up to which a pass may wait for the host
 
@@ -55,23 +55,19 @@ class ScoringGraph:
     """The pass over packs of one size."""
 
     def __init__(self, runner: ModelRunner, packed: Packed, memory: Any) -> None:
-        assert packed.table is not None
-        self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.layout = Packed(self.tokens, self.positions, packed.bound, lambda: NONE, NONE, True, table=self.table)
+        self.pack = StaticPack(packed)
+        self.layout = self.pack.layout
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # compilers and libraries set themselves up before the capture
-            runner.hidden(self.tokens[None], self.positions[None], self.layout)
+            self.pack.hidden(runner)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=memory):
-            self.states = runner.hidden(self.tokens[None], self.positions[None], self.layout)[0]
+            self.states = self.pack.hidden(runner)
 
     def replay(self, packed: Packed) -> Tensor:
         """The hidden states of a pack of this size."""
-        assert packed.table is not None
-        self.tokens.copy_(packed.tokens)
-        self.positions.copy_(packed.positions)
-        self.table.copy_(packed.table)
+        self.pack.fill(packed)
         self.graph.replay()
         return self.states

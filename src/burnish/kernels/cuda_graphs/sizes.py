@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
-from burnish.forward.packing import Packed
+from burnish.forward.packing import NONE, Packed
+from burnish.forward.runner import ModelRunner
 
 SIZES = 4  # graphs that are kept
 LARGEST = 1 << 17  # tokens; longer packs keep the device busy without a graph
@@ -18,11 +20,30 @@ WASTE = 3  # packs of a size that a larger graph may compute in vain before a sm
 _log = logging.getLogger("burnish")
 
 
+class StaticPack:
+    """A pack at fixed addresses, which a CUDA graph reads. layout: the pack as the graph's pass sees it."""
+
+    def __init__(self, packed: Packed) -> None:
+        assert packed.table is not None
+        self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
+        self.layout = Packed(self.tokens, self.positions, packed.bound, lambda: NONE, NONE, True, table=self.table)
+
+    def hidden(self, runner: ModelRunner) -> Tensor:
+        """[N, H]: the last hidden states of its tokens."""
+        return runner.hidden(self.tokens[None], self.positions[None], self.layout)[0]
+
+    def fill(self, packed: Packed) -> None:
+        """Another pack of this size takes its place."""
+        assert packed.table is not None
+        self.tokens.copy_(packed.tokens)
+        self.positions.copy_(packed.positions)
+        self.table.copy_(packed.table)
+
+
 class Captured(Protocol):
     """A graph of packs of one size. layout: the pack that it was captured with."""
 
-    @property
-    def layout(self) -> Packed: ...
+    layout: Packed
 
 
 G = TypeVar("G", bound=Captured)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.module import text_config
-from burnish.forward.packing import NONE, Packed, TooShort, families_of, lines_for, pack, packed_tokens
+from burnish.forward.packing import Packed, TooShort, families_of, lines_for, pack, packed_tokens
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import MasterGradients, ModelRunner
-from burnish.kernels.cuda_graphs.sizes import SizedGraphs
+from burnish.kernels.cuda_graphs.sizes import SizedGraphs, StaticPack
 
 MOST_WEIGHTS = 500_000_000  # trained; a graph holds the gradients of all of them, and few launches matter there
 
@@ -71,20 +71,17 @@ class TrainingGraph:
     def __init__(self, runner: ModelRunner, gradients: MasterGradients, packed: Packed, memory: Any) -> None:
         self.runner, self.gradients = runner, gradients
         assert packed.table is not None and len(packed.table) == lines_for(len(packed.tokens))
-        self.tokens, self.positions, self.table = packed.tokens.clone(), packed.positions.clone(), packed.table.clone()
-        self.layout = Packed(self.tokens, self.positions, packed.bound, lambda: NONE, NONE, True, table=self.table)
+        self.pack = StaticPack(packed)
+        self.layout = self.pack.layout
         self.leaves = [leaf for leaf, _ in gradients.leaves]
         gradients.settle()
         self.grad = self._warm_up()
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.forward, pool=memory), torch.enable_grad():
-            states = self._pass()
+            states = self.pack.hidden(runner)
         with torch.cuda.graph(self.backward, pool=memory):
             self._gradients(states)
         self.states = states.detach()  # the memory of the pass's activations may serve the next capture
-
-    def _pass(self) -> Tensor:
-        return self.runner.hidden(self.tokens[None], self.positions[None], self.layout)[0]
 
     def _gradients(self, states: Tensor) -> None:
         found = torch.autograd.grad(states, self.leaves, self.grad, allow_unused=True)
@@ -99,7 +96,7 @@ class TrainingGraph:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), torch.enable_grad():
             for _ in range(2):
-                states = self._pass()
+                states = self.pack.hidden(self.runner)
                 self.grad = torch.zeros_like(states)
                 self._gradients(states)
                 del states
@@ -108,10 +105,7 @@ class TrainingGraph:
 
     def replay(self, packed: Packed) -> Tensor:
         """The hidden states of a pack of this size."""
-        assert packed.table is not None
-        self.tokens.copy_(packed.tokens)
-        self.positions.copy_(packed.positions)
-        self.table.copy_(packed.table)
+        self.pack.fill(packed)
         self.forward.replay()
         return self.states
 

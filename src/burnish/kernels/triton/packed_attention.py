@@ -29,8 +29,7 @@ from burnish.kernels.triton.packed_forward import forward_kernel
 LOG2E = 1.4426950408889634
 FAR = 1 << 30
 AHEAD = {"num_warps": 4, "num_stages": 3}  # as measured on an H200
-BACK = {"BLOCK": TILE, "num_warps": 4, "num_stages": 1}  # of keys and values
-QUERIES_BACK = BACK
+BACK = {"BLOCK": TILE, "num_warps": 4, "num_stages": 1}
 # heads of more than 128 numbers: with the block and warps above, 350 registers of each thread would lie in memory, so
 # 116
 WIDE_BACK = {"BLOCK": 32, "num_warps": 8, "num_stages": 1}
@@ -103,7 +102,7 @@ def backward(
     heads, shared = q.shape[1], k.shape[1]
     dq, dk, dv = into or (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     delta = torch.empty_like(lse)
-    back, of_queries = (BACK, QUERIES_BACK) if q.shape[2] <= 128 else (WIDE_BACK, WIDE_BACK)
+    back = BACK if q.shape[2] <= 128 else WIDE_BACK
     far, known = window or FAR, (q, k, v)
     d_query_kernel[(len(table), heads)](
         *known,
@@ -119,7 +118,7 @@ def backward(
         *_strides(*known, dq),
         heads,
         **_sizes(q, k),
-        **of_queries,
+        **back,
     )
     sizes, parts = _sizes(q, k), KIDS["SPLIT"] * (heads // shared)
     held = 2 * TILE * sizes["DP"]
