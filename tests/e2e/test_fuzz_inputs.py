@@ -16,13 +16,23 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_DEBUG", "0")
 
 
-@pytest.mark.parametrize("kind", fuzz_inputs.KINDS)
-def test_a_minute_of_bad_inputs(kind: str) -> None:
-    """15 seconds of each of the four kinds, from the first input of seed 0 on: as many as this machine can give."""
-    found = list(fuzz_inputs.fuzz(100_000, 0, (kind,), seconds=15))
+def fuzzed(kind: str, seconds: float) -> None:
+    """Inputs of one kind, from the first of seed 0 on: as many as this machine can give in this time."""
+    found = list(fuzz_inputs.fuzz(100_000, 0, (kind,), seconds=seconds))
     wrong = [one for one in found if one.ending in ("traceback", "hang")]
     assert not wrong, [f"{one.ending} {one.where} {one.error} {one.case.words} {one.case.what}" for one in wrong]
     assert sum(one.ending == "refused" for one in found) >= 10, "too few to mean anything"
+
+
+@pytest.mark.parametrize("kind", fuzz_inputs.KINDS)
+def test_seconds_of_bad_inputs(kind: str) -> None:
+    fuzzed(kind, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", fuzz_inputs.KINDS)
+def test_minutes_of_bad_inputs(kind: str) -> None:
+    fuzzed(kind, 60)
 
 
 def test_the_same_seed_gives_the_same_inputs(tmp_path: Path) -> None:

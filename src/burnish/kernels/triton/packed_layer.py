@@ -74,6 +74,13 @@ class How:
         """Of a norm of x: d x + more, d norm if it learns, and its output again."""
         return norm_backward(x, norm, self.spec.eps, grad, more, self.spec.offset, again, learns)
 
+    def back_after(self, y: Tensor, norm: Tensor | None, grad: Tensor, learns: bool) -> tuple[Tensor, Tensor | None]:
+        """Of what is added to the residual stream, after a norm of its own, if there is one: d y and d norm."""
+        if norm is None:
+            return grad, None
+        d_y, d_norm, _ = self.back(y, norm, grad, None, learns, again=False)
+        return d_y, d_norm
+
     def turned(self, made: Tensor, norms: Found | None, divisors: Tensor | None, bias: Tensor | None) -> Tensor | None:
         """Divide, normalise and rotate: in place, or, where heads are normalised, queries and keys [N, heads x D]
         apart."""
@@ -234,9 +241,7 @@ class _Layer(torch.autograd.Function):
             weights = router, gate_and_up, down
             d_h, d_router, d_gate_and_up, d_down = experts.backward(gy.contiguous(), h, weights, both, routed, how.spec)
             d_x2, d_second, _ = how.back(x2, second, d_h, gx, trained[SECOND], again=False)
-        d_mixed, d_after = d_x2, None
-        if after is not None:
-            d_mixed, d_after, _ = how.back(mixed, after, d_x2, None, trained[AFTER], again=False)
+        d_mixed, d_after = how.back_after(mixed, after, d_x2, trained[AFTER])
         flat = seen.view(len(x1), -1)
         d_seen, d_inner = _back(d_mixed, out, lora.out)
         d_out = d_mixed.t() @ flat if trained[OUT] else None
@@ -251,9 +256,7 @@ class _Layer(torch.autograd.Function):
         d_x1, d_norm, h = how.back(x1, norm, d_h, d_x2, trained[NORM])
         d_bias, d_heads = d_made.sum(0) if trained[BIAS] else None, d_made.t() @ h if trained[HEADS] else None
         of_heads = _of_adapter(lora.heads, d_made, d_inner, h, None if how.late else inner_heads)
-        d_y, d_post = d_x1, None
-        if post is not None:
-            d_y, d_post, _ = how.back(y, post, d_x1, None, trained[POST], again=False)
+        d_y, d_post = how.back_after(y, post, d_x1, trained[POST])
         return (
             d_x1,
             d_y,
