@@ -9,6 +9,7 @@ pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test]
 pytest.importorskip("peft", reason="LoRA needs peft")
 
 LORA = """
+import copy
 import transformers
 from peft import LoraConfig, get_peft_model
 from burnish.engine import kv_cache
@@ -29,14 +30,15 @@ sizes |= dict(num_key_value_heads=1, head_dim=32, max_position_embeddings=128, p
 rows = [torch.randint(0, 99, (n,)) for n in (9, 13, 6)]
 masks = [torch.arange(len(row)) >= 4 for row in rows]
 
-def adapted(kind, **how):
+def adapted(kind, joined=True, **how):
     config = getattr(transformers, kind + "Config")(**sizes)
     config._attn_implementation = attention.register()
     model = transformers.AutoModelForCausalLM.from_config(config)
     model = get_peft_model(model, LoraConfig(r=4, lora_alpha=12, task_type="CAUSAL_LM", **how)).eval()
     for p in model.parameters():
         p.data.add_(torch.randn_like(p) * 0.2)
-    join_projections(model)
+    if joined:
+        join_projections(model)
     return model
 
 def learn(model, ours, recomputes=False):
@@ -51,9 +53,11 @@ def learn(model, ours, recomputes=False):
 def decode(model, ours):
     packing.on_gpu = kv_cache.on_gpu = lambda device: True
     decoder = GpuDecoder(TransformersRunner(model), Plan(3, 12, 20))
-    assert decoder.fused is not None and decoder.fused.adapters and decoder.fused.late == (fused.OURS_ADAPTED > 0)
     if not ours:
         decoder.fused = None
+    else:
+        assert decoder.fused is not None and decoder.fused.adapters
+        assert decoder.fused.late == (fused.OURS_ADAPTED > 0)
     decoder.prefill([torch.arange(6), torch.arange(11)], torch.arange(17).numpy())
     state = RunningBatch(3, 12, (1,), torch.device("cpu"))
     state.put(slice(0, 3), dict(root=[0, 6, 6], root_length=[6, 11, 11], slot=[2, 0, 1], limit=[9] * 3))
@@ -88,6 +92,28 @@ for kind, targets in (("Llama", "all-linear"), *some):
         packing.on_gpu = lambda device: False
         wanted = outputs(TransformersRunner(model), rows, masks, {"logp"})["logp"]
     assert not torch.allclose(before, after, atol=1e-3) and torch.allclose(after, wanted, atol=2e-5)
+    for adapter in runner.fused.adapters:
+        outputs_of_all = len(adapter.wide)
+        assert adapter.whole is not None and torch.equal(adapter.whole[outputs_of_all:], adapter.a)
+        for part in adapter.parts:
+            b = part.scale * part.b.detach()
+            assert torch.equal(adapter.narrow[: len(part.a), part.outputs], b.t())
+
+first = adapted("Qwen2", joined=False, target_modules="all-linear")  # two models on the same frozen weights
+frozen = {id(p): p for p in first.parameters() if not p.requires_grad}
+second = copy.deepcopy(first, frozen)
+for model in (first, second):
+    for name, p in model.named_parameters():
+        if "lora_" in name:
+            p.data.add_(torch.randn_like(p) * 0.2)
+wanted = [decode(model, False) for model in (first, second)]
+for model in (first, second):
+    join_projections(model)
+fused.OURS_ADAPTED = 0
+for model, other in ((first, wanted[0]), (second, wanted[1]), (first, wanted[0])):
+    assert torch.allclose(decode(model, True), other, atol=2e-5), "each has its own adapters"
+spare = [a.whole is not None for model in (first, second) for a in fused.FusedDecoder.of(decoder_of(model)).adapters]
+assert all(spare[:8]) and not any(spare[8:]), "the first one has the spare rows"
 
 packing.on_gpu = lambda device: True
 for how in (dict(use_dora=True), dict(lora_dropout=0.1)):  # what the kernels do not compute is left to the modules
