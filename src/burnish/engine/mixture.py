@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +63,25 @@ def masked_by(other: str, top_p: float) -> Blend:
         return own.masked_fill(torch.zeros_like(outside).scatter(-1, index, outside), -torch.inf)
 
     return Blend(f"masked_by({other}, {top_p:g})", (other,), mix)
+
+
+def guided(weights: Mapping[str, float]) -> Blend:
+    """log pi + sum_i w_i log pi_i, normalised: other models guide the policy (EFT, arXiv 2310.12962; GenARM,
+    2410.08193).
+
+    A negative weight takes away what a model says. Weights of 0 leave pi as it is.
+    """
+    given = dict(weights)
+
+    def mix(logits: list[Tensor]) -> Tensor:
+        total = torch.log_softmax(logits[0], -1)
+        for weight, theirs in zip(given.values(), logits[1:], strict=True):
+            if weight:
+                total = total + weight * torch.log_softmax(theirs, -1)
+        return total
+
+    shown = ", ".join(f"{weight:+g} {name}" for name, weight in given.items())
+    return Blend(f"guided({shown})", tuple(given), mix)
 
 
 def by_values(critics: tuple[str, ...], beta: float) -> Blend:

@@ -1,9 +1,12 @@
-"""Choosing among samples: nothing is trained, or only what was chosen is imitated."""
+"""Alignment at decoding time: choosing among samples, and models that guide each other token by token."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from burnish import draw, learn, rollout, score, select
-from burnish.method import Method, method, roles
+from burnish.learn.terms import preference_pairs as pairs
+from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
 
 
@@ -52,3 +55,126 @@ def best_of_n_distill(
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),
         models=roles(**score.rm_role(reward_model)),
     )
+
+
+Weight = Annotated[float, Option("How strongly the guides count; at 0 the model is as it is.", at_least=0)]
+Guides = Annotated[
+    str, Option("Models that guide, by name or directory, with the tokenizer of the run's model: a, or a*0.7,b*0.3.")
+]
+Reply = Annotated[int, Option("Replies for each prompt.", at_least=1)]
+
+
+@register(
+    papers.EFT,
+    family="decoding",
+    summary="A large model sampled as if it were fine-tuned: plus what fine-tuning changed in a small one.",
+    when="You have a fine-tuned small model and its base, and may not or cannot train the large one.",
+    trial={"tuned": "tiny", "untuned": "tiny", "n": 2},
+)
+def eft(
+    task: draw.Source,
+    *,
+    tuned: Guides,
+    untuned: Annotated[str, Option("The model that the tuned ones started from.")],
+    weight: Weight = 1.0,
+    n: Reply = 1,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """Emulated fine-tuning (up-scaling), also known as proxy tuning.
+
+    log p(a) = log pi(a) + weight sum_i w_i [ log pi_i(a) - log pi_untuned(a) ] + const, token by token
+
+    pi is the run's model, pi_i are the tuned ones. weight = 0 is pi; if pi is the untuned model, weight = 1 with one
+    tuned model is that model. Several tuned models with weights that add up to 1 interpolate between them. Nothing is
+    trained. Departures: all tuned models have one base; the paper's speculative decoding and its filter of the
+    change (only inside the base's top-p) are left out. Negative weights, which undo alignment, are refused.
+    """
+    deltas = {name: (model, share * weight) for name, (model, share) in _guides(tuned, "tuned").items()}
+    weights = {name: share for name, (_, share) in deltas.items()}
+    models = {name: frozen(model) for name, (model, _) in deltas.items()}
+    blend = rollout.guided({**weights, "untuned": -sum(weights.values())})
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature, blend=blend),
+        score=score.scoring(task, None),
+        select=select.keep_best(n),  # all of them
+        learn=learn.Learn(),
+        models=roles(**models, untuned=frozen(untuned)),
+    )
+
+
+@register(
+    papers.GENARM,
+    family="decoding",
+    summary="A model guided by language models that were trained as token-level reward models (`genarm_rm`).",
+    when="Preferences are to steer a model that you do not train, or several of them with weights chosen at use.",
+    trial={"reward_lm": "tiny", "n": 2},
+)
+def genarm(
+    task: draw.Source,
+    *,
+    reward_lm: Guides,
+    alpha: Weight = 1.0,
+    n: Reply = 1,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """GenARM: decoding guided by autoregressive reward models.
+
+    log p(a) = log pi(a) + alpha sum_i w_i log pi_r,i(a) + const, token by token;  alpha = 1 / beta of the paper
+
+    alpha = 0 is the model itself. Nothing is trained; `genarm_rm` trains the reward models. The released code divides
+    the sum by its total weight, so that its temperature is T / (1 + alpha); here it is the formula's own.
+    """
+    guides = _guides(reward_lm, "reward_lm")
+    blend = rollout.guided({name: alpha * share for name, (_, share) in guides.items()})
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature, blend=blend),
+        score=score.scoring(task, None),
+        select=select.keep_best(n),  # all of them
+        learn=learn.Learn(),
+        models=roles(**{name: frozen(model) for name, (model, _) in guides.items()}),
+    )
+
+
+@register(
+    papers.GENARM,
+    family="decoding",
+    summary="Train a language model as a token-level reward model of pairs, to guide another one (`genarm`).",
+    when="Preference pairs are at hand for a model that is to be guided, not trained.",
+)
+def genarm_rm(
+    task: draw.Source, *, beta: Annotated[float, Option("Scale of the reward beta_r.", above=0)] = 0.1
+) -> Method:
+    """The autoregressive reward model of GenARM: its reward of a reply is its log-prob.
+
+    L = mean over pairs of -log s( beta [ sum_t log pi_r(y_w,t) - sum_t log pi_r(y_l,t) ] ), no reference
+
+    It is `cpo` without its SFT loss. beta = 0.1 is the authors' Tulu recipe.
+    """
+    return method(
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=score.given_order("chosen", "rejected"),
+        select=select.best_vs_worst(),
+        learn=learn.Learn(pairs.uniform_reference(beta, on="demo")),
+        models=roles(),
+        lr_share=0.1,
+    )
+
+
+def _guides(text: str, role: str) -> dict[str, tuple[str, float]]:
+    """Models and their weights by the names of their roles, from `a*0.7,b*0.3`; a model alone has weight 1."""
+    found: dict[str, tuple[str, float]] = {}
+    for i, part in enumerate(text.split(",")):
+        model, _, share = part.strip().partition("*")
+        try:
+            weight = float(share) if share else 1.0
+        except ValueError:
+            raise ValueError(f"the weight of {model!r} is {share!r}, not a number; write {model}*0.5") from None
+        if not model or not 0 <= weight < float("inf"):
+            raise ValueError(
+                f"{part.strip()!r} in {text!r} is not a model with a weight of at least 0; write, say, a*0.7,b*0.3"
+            )
+        found[role if i == 0 else f"{role}{i + 1}"] = model, weight
+    return found

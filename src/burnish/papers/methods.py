@@ -92,6 +92,7 @@ DUAL_TOKEN_ARCHER = Paper(
     "dual-token-archer", "2507.15778", "Stabilizing Knowledge, Promoting Reasoning: Dual-Token Constraints for RLVR"
 )
 DVPO = Paper("dvpo", "2502.16944", "Lean and Mean: Decoupled Value Policy Optimization with Global Value Guidance")
+EFT = Paper("eft", "2310.12962", "An Emulator for Fine-Tuning Large Language Models using Small Language Models")
 ESRL = Paper("esrl", "2308.02223", "ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation")
 EXO = Paper("exo", "2402.00856", "Towards Efficient and Exact Optimization of Language Model Alignment")
 FPO = Paper("fpo", "2411.07618", "Direct Preference Optimization Using Sparse Feature-Level Constraints")
@@ -104,6 +105,9 @@ GDPO = Paper(
     "gdpo",
     "2601.05242",
     "GDPO: Group reward-Decoupled Normalization Policy Optimization for Multi-reward RL Optimization",
+)
+GENARM = Paper(
+    "genarm", "2410.08193", "GenARM: Reward Guided Generation with Autoregressive Reward Model for Test-time Alignment"
 )
 GHPO = Paper("ghpo", "2507.10628", "GHPO: Adaptive Guidance for Stable and Efficient LLM Reinforcement Learning")
 GKD = Paper("gkd", "2306.13649", "On-Policy Distillation of Language Models: Learning from Self-Generated Mistakes")

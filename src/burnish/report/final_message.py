@@ -69,8 +69,8 @@ def verdict(result: Result, tasks: int) -> list[str]:
 
 
 def _chosen(before: Outcome | None, after: Outcome, name: str) -> list[str]:
-    """The score of the replies that a method without training chooses, and that of the model's own replies."""
-    lines = [f"held-out {name} of the replies that the method chooses: {estimate(after)}"]
+    """The score of the replies of a method that trains nothing, and that of the model's own replies."""
+    lines = [f"held-out {name} of the method's replies: {estimate(after)}"]
     if before is not None and before.name == after.name:
         several = before.sampled
         beside = f"; sampled at temperature {several.temperature:g}: {several.accuracy}" if several else ""
@@ -190,6 +190,11 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
         return [
             (f"burnish eval {model} {rows}", "how many pairs it puts in the right order"),
             (f"burnish train grpo {rows} --reward-model {model}", "train with it"),
+            *again,
+        ]
+    if run.config.method == "genarm_rm":
+        return [
+            (f"burnish train genarm --model MODEL --task TASK --reward-lm {model}", "guide a model with it"),
             *again,
         ]
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]

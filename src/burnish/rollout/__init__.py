@@ -1,6 +1,6 @@
 """Rollout: what is sampled or read for each task, the only stage that generates. `rollout=rollout.sample(8)`."""
 
-from burnish.engine.mixture import Blend, arithmetic, by_values, geometric, masked_by
+from burnish.engine.mixture import Blend, arithmetic, by_values, geometric, guided, masked_by
 from burnish.rollout.again import again
 from burnish.rollout.assisted import assisted, states
 from burnish.rollout.axioms import by_axioms
@@ -75,6 +75,7 @@ __all__ = [
     "finished",
     "fragments",
     "geometric",
+    "guided",
     "given",
     "given_steps",
     "graded",
