@@ -87,8 +87,8 @@ class ModelRunner(Protocol):
     def replay(self, rows: Sequence[Numbers], firsts: list[int] | None) -> tuple[Tensor, Packed] | None:
         """The hidden states [N, H] of a pass over packed rows, by a CUDA graph; None where there is none.
 
-        firsts: the first token of each row that is asked about; None: rows share no prefix. One backward follows, or,
-        without gradient, the states are read before the next pass.
+        firsts: the first token of each row that is asked about; None: rows share no prefix. With gradient, one backward
+        follows.
         """
         ...
 

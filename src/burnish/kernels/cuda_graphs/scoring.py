@@ -32,8 +32,7 @@ class ScoringGraphs:
 
     @torch.no_grad()
     def states(self, rows: Sequence[Numbers], asked: list[int] | None) -> tuple[Tensor, Packed] | None:
-        """The last hidden states [N, H] of rows, until the next pass, and how they are packed; None where no graph
-        serves them."""
+        """The last hidden states [N, H] of rows, and how they are packed; None where no graph serves them."""
         device = next(self.runner.module.parameters()).device
         if self.graphs.off or device.type != "cuda" or not self.busy.acquire(blocking=False):
             return None
@@ -44,7 +43,8 @@ class ScoringGraphs:
                 return None
             packed = pack(rows, asked, device, size, families)
             graph = self.graphs.graph(size, packed, lambda memory: ScoringGraph(self.runner, packed, memory))
-            return None if graph is None else (graph.replay(packed), packed)
+            # copied: another thread may replay the graph before these are read
+            return None if graph is None else (graph.replay(packed).clone(), packed)
         except TooShort:
             return None
         finally:
@@ -67,7 +67,7 @@ class ScoringGraph:
             self.states = self.pack.hidden(runner)
 
     def replay(self, packed: Packed) -> Tensor:
-        """The hidden states of a pack of this size."""
+        """The hidden states of a pack of this size, until the next replay."""
         self.pack.fill(packed)
         self.graph.replay()
         return self.states
