@@ -4,6 +4,8 @@ on.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -160,7 +162,24 @@ def task_for(name: str) -> Source:
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
     """The small arguments of a method's trial; wherever it wants the model tiny, a random model stands in."""
     given = {key: value for key, value in METHODS[name].trial.items() if key != "task"}
-    return {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
+    found = {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
+    return {**found, "prm": str(scoring_model(teacher))} if "prm" in found else found
+
+
+def scoring_model(start: Path) -> Path:
+    """The model with a random head of one output in the place of its logits, made once."""
+    path = start.with_name(f"{start.name}-scoring")
+    if start.exists() and not path.exists():
+        from transformers import AutoModelForSequenceClassification
+
+        made = start.with_name(f"{start.name}-scoring-{os.getpid()}")
+        shutil.copytree(start, made)
+        model = AutoModelForSequenceClassification.from_pretrained(start, num_labels=1, trust_remote_code=False)
+        torch.manual_seed(0)
+        torch.nn.init.normal_(model.score.weight)
+        model.save_pretrained(made)
+        made.rename(path)
+    return path
 
 
 def build_method(name: str, teacher: Path) -> Method:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_cast, make_model
+from conftest import scoring_model as with_head
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
@@ -36,12 +37,7 @@ TASK = source("sort")
 @pytest.fixture(scope="module")
 def scoring_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with a head of one output, and the tokenizer of `small_model`."""
-    path = make_model(tmp_path_factory.mktemp("prm"), seed=3)
-    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1, trust_remote_code=False)
-    torch.manual_seed(0)
-    torch.nn.init.normal_(model.score.weight)
-    model.save_pretrained(path)
-    return path
+    return with_head(make_model(tmp_path_factory.mktemp("prm"), seed=3))
 
 
 def groups_of(reward: str, method: str, model: Path) -> tuple[dict[str, float], list[Group]]:

@@ -186,6 +186,11 @@ ORPO = Paper("orpo", "2403.07691", "ORPO: Monolithic Preference Optimization wit
 P3O = Paper(
     "p3o", "2310.00212", "Pairwise Proximal Policy Optimization: Harnessing Relative Feedback for LLM Alignment"
 )
+PARTICLE_FILTERING = Paper(
+    "particle-based-inference-scaling",
+    "2502.01618",
+    "A Probabilistic Inference Approach to Inference-Time Scaling of LLMs using Particle-Based Monte Carlo Methods",
+)
 PPO = Paper("ppo", "1707.06347", "Proximal Policy Optimization Algorithms")
 PPO_MAX = Paper("ppo-max", "2307.04964", "Secrets of RLHF in Large Language Models Part I: PPO")
 PREFIX_RFT = Paper("prefix-rft", "2507.01679", "Blending Supervised and Reinforcement Fine-Tuning with Prefix Sampling")

@@ -28,6 +28,7 @@ from burnish.rollout.injected import injected
 from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
 from burnish.rollout.operated import answered, expanded, operated
+from burnish.rollout.particles import particles
 from burnish.rollout.planned import reflected
 from burnish.rollout.play import of_episodes, play
 from burnish.rollout.recalled import recalled
@@ -97,6 +98,7 @@ __all__ = [
     "next_steps",
     "of_episodes",
     "operated",
+    "particles",
     "play",
     "prefixed",
     "probed",

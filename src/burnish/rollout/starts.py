@@ -43,13 +43,15 @@ class Start:
 @dataclass(eq=False)
 class Reply:
     """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
-    all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows.
+    all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows. until: texts
+    after which the next call pauses.
     """
 
     start: Start
     said: Turn | None = None
     stopped: str = ""
     most: int | None = None
+    until: tuple[str, ...] = ()
     id: TraceId = field(default_factory=TraceId)
 
     def __len__(self) -> int:
@@ -192,7 +194,10 @@ def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     new = born(sample, start.author, model.version, start.turns[-1], start.settings)
     reply.said = new if reply.said is None else reply.said.followed_by(new)
     full = len(reply) >= longest or before + len(new) >= model.context
-    reply.stopped = sample.stopped if sample.stopped != "length" or full else ""
+    paused = sample.stopped == "length"
+    if reply.until and sample.stopped == "stop":
+        paused = int(sample.tokens[-1]) not in model.chat.stops
+    reply.stopped = "length" if paused and full else "" if paused else sample.stopped
 
 
 def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
@@ -205,7 +210,8 @@ def _request(reply: Reply, model: Model, longest: int, most: int | None, after: 
     left = longest - len(reply)
     size = left if most is None else min(most, left)
     keys = input_keys(reply.turns())
-    return Request(prompt, start.key, size, **start.settings.named(), said=len(reply), input_keys=keys, after=after)
+    how = {**start.settings.named(), "stop": reply.until}
+    return Request(prompt, start.key, size, **how, said=len(reply), input_keys=keys, after=after)
 
 
 def beginning(groups: Sequence[Open], step: Step) -> Callable[[Reply], None] | None:
