@@ -119,6 +119,8 @@ NOT_HERE = {
         ("filtered_bc", "oracle_bc", "ilql", "mc_returns"),
         "it reads recorded games: tests/parts/test_offline_agents.py",
     ),
+    **dict.fromkeys(("eft", "particle_filter"), "it needs a model that was tuned or scores steps: docs/decoding.md"),
+    "genarm_rm": "it guides another model, and is a worse one itself: docs/decoding.md",
     "moe_lm": "it plays games for minutes: tests/e2e/test_episodes_learned.py",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import make_model
 
 from burnish.models import known_models, smollm2
+from burnish.models.known_models import resolve
 
 
 def model(path: Path, *files: str) -> Path:
@@ -148,3 +151,17 @@ def test_lora_adapters_without_their_model_are_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="holds LoRA adapters of '', which is not here; bring it back"):
         known_models.resolve(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["~nobody-has-this-home/model", "~9< U'g$("])
+def test_a_home_of_nobody_is_no_model_and_no_traceback(name: str) -> None:
+    with pytest.raises(ValueError, match="it is neither a known name nor a local directory"):
+        resolve(name)
+
+
+def test_a_padding_token_that_is_no_whole_number_is_refused(tmp_path: Path) -> None:
+    path = make_model(tmp_path)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "pad_token_id": 1.5}))
+    with pytest.raises(ValueError, match=r"pad_token_id is 1\.5; it must be a whole number"):
+        resolve(str(path))

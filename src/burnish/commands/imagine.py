@@ -14,6 +14,7 @@ from rich.console import Console
 
 from burnish.option import Option
 from burnish.run.flags import read
+from burnish.util.paths import expanded
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def main(words: list[str]) -> int:
 def _described(task: str) -> str:
     if not task.startswith("@"):
         return task
-    path = Path(task[1:]).expanduser()
+    path = expanded(task[1:])
     if not path.is_file():
         raise ValueError(f"--task {task}: there is no file {path}; write the task in words, or name a text file")
     return path.read_text(encoding="utf-8").strip()

@@ -12,6 +12,7 @@ from burnish.models import smollm2
 from burnish.models.hub import fetch, hub_name
 from burnish.models.sizes import check_config
 from burnish.util.files import read_json
+from burnish.util.paths import expanded
 
 TINY = Path(__file__).parent / "tiny"
 _UNSAFE = (".bin", ".pt", ".pth", ".ckpt")
@@ -44,7 +45,7 @@ def resolve(name_or_path: str, *, loads: bool = True) -> Path:
     known = MODELS.get(name_or_path)
     if known is not None:
         return _known(name_or_path, known)
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     if path.is_dir():
         return path if not loads and described_only(path) else _checked(path)
     if path.exists():
@@ -85,7 +86,7 @@ def adapted_model(path: Path) -> Path:
     base = told.get("base_model_name_or_path") or ""
     if told.get("revision") and hub_name(base) is not None:
         base = f"{base}@{told['revision']}"
-    if not base or (not Path(base).expanduser().is_dir() and base not in MODELS and hub_name(base) is None):
+    if not base or (not expanded(base).is_dir() and base not in MODELS and hub_name(base) is None):
         raise ValueError(
             f"model directory {path} holds LoRA adapters of {base!r}, which is not here; bring it back, or correct "
             "base_model_name_or_path in adapter_config.json"

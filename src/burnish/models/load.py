@@ -306,4 +306,4 @@ def _require_scoring(config: Any) -> None:
 
 
 def _context(config: Any) -> int:
-    return int(getattr(config.get_text_config(), "max_position_embeddings", 1 << 20))
+    return int(getattr(config.get_text_config(), "max_position_embeddings", None) or 1 << 20)

@@ -54,6 +54,12 @@ def _check_numbers(config: dict[str, Any], file: Path, size: int) -> None:
                 f"{file} says {name} is {str(value)[:40]}; it must be a whole number from 1 to {most:,}: "
                 "correct it, or pass another directory"
             )
+    padding = config.get("pad_token_id")
+    if padding is not None and (isinstance(padding, bool) or not isinstance(padding, int)):
+        raise ValueError(
+            f"{file} says pad_token_id is {str(padding)[:40]}; it must be a whole number: correct it, or pass another "
+            "directory"
+        )
     width = config.get("hidden_size") or config.get("n_embd") or 1
     layers = config.get("num_hidden_layers") or config.get("n_layer") or 1
     for what, weights in (

@@ -13,10 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import yaml
+
+from burnish.util.paths import expanded
 
 PLAIN, NONE = "plain", "none"  # none: prompts stay as they are, even where the model has a template
 ASSUMED = (
@@ -93,7 +94,7 @@ def read_template(named: str | None) -> str | None:
         return named
     if named in TEMPLATES:
         return TEMPLATES[named]
-    file = Path(named).expanduser()
+    file = expanded(named)
     known = ", ".join((*TEMPLATES, PLAIN, NONE))
     try:
         text = file.read_text()

@@ -21,6 +21,7 @@ from burnish.rewards.sandboxed import row_of
 from burnish.rewards.verifiers.lean import NotProved, program_of, verdict_of
 from burnish.rewards.verifiers.table import build_check
 from burnish.task import Verdict
+from burnish.util.paths import expanded
 from burnish.util.processes import kill_group
 
 SECONDS = 60.0  # default time limit of one proof
@@ -46,7 +47,7 @@ class LeanReward(OneReward):
         prefix = _asked([self.lean, "--print-prefix"], None)
         self.path, self.readable = "", [prefix]
         if options["project"]:
-            project = Path(options["project"]).expanduser().absolute()
+            project = expanded(options["project"]).absolute()
             if not project.is_dir():
                 raise ValueError(f"lean: there is no folder {str(project)!r}; name a Lake project that is built")
             lake = shutil.which("lake", path=f"{Path(self.lean).parent}:{os.environ.get('PATH', '')}") or "lake"

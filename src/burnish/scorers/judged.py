@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from burnish import papers
@@ -16,6 +15,7 @@ from burnish.score.judges.asked import Item, Writer, items_of, note_unread, reas
 from burnish.score.judges.pointwise import pointwise
 from burnish.scorers import Scorer, register_reward
 from burnish.tasks.source import Source
+from burnish.util.paths import expanded
 
 JudgeText = Annotated[str, Option("Who judges: a model's name or directory, policy, or endpoint(URL, MODEL).")]
 Samples = Annotated[int, Option("Answers sampled for each question, of which the mean counts.", at_least=1)]
@@ -27,8 +27,8 @@ GENERAL = "Does the reply do what the request asks, correctly and completely, wi
 
 def text_or_file(given: str, what: str) -> str:
     """The text, or the content of the file that it names; raises ValueError for an empty one."""
-    is_file = len(given) < 200 and "\n" not in given and Path(given).expanduser().is_file()
-    text = Path(given).expanduser().read_text() if is_file else given
+    is_file = len(given) < 200 and "\n" not in given and expanded(given).is_file()
+    text = expanded(given).read_text() if is_file else given
     if not text.strip():
         raise ValueError(f"{what} is empty; write the text, or the path of a file with it")
     return text.strip()

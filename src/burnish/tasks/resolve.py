@@ -23,6 +23,7 @@ from burnish.tasks.mixture import Ingredient, Mixture
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source, unwrapped
 from burnish.tasks.table import GENERATED, closest, source
+from burnish.util.paths import expanded
 
 INSTALLED = "burnish.tasks"  # the group of entry points
 
@@ -101,7 +102,7 @@ def pin(name: str) -> str:
     if name.startswith(IN_PYTHON):
         return name
     for spec in read_spec(name):
-        hub = None if Path(spec.name).expanduser().exists() else HUB_NAME.fullmatch(spec.name)
+        hub = None if expanded(spec.name).exists() else HUB_NAME.fullmatch(spec.name)
         if hub and not _is_generated(spec.name) and not ENVIRONMENT.fullmatch(spec.name):
             from burnish.tasks.data.hub import pinned
 

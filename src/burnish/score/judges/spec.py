@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 from burnish.option import Option
@@ -23,7 +22,7 @@ from burnish.roles import frozen
 from burnish.score.judges.judge import Judge
 from burnish.score.judges.of_endpoint import EndpointJudge
 from burnish.score.judges.of_model import ModelJudge
-from burnish.util.paths import home
+from burnish.util.paths import expanded, home
 
 Temperature = Annotated[float, Option("Sampling temperature; 0 is greedy.", at_least=0)]
 TopP = Annotated[float, Option("Share of probability that answers are sampled from.", above=0, at_most=1)]
@@ -59,7 +58,7 @@ def endpoint(
     cache: Annotated[str, Option("The folder of cached answers; off: none.")] = "",
 ) -> Judge:
     """A model behind an OpenAI-compatible endpoint."""
-    where = None if cache == "off" else Path(cache).expanduser() if cache else home() / "judgements"
+    where = None if cache == "off" else expanded(cache) if cache else home() / "judgements"
     asked = Endpoint(
         url,
         key,

@@ -34,6 +34,7 @@ from burnish.tasks.data.rows import ListRows, Rows, joined
 from burnish.tasks.data.scan import Scan, common, scan
 from burnish.tasks.source import SPLITS, NoVerifier
 from burnish.util.files import files_below
+from burnish.util.paths import expanded
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Dataset:
 
     def _files(self) -> list[Path]:
         """The files that hold the rows; none for a hub dataset and for rows given in Python."""
-        path = Path(self.name).expanduser()
+        path = expanded(self.name)
         if self._tables is not None:
             return []
         return files_below(path) if path.is_dir() else [path] if path.is_file() else []

@@ -20,6 +20,7 @@ from burnish.tasks.data.lines import OPENERS, Lines, json_line, open_bytes, open
 from burnish.tasks.data.parse import parse_json
 from burnish.tasks.data.rows import ListRows, Rows, joined
 from burnish.util.files import files_below
+from burnish.util.paths import expanded
 
 HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?(?::([\w.+-]+))?")  # owner/name@revision:config
 
@@ -151,7 +152,7 @@ def readable(files: list[str]) -> list[str]:
 
 def read_rows(name: str) -> dict[str, Rows]:
     """All rows of a file, a folder or a hub dataset (owner/name@revision:config), by split."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         return read_folder(path)
     if path.is_file():
@@ -159,7 +160,7 @@ def read_rows(name: str) -> dict[str, Rows]:
     found = HUB_NAME.fullmatch(name)
     if reader_of(path.name) or found is None or name.startswith((".", "~")):
         first = re.split(r"[:;+ ]", name)[0]
-        if first != name and Path(first).expanduser().is_file():
+        if first != name and expanded(first).is_file():
             raise ValueError(f"no file or folder {name!r}; several datasets are written a.jsonl*0.7,b.jsonl*0.3")
         raise ValueError(f"no file or folder {name!r}; check the path (it is looked up from {Path.cwd()})")
     from burnish.tasks.data.hub import download
