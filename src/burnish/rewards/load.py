@@ -28,7 +28,7 @@ def _module(place: str, spec: str, what: str) -> ModuleType:
                 f"{what} {spec!r}: importing {place!r} failed ({type(error).__name__}: {error}); "
                 "check the name, or write path/to/file.py:function"
             ) from error
-    path = Path(os.path.expanduser(place)).resolve()  # unlike Path.expanduser no error where ~NAME is nobody's
+    path = Path(os.path.expanduser(place)).resolve()  # Path.expanduser raises for an unknown ~NAME
     if not path.is_file():
         raise ValueError(f"{what} {spec!r}: no file {place!r}; check the path (it is looked up from {Path.cwd()})")
     name = f"burnish_reward_{path.stem}_{zlib.crc32(str(path).encode()):08x}"

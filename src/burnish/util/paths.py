@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def expanded(name: str | Path) -> Path:
-    """A path with ~ for the home directory. Where there is no such home (~nobody), it stays as it is: unlike
-    Path.expanduser, this is no error.
+    """A path with ~ for the home directory. ~NAME stays as it is where no user has that name: Path.expanduser raises
+    an error there.
     """
     return Path(os.path.expanduser(name))
 
