@@ -88,6 +88,15 @@ CASES: dict[str, dict[str, Any]] = {
         "prompt": 128,
         "reply": 128,
     },
+    "sft-full-3b": {"shape": "qwen2.5-3b", "method": "sft", "prompts": 32, "prompt": 128, "reply": 128},
+    "sft-lora-3b-8k": {  # long rows: what activations take, and where they may be kept
+        "shape": "qwen2.5-3b",
+        "lora": 16,
+        "method": "sft",
+        "prompts": 4,
+        "prompt": 4000,
+        "reply": 4000,
+    },
     "sft-135m-64": {"shape": "smollm2-135m", "method": "sft", "prompts": 64, "prompt": 60, "reply": 140},
     "sft-135m-512": {"shape": "smollm2-135m", "method": "sft", "prompts": 512, "prompt": 60, "reply": 140},
     "dpo-135m-64": {"shape": "smollm2-135m", "method": "dpo", "prompts": 64, "prompt": 60, "reply": 140},
@@ -138,6 +147,7 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
     if method == "grpo":
         case["reward"] = lambda completions, **_: [float(len(c) % 7) for c in completions]
     seen: list[dict[str, float]] = []
+    losses: list[float | None] = []
     begin = time.perf_counter()
     loaded: list[float] = []
 
@@ -147,6 +157,7 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
 
         def on_step(self, report: Any) -> None:
             seen.append({**report.seconds, "total": time.perf_counter() - begin})
+            losses.append(report.metrics.get("sft/loss"))
 
     _train(
         method,
@@ -171,6 +182,8 @@ def measure(name: str, steps: int, device: str, more: dict[str, Any] | None = No
         "steps_s": each,
         "stages_s": {key: round(value, 4) for key, value in seen[-1].items() if key != "total"},
     }
+    if method == "sft":
+        found["losses"] = losses
     if device == "cuda":
         found["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
         found["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30

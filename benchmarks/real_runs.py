@@ -3,15 +3,18 @@
     python benchmarks/real_runs.py --smollm2 smollm2 --gsm8k gsm8k.jsonl --pairs hh.jsonl.gz
     python benchmarks/real_runs.py --only "sft,rl" --lanes 3            runs whose names begin so, three at a time
 
-Each run is a call of `burnish.train` in a process of its own. gsm8k.jsonl has the columns question and solution; one
-tenth of its rows is held out. A run that failed or was stopped is made again by the same command; finished ones are
-kept in benchmarks/results/real_runs.json with their held-out curves.
+Each run is a call of `burnish.train` in a process of its own. gsm8k.jsonl is the training file of GSM8K as published
+(question, answer), or one with the columns question and solution; one tenth of its rows is held out. The calculator
+annotations (<<48/2=24>>) are taken out: with them, the loss of SFT is lower and greedy accuracy higher.
+A run that failed or was stopped is made again by the same command; finished ones are kept in
+benchmarks/results/real_runs.json with their held-out curves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -48,9 +51,13 @@ def runs() -> dict[str, Run]:
             found[f"rl-{method}-{seed}"] = Run(
                 method, "gsm8k", {**more, **EVAL, "steps": 100, "seed": seed}, after=f"sft-{seed}"
             )
-    longer = {"steps": 160, "lr": 2e-5, "eval_every": 40}
+    longer = {"steps": 160, "lr": 2e-5, "eval_every": 80}
     for seed in SEEDS:
-        found[f"long-grpo-{seed}"] = Run("grpo", "gsm8k", {**RL, **EVAL, **longer, "seed": seed}, after=f"sft-{seed}")
+        for method in ("grpo", "rloo", "dr_grpo"):
+            more = {key: value for key, value in RL.items() if key != "beta" or method != "dr_grpo"}
+            found[f"long-{method}-{seed}"] = Run(
+                method, "gsm8k", {**more, **EVAL, **longer, "seed": seed}, after=f"sft-{seed}"
+            )
     for seed in SEEDS:
         lora = {**SFT, **EVAL, "seed": seed, "lora": 32, "lr": 1e-3}
         found[f"lora-{seed}"] = Run("sft", "gsm8k", lora)
@@ -61,6 +68,18 @@ def runs() -> dict[str, Run]:
     found["qwen-gsm8k-0"] = Run("grpo", "gsm8k", {**math, **shown}, model="qwen")
     found["qwen-code-0"] = Run("grpo", "mbpp", {**math, **shown, "max_new_tokens": 320, "eval_tasks": 90}, model="qwen")
     return found
+
+
+def prepared(file: Path, folder: Path) -> Path:
+    """The rows of GSM8K with the columns question and solution, without calculator annotations."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    if "solution" in rows[0]:
+        return file
+    made = folder / "gsm8k.jsonl"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    bare = [{"question": row["question"], "solution": re.sub("<<.*?>>", "", row["answer"])} for row in rows]
+    made.write_text("".join(json.dumps(row) + "\n" for row in bare))
+    return made
 
 
 def one(name: str, places: dict[str, str], folder: Path, changed: dict[str, Any]) -> dict[str, Any]:
@@ -169,6 +188,8 @@ def main() -> None:
     if told.here:
         print("RESULT " + json.dumps(one(told.here, places, told.folder, told.set)))
         return
+    if Path(places["gsm8k"]).is_file():
+        places["gsm8k"] = str(prepared(Path(places["gsm8k"]), told.folder))
     names = [name for name in runs() if name.startswith(tuple(told.only.split(",")))]
     board = Board(names, told.results, told.again)
     words = [sys.executable, __file__, "--folder", str(told.folder), "--set", json.dumps(told.set)]
