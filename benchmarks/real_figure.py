@@ -1,4 +1,4 @@
-"""docs/real-runs.svg from results/real_runs.json: the training reward of the RL runs, means of three seeds.
+"""docs/real-runs.svg from results/real_runs.json: the training reward of the RL runs, means of their seeds.
 
 python benchmarks/real_figure.py
 """
@@ -50,10 +50,10 @@ def main() -> None:
     canvas = Canvas(760, 300, "Training reward of RL runs")
     canvas.text(20, 18, "Share of right replies among those sampled for training (temperature 1)", kind="faint")
     small = {
-        method: points([run for name, run in found.items() if name.startswith(f"rl-{method}-")], BIN)
+        method: points([found[name] for seed in range(3) if (name := f"long-{method}-{seed}") in found], BIN)
         for method in ("grpo", "dr_grpo", "rloo")
     }
-    panel(canvas, 60, "SmolLM2-135M on GSM8K, after SFT", small, 100, 0.08)
+    panel(canvas, 60, "SmolLM2-135M on GSM8K, after SFT", small, 160, 0.08)
     large = {name: points([found[f"{name}-0"]], 2) for name in ("qwen-gsm8k", "qwen-code")}
     panel(canvas, 430, "Qwen2.5-Coder-1.5B, LoRA", large, 20, 1.0)
     (HERE.parent / "docs" / "real-runs.svg").write_text(str(canvas))

@@ -72,6 +72,19 @@ def test_other_orders_of_axes_come_back_as_they_were() -> None:
     assert held.pack(gaps) is gaps
 
 
+def test_what_was_read_is_not_brought_back_again() -> None:
+    """An operation that packs a, b, c reads them in that order: reading b must not copy a back a second time."""
+    held = offload.Offloading(set())
+    saved = [held.pack(torch.randn(300, 300)) for _ in range(12)]
+    assert all(isinstance(one, Saved) for one in saved)
+    numbers = {one: [each.number for each in held.due(held.saved[one])] for one in (11, 3, 0)}
+    assert numbers == {11: [11, 10, 9, 8, 7, 6, 5, 4, 3], 3: [3, 2, 1, 0], 0: [0]}
+    for one in (9, 10):
+        held.unpack(held.saved[one])
+    assert [each.number for each in held.due(held.saved[11])] == [11, 8, 7, 6, 5, 4, 3]
+    assert held.due(held.saved[9])[0] is held.saved[9]  # read once more, it comes once more
+
+
 @pytest.mark.parametrize(
     ("given", "value"), [(True, "recompute"), ("on", "recompute"), (False, "off"), ("offload", "offload")]
 )

@@ -2,8 +2,8 @@
 
 Inside `offloaded` every large tensor that autograd saves, except weights, is copied to pinned memory by a stream of its
 own and freed on the GPU. The backward pass reads them from the last one on, so each that it asks for also starts the
-copies of those before it. Values, and so gradients, are the same bits. At most IN_FLIGHT bytes wait for their copy: the
-host waits for the oldest one where a GPU computes faster than the bus carries.
+copies of those before it that it has not read yet. Values, and so gradients, are the same bits. At most IN_FLIGHT bytes
+wait for their copy: the host waits for the oldest one where a GPU computes faster than the bus carries.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ def offloaded(module: nn.Module) -> Iterator[Offloading]:
 
 
 class Saved:
-    """A tensor that autograd saved. host: where it is; device: it again, once it has been copied back."""
+    """A tensor that autograd saved. host: where it is; device: it again, once it has been copied back.
+
+    was_read: whether the backward pass has had it. It is then not copied back ahead of time again.
+    """
 
     def __init__(self, number: int, host: Tensor, where: torch.device) -> None:
         self.number, self.host, self.where = number, host, where
         self.device: Tensor | None = None
+        self.was_read = False
         self.ready: Any = None  # the event of its last copy
 
 
@@ -66,14 +70,25 @@ class Offloading:
         """The tensor again, when the backward pass reads it."""
         if isinstance(one, Tensor):
             return one
+        due = self.due(one)
+        one.was_read = True
         if one.where.type != "cuda":
             return one.host
-        for i in range(one.number, max(-1, one.number - 1 - AHEAD), -1):
-            self._fetch(self.saved[i])
+        for each in due:
+            self._fetch(each)
         torch.cuda.current_stream(one.where).wait_event(one.ready)
         found, one.device = one.device, None
         assert found is not None
         return found
+
+    def due(self, one: Saved) -> list[Saved]:
+        """What is copied back when `one` is read: itself, and those saved before it that have not been read.
+
+        An operation packs its tensors in one order and reads them in the same one: without `was_read` each read would
+        bring back the one before it, which then stayed on the GPU until the end of the backward pass.
+        """
+        before = self.saved[max(0, one.number - AHEAD) : one.number]
+        return [one, *(each for each in reversed(before) if not each.was_read)]
 
     def _send(self, one: Saved, x: Tensor) -> None:
         """Start the copy to the host. The tensor is kept until the copy is done."""
