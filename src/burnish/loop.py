@@ -4,7 +4,8 @@
 
 `loop` runs steps, `run_phase` one pass through the stages. The functions below them run one part of a pass each,
 because sampling may run ahead of learning (run/pipeline.py) or in other processes (distributed/ray): draw and learn
-stay with the thread that owns the weights and the stores; rollout and score may run elsewhere.
+stay with the thread that owns the weights and the stores; rollout and score may run elsewhere. Of a run with several
+ranks (models/ranks.py) each rank runs this loop, and rollout and score are divided among them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from burnish.ahead import Ahead
+from burnish.exchange import divided, fingerprint
 from burnish.ledger import Settled, UnitRow, settle
 from burnish.method import Method, Phase
 from burnish.nonfinite import NotFinite, Refusal, require_finite_scores
-from burnish.parts import Part, Rollout
+from burnish.parts import Part, Rollout, split_score
 from burnish.sampled import PartialStep, Sampled, SampleSource, Seconds, Trail
 from burnish.schedules import at
 from burnish.step import UNFINISHED, Dropped, Looks, Notes, Settings, Step
@@ -149,11 +151,27 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 
 
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
-    """rollout -> score. Scores that take a while (reward functions) are started as soon as a group is finished."""
-    if phase.rollout.asks is not None:  # the groups that it finishes reach score unchanged
-        step.eager = tuple(atom.begin for atom in phase.score if atom.begin is not None)
-    groups = roll_out(phase, tasks, step, seconds)
-    return score_groups(phase, groups, step, seconds, trail)
+    """rollout -> score. Scores that take a while (reward functions) are started as soon as a group is finished.
+
+    Several ranks divide the tasks, unless the rollout has a state, which must see all of them.
+    """
+    (early, late), ranks = split_score(phase.score), step.models.ranks
+
+    def work(tasks: list[Task], step: Step, outcome: PartialStep) -> list[Group]:
+        if phase.rollout.asks is not None:  # the groups that it finishes reach score unchanged
+            step.eager = tuple(atom.begin for atom in phase.score if atom.begin is not None)
+        groups = roll_out(phase, tasks, step, outcome.seconds)
+        if not groups and ranks.connected:  # there are more ranks than tasks
+            return groups
+        return through(early, "score", groups, step, outcome.seconds, outcome.trail)
+
+    if ranks.divides and not phase.rollout.state:
+        groups = divided(ranks, tasks, work, step, seconds, trail)
+    else:
+        groups = work(tasks, step, PartialStep(step.clock.step, step.phase, seconds=seconds, trail=trail))
+    groups = through(late, "score", groups, step, seconds, trail)
+    note_samples(groups, step.notes, step.product)
+    return groups
 
 
 def roll_out(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds) -> list[Group]:
@@ -173,6 +191,8 @@ def learn_from(phase: Phase, groups: list[Group], step: Step, seconds: Seconds, 
     """select -> credit -> learn -> publish"""
     for stage in ("select", "credit"):
         groups = through(getattr(phase, stage), stage, groups, step, seconds, trail)
+        if stage == "select" and step.models.ranks.connected:
+            step.models.ranks.require_same("the traces to learn from", fingerprint(groups))
     step.notes.count("traces", sum(len(group.traces) for group in groups))
     if step.settings.lag or step.settings.chunk:
         _note_staleness(groups, step)

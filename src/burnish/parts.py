@@ -190,6 +190,15 @@ def chain(*parts: Part) -> Part:
     )
 
 
+def split_score(score: Iterable[Part]) -> tuple[list[Part], list[Part]]:
+    """The parts of score that can run anywhere, on some of the groups; and those that need all groups in one place:
+    from the first part with state on.
+    """
+    parts = list(score)
+    first = next((i for i, part in enumerate(parts) if part.state), len(parts))
+    return parts[:first], parts[first:]
+
+
 everything = chain()  # the identity: every group passes unchanged
 
 _SUPPLIERS: dict[str, list[str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -91,3 +91,29 @@ class SampleSource(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def joined(outcomes: Sequence[PartialStep], step: int, phase: str) -> PartialStep:
+    """Join the outcomes of parts of one pass in the given order, as if they had been one batch."""
+    joint = PartialStep(step, phase, [Sampled([])])
+    sampled = joint.passes[0]
+    for outcome in outcomes:
+        for sampled_unit in outcome.passes:
+            sampled.groups += sampled_unit.groups
+            sampled.dropped += sampled_unit.dropped
+            sampled.born += sampled_unit.born
+        joint.notes.absorb(outcome.notes.state_dict())
+        for stage, seconds in outcome.seconds.items():
+            joint.seconds[stage] = joint.seconds.get(stage, 0.0) + seconds
+        joint.trail = _added(joint.trail, outcome.trail)
+        joint.refusals += outcome.refusals
+    return joint
+
+
+def _added(one: Trail, other: Trail) -> Trail:
+    """The sum of the trails of two parts of one pass: trace counts per part.
+
+    A part that was rejected or empty has a shorter trail.
+    """
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    return [(name, n + (shorter[i][1] if i < len(shorter) else 0)) for i, (name, n) in enumerate(longer)]

@@ -97,6 +97,13 @@ class Notes:
         weights = {name: float(weight) for name, weight in self._weights.items()}
         return {"sums": sums, "weights": weights, "totals": dict(self._totals)}
 
+    def absorb(self, state: dict[str, dict[str, Any]]) -> None:
+        """Add what other notes hold (their `state_dict`)."""
+        for name, total in state["sums"].items():
+            self.add(name, total, state["weights"][name])
+        for name, total in state["totals"].items():
+            self.count(name, int(total))
+
     def load_state_dict(self, state: dict[str, dict[str, Any]]) -> None:
         self._sums.update(state["sums"])
         self._weights.update(state["weights"])

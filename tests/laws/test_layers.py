@@ -21,7 +21,7 @@ import burnish
 SOURCE = Path(burnish.__file__).parent
 CORE = {
     *("types", "task", "messages", "types_json", "parts", "method", "roles", "loop", "sampled", "ledger", "step"),
-    *("schedules", "randomness", "seeds", "nonfinite", "option", "scorer", "ahead"),
+    *("schedules", "randomness", "seeds", "nonfinite", "option", "scorer", "ahead", "exchange"),
 }
 STAGES = {"draw", "rollout", "score", "select", "credit", "learn", "publish"}
 LAYERS: list[set[str]] = [

@@ -22,20 +22,19 @@ from burnish.distributed.ray.units import (
     Published,
     Unit,
     cut,
-    joined,
     outcome_from_record,
     outcome_to_record,
-    split_score,
     unit_outcome,
 )
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER, WorkQueue
 from burnish.distributed.ray.worker import Activity, Spec, Worker
 from burnish.ledger import LEARNED, UnitId
 from burnish.loop import loop
-from burnish.parts import Part
+from burnish.parts import Part, split_score
 from burnish.run.config import Config, Options
 from burnish.run.pipeline import Pipeline
 from burnish.run.session import StoreSession
+from burnish.sampled import joined
 from burnish.step import Settings
 from burnish.store.health import HealthLimits
 from burnish.store.schema import FILE

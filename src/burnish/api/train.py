@@ -12,6 +12,7 @@ from typing import Any
 from burnish.api.callbacks import observers
 from burnish.api.objects import PassedModel, passed_rewards, passed_task
 from burnish.api.result import TrainResult
+from burnish.distributed import launch
 from burnish.methods.table import Entry, entry_of, find
 from burnish.run.config import Config, configure, one_length, renamed
 from burnish.run.folder import Folder
@@ -94,13 +95,20 @@ def resume(
 def run_anywhere(
     entry: Entry, config: Config, observer: Observer, folder: Folder | None = None, own: PassedObjects | None = None
 ) -> Result:
-    """Run in this process or on Ray, as the option `on` says."""
+    """Run in this process (and the other ranks that a launcher started) or on Ray, as the option `on` says."""
     own = own or PassedObjects()
     if config.options.on == "ray":
         from burnish.distributed.ray.driver import run_on_ray
 
         return run_on_ray(entry, config, observer, folder, own)
+    if launch.wanted(config.options.ranks) > 1:
+        raise ValueError(
+            f"--ranks {config.options.ranks} needs as many processes, and a Python program is one; start it with "
+            f"torchrun --nproc-per-node {config.options.ranks} FILE.py, or use burnish train"
+        )
+    ranks = launch.join(config.options.device)
     if folder is not None:
+        folder.writes = not ranks.rank
         folder.lock()  # before looking for the newest checkpoint, which another writer might remove
     try:
         return execute(prepare(entry, config, folder, own.task, rewards=own.rewards), observer)

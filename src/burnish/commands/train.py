@@ -11,9 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from burnish.distributed import launch
 from burnish.methods.table import Entry, find
 from burnish.run.config import Config, Options, configure, method_fields, method_types, one_length, unknown
 from burnish.run.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
+from burnish.run.folder import Folder
 from burnish.run.help import grouped, print_flags
 from burnish.run.resumable import RESUMABLE
 from burnish.run.values import coerce
@@ -42,12 +44,14 @@ def main(words: list[str]) -> int:
     name, stored, flags = _read(words)
     quiet, helped, everything = (coerce(flag, flags.pop(flag, False), bool) for flag in ("quiet", "help", "help_all"))
     if "resume" in flags:
-        return _run_resumed(name, valued(flags, {"resume"}), quiet)
+        return _run_resumed(words, name, valued(flags, {"resume"}), quiet)
     entry = find(name or "grpo")
     if helped or everything:
         print_help(entry, name or "grpo", everything=everything)
         return 0
     config = _configured(entry, name or "grpo", stored, flags)
+    if (world := launch.wanted(config.options.ranks)) > 1:
+        return launch.launch(words, world)
     with _observer(quiet) as observer:
         from burnish.api.train import run_anywhere
 
@@ -107,10 +111,14 @@ def _from_yaml(path: Path) -> dict[str, Any]:
     return {str(key).replace("-", "_"): value for key, value in options.items()}
 
 
-def _run_resumed(name: str | None, flags: dict[str, Any], quiet: bool) -> int:
+def _run_resumed(words: list[str], name: str | None, flags: dict[str, Any], quiet: bool) -> int:
     from burnish.api.train import resume
 
-    folder = flags.pop("resume")
+    folder = flags["resume"]
+    asked = flags.get("ranks", Folder.open(Path(folder))[1].get("ranks", 1))
+    if (world := launch.wanted(coerce("ranks", asked, int))) > 1:
+        return launch.launch(words, world)
+    flags.pop("resume")
     if name:
         raise ValueError(f"--resume takes everything from the run folder {folder}; leave out {name!r}")
     for flag in flags:
@@ -125,6 +133,8 @@ def _run_resumed(name: str | None, flags: dict[str, Any], quiet: bool) -> int:
 def _observer(quiet: bool) -> Any:
     from burnish.report.progress import ProgressLines, ProgressScreen
 
+    if launch.placed().rank:
+        return ProgressLines(Console(quiet=True))  # rank 0 shows the run
     out = Console()
     return ProgressLines(out) if quiet or not out.is_terminal else ProgressScreen(out)
 

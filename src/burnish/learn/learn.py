@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -41,7 +42,7 @@ from burnish.method import Phase
 from burnish.models.model import Model
 from burnish.nonfinite import NotFinite
 from burnish.schedules import at
-from burnish.step import Step
+from burnish.step import Notes, Step
 from burnish.types import Clock, Group
 
 T = TypeVar("T")
@@ -217,13 +218,29 @@ def accumulate(groups: list[Group], plan: Learn, step: Step) -> bool:
     update = _Update.of(groups, plan, step)
     if not any(update.sizes.values()):
         return False
-    for name in plan.trainees:
-        if terms := update.terms(name):
-            undo = taken_back(step.models[name], step.notes)
-            totals = update.fitting(name, partial(_gradient, update, name, terms), undo)
-            _spoil(step.models[name], totals)
+    with _notes_of_all_ranks(step):
+        for name in plan.trainees:
+            if terms := update.terms(name):
+                undo = taken_back(step.models[name], step.notes)
+                totals = update.fitting(name, partial(_gradient, update, name, terms), undo)
+                _spoil(step.models[name], totals)
     step.models.ranks.sum_gradients([step.models[name].module for name in plan.trainees])
     return True
+
+
+@contextmanager
+def _notes_of_all_ranks(step: Step) -> Iterator[None]:
+    """Inside, each rank notes what its own micro-batches say; afterwards all ranks have the notes of all."""
+    ranks = step.models.ranks
+    if not ranks.connected:
+        yield
+        return
+    before, step.notes = step.notes, Notes()
+    try:
+        yield
+    finally:
+        own, step.notes = step.notes, before
+    step.notes.absorb(ranks.add_up(own).state_dict())
 
 
 def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
@@ -239,11 +256,11 @@ def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
 @torch.no_grad()
 def measure(groups: list[Group], plan: Learn, step: Step) -> float:
     """The total, and the terms' notes, on these groups; nothing moves."""
-    update = _Update.of(groups, plan, step)
+    update, ranks = _Update.of(groups, plan, step), step.models.ranks
 
     def attempt(name: str, terms: list[Term]) -> float:
         total = 0.0
-        for micro in update.micro_batches(name):
+        for micro in ranks.share(update.micro_batches(name)):
             claimed, want = _claims(micro, terms)
             cut = pieces(micro, update.budget(name), step.models[name].packed)
             parts = piecewise(step.models[name], cut, claimed, want, plan.logp_temperature)
@@ -252,7 +269,9 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
         return total
 
     found = [(name, update.terms(name)) for name in plan.trainees]
-    return sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in found if terms)
+    with _notes_of_all_ranks(step):
+        own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in found if terms)
+    return sum(total for total, _ in ranks.gather_values(own))
 
 
 def _claims(micro: Micro, terms: list[Term]) -> tuple[list[Tensor], set[str]]:

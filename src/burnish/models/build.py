@@ -19,7 +19,7 @@ from burnish.models.model import Model
 from burnish.models.optimiser import Optimiser
 from burnish.models.precision import AUTO, precision_of
 from burnish.models.publish import publish
-from burnish.models.ranks import Ranks
+from burnish.models.ranks import Ranks, here
 from burnish.models.scored_end import settle_end
 from burnish.models.template import Style
 from burnish.models.token_room import TokenRoom
@@ -127,7 +127,7 @@ def build(
         )
     by_name: dict[str, Model] = {}
     trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
-    loader, token_room = Loader(where, lora, trained_in), TokenRoom(settings.token_budget)
+    loader, token_room, ranks = Loader(where, lora, trained_in), TokenRoom(settings.token_budget), here()
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
         stored = weights / name if weights is not None and role.liveness != "frozen" else None
@@ -163,10 +163,11 @@ def build(
             activations=saves,
             precision=precision_of(start, dtype),
             token_room=token_room,
+            ranks=ranks,
         )
         if settings.exact and role.speaks():
             _require_exact(by_name[name], settings)
-    return Models(by_name, ahead=engine_spec if settings.lag else None, token_room=token_room)
+    return Models(by_name, ranks, ahead=engine_spec if settings.lag else None, token_room=token_room)
 
 
 def _require_exact(model: Model, settings: Settings) -> None:

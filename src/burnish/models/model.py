@@ -30,6 +30,7 @@ from burnish.models.lora_dropout import UpdateDropout, dropping
 from burnish.models.mixed_precision import ComputeCopy
 from burnish.models.path_check import check
 from burnish.models.precision import Precision
+from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
 from burnish.models.token_room import TokenRoom
 from burnish.roles import Role
@@ -53,6 +54,7 @@ class Model:
     activations: what becomes of them until the backward pass: off, recompute or offload (step.ACTIVATIONS).
     precision: the number formats in which it is saved when the run is over.
     token_room: how many tokens fit into memory at once, since they once did not; shared by the models of a run.
+    ranks: the processes of the run, which divide the requests and rows that all of them have.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Model:
     activations: str = "off"
     precision: Precision = field(default_factory=Precision)
     token_room: TokenRoom = field(default_factory=TokenRoom)
+    ranks: Ranks = field(default_factory=Ranks)
     working: ComputeCopy = field(init=False)
     engine: Engine = field(init=False)
 
@@ -126,6 +129,10 @@ class Model:
         """A sample for each request, from this model or from a mixture with others (engine/protocol.py)."""
         self.working.current()
         runners = [model.working.current() for model in others]
+        alone = stop_rule is None and on_sample is None and feed is None and all(r.after is None for r in requests)
+        if self.ranks.divides and alone:
+            own = self.engine.generate(self.ranks.portion(requests), runners, mix)
+            return samples_of_all(self.ranks, own)
         return self.engine.generate(requests, runners, mix, stop_rule, on_sample, feed)
 
     def send(self, *, start: bool = False) -> Difference | None:
@@ -180,6 +187,12 @@ class Model:
 
         temperature  of the log-probs; None: that at which each token was sampled
         """
+        if self.ranks.divides:
+            with self.ranks.apart():
+                both = zip(traces, masks, strict=True)
+                mine = self.ranks.portion(list(both))
+                own = self.streams([t for t, _ in mine], [mask for _, mask in mine], want, budget, temperature)
+            return streams_of_all(self.ranks, own)
         found: list[dict[str, Tensor]] = [{} for _ in traces]
         if want <= SMALL_OUTPUTS and on_gpu(self.device):  # nothing is kept of a layer: launches cost more than memory
             budget *= FORWARD_ONLY

@@ -1,33 +1,162 @@
-"""Which part of an update's micro-batches this process works on, and how gradients are added up."""
+"""The ranks of a run: processes that execute the same loop on the same data and divide what is expensive.
+
+    rollout, score          each rank samples and scores its portion of the tasks; all get the groups of all
+    model calls elsewhere   each rank computes its portion of the rows; all get all outputs
+    learn                   each rank takes its share of the micro-batches; gradients and metrics are added up
+
+Everything else is computed by every rank, from the same numbers, so that all decide alike. Sizes are counted over the
+whole batch before the first backward pass, so gradients simply add, and their sum does not depend on the number of
+ranks. Data travels as JSON and safetensors over gloo; gradients on GPUs over NCCL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+
+from burnish.engine.request import Sample
+from burnish.exchange import decode, encode
+from burnish.step import Notes
 
 T = TypeVar("T")
+BUCKET = 1 << 25  # gradients that are added up at once: 128 MiB of fp32
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rank `rank` of `world`. Sizes are counted over the whole batch on every rank, so gradients simply add."""
+    """Rank `rank` of `world`. One process is rank 0 of 1, for which all of this does nothing."""
 
     rank: int = 0
     world: int = 1
+    _working_apart: list[None] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there are other processes to talk to."""
+        return self.world > 1 and dist.is_initialized()
+
+    @property
+    def divides(self) -> bool:
+        """Whether work is divided now: not inside work that is a portion already (`apart`)."""
+        return self.connected and not self._working_apart
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Inside, this rank works on its portion: its models answer it alone."""
+        self._working_apart.append(None)
+        try:
+            yield
+        finally:
+            self._working_apart.pop()
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
+        """Every world-th item, from this rank's on: micro-batches, whose order is that of their sizes."""
         return items[self.rank :: self.world]
 
-    def sum_gradients(self, models: Iterable[nn.Module]) -> None:
-        if self.world == 1 or not dist.is_initialized():
+    def portion(self, items: Sequence[T]) -> list[T]:
+        """Consecutive items: the portions of all ranks, one after the other, are all items in order."""
+        begin, end = (len(items) * rank // self.world for rank in (self.rank, self.rank + 1))
+        return list(items[begin:end])
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What every rank passed, in the order of the ranks."""
+        if not self.connected:
+            return [data]
+        sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
+        dist.all_gather(sizes, torch.tensor([len(data)]))
+        longest = max(int(size) for size in sizes)
+        mine = torch.zeros(longest, dtype=torch.uint8)
+        mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
+        dist.all_gather(found, mine)
+        return [part[: int(size)].numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
+
+    def gather_values(self, head: Any, tensors: Sequence[Tensor] = ()) -> list[tuple[Any, list[Tensor]]]:
+        """JSON-able values and tensors of every rank, in the order of the ranks."""
+        if not self.connected:
+            return [(head, list(tensors))]
+        return [decode(data) for data in self.gather(encode(head, tensors))]
+
+    def from_first(self, value: T) -> T:
+        """The (JSON-able) value of rank 0, on every rank."""
+        if not self.connected:
+            return value
+        return self.gather_values(value if not self.rank else None)[0][0]
+
+    def require_same(self, what: str, value: Any) -> None:
+        """Raise RuntimeError on all ranks if one of them has another value."""
+        if not self.connected:
             return
-        for model in models:
-            for p in model.parameters():
-                if p.requires_grad:
-                    if p.grad is None:
-                        p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
-                    dist.all_reduce(p.grad)
+        found = [head for head, _ in self.gather_values(value)]
+        others = [rank for rank, one in enumerate(found) if one != found[0]]
+        if others:
+            raise RuntimeError(
+                f"{what}: rank {others[0]} has other data than rank 0, so the run cannot go on; something in the run "
+                "depends on the process (a reward, an environment or a draw with randomness of its own)"
+            )
+
+    def add_up(self, notes: Notes) -> Notes:
+        """The metrics of all ranks together."""
+        if not self.connected:
+            return notes
+        total = Notes()
+        for state, _ in self.gather_values(notes.state_dict()):
+            total.absorb(state)
+        return total
+
+    def sum_gradients(self, models: Iterable[nn.Module]) -> None:
+        """Add up the gradients of all ranks; a parameter without one counts as zero."""
+        if not self.connected:
+            return
+        trained = {id(p): p for model in models for p in model.parameters() if p.requires_grad}
+        bucket: list[Tensor] = []
+        for p in trained.values():
+            if p.grad is None:
+                p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
+            if bucket and sum(grad.numel() for grad in bucket) + p.numel() > BUCKET:
+                _add(bucket)
+                bucket = []
+            bucket.append(p.grad)
+        if bucket:
+            _add(bucket)
+
+
+def here() -> Ranks:
+    """The ranks of this process: those of the process group that it has joined (distributed/launch.py)."""
+    return Ranks(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Ranks()
+
+
+def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
+    """The samples of all ranks, in order."""
+    tensors = [tensor for sample in own for tensor in (sample.tokens, sample.logp)]
+    found: list[Sample] = []
+    for reasons, parts in ranks.gather_values([sample.stopped for sample in own], tensors):
+        found += [Sample(parts[2 * i], parts[2 * i + 1], why) for i, why in enumerate(reasons)]
+    return found
+
+
+def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+    """The streams of all ranks' traces, in order."""
+    found: list[dict[str, Tensor]] = []
+    tensors = [stream for streams in own for stream in streams.values()]
+    for names, parts in ranks.gather_values([list(streams) for streams in own], tensors):
+        left = iter(parts)
+        found += [{name: next(left) for name in some} for some in names]
+    return found
+
+
+def _add(gradients: list[Tensor]) -> None:
+    """Replace the gradients by their sums over all ranks."""
+    if len(gradients) == 1:
+        dist.all_reduce(gradients[0])
+        return
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    for gradient, total in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(total.view_as(gradient))

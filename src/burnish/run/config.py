@@ -109,6 +109,10 @@ class Options:
     chunk: CountOrNone = None
     """Sample at most this many tokens of a reply in one step; an unfinished reply is continued in the next step, with
     the newer weights, and a group is learned from when its last reply has ended (docs/async.md)."""
+    ranks: CountOrZero = 1
+    """Processes that share the run on this machine, each with its own GPU: they divide prompts, rewards and
+    micro-batches, with the same result up to rounding. 0: one for each GPU. Several machines: torchrun
+    (docs/multi-gpu.md)."""
     on: Annotated[str, Option(choices=("here", "ray"))] = "here"
     """Where the run executes: here, in this process; or ray: samplers, graders and the trainer are Ray actors
     (docs/async.md)."""

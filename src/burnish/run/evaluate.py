@@ -6,8 +6,9 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from typing import Any
 
 from burnish import randomness
 from burnish.messages import shown
@@ -25,6 +26,7 @@ from burnish.types import Clock, Group, Task
 RESAMPLES = 1000
 SUBSETS = 100  # of the replies to a task, over which majority@k is averaged
 Z = 1.959964  # 95% of a normal distribution lie within so many standard deviations
+SHOWN = 64  # tasks whose first reply is kept for the report
 AT_ONCE = 512  # replies sampled between two progress reports
 
 
@@ -122,8 +124,55 @@ def evaluate(
     temperature: 0 is greedy
     reward_model: replies are scored by the model `rm`, not by the source
     on_progress: called with the number of tasks answered so far, after each batch of replies.
+    Several ranks divide the tasks.
     """
-    heldout_tasks = held_out_tasks(source, tasks)
+    all_tasks, ranks = held_out_tasks(source, tasks), models.ranks
+    with ranks.apart():
+        own = _answered(
+            ranks.portion(all_tasks), models, source, settings, k, seed, temperature, who, reward_model, on_progress
+        )
+    return _together([_Answers(**head) for head, _ in ranks.gather_values(asdict(own))], all_tasks)
+
+
+@dataclass
+class _Answers:
+    """What one rank found: an Evaluation of its portion of the tasks, with the sum of lengths."""
+
+    correct: list[list[bool]]
+    answers: list[list[str]]
+    rewards: list[list[float]]
+    shown: list[dict[str, Any]]
+    lengths: list[int]
+    failed: list[str]
+
+
+def _together(found: Sequence[_Answers], tasks: Sequence[Task]) -> Evaluation:
+    """The answers of all ranks as one evaluation."""
+
+    def rows(name: str) -> tuple:
+        return tuple(tuple(row) for one in found for row in getattr(one, name))
+
+    shown = tuple(Shown(**one) for answers in found for one in answers.shown)[:SHOWN]
+    lengths = [length for one in found for length in one.lengths]
+    keys, failed = tuple(task.key for task in tasks), tuple(why for one in found for why in one.failed)
+    return Evaluation(
+        rows("correct"), rows("answers"), rows("rewards"), shown, statistics.fmean(lengths or [0]), keys, failed
+    )
+
+
+def _answered(
+    heldout_tasks: list[Task],
+    models: Models,
+    source: Source,
+    settings: Settings,
+    k: int,
+    seed: int,
+    temperature: float,
+    who: str,
+    reward_model: bool,
+    on_progress: Callable[[int], None],
+) -> _Answers:
+    """The replies of one process to these tasks, scored."""
     step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
     played = episodes(source, k, temperature, who, one_trace=True)
     rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate")
@@ -136,14 +185,13 @@ def evaluate(
     replies = [[reply_text(trace, chat) for trace in group.traces] for group in groups]
     rewards, correct = _scored(groups, step) if reward_model else _judged(source, groups, replies)
     shown = [
-        Shown(_prompt(group.task), texts[0], right[0])
-        for group, texts, right in zip(groups[:64], replies, correct, strict=False)
+        asdict(Shown(_prompt(group.task), texts[0], right[0]))
+        for group, texts, right in zip(groups[:SHOWN], replies, correct, strict=False)
     ]
     lengths = [len(turn) for group in groups for trace in group.traces for turn in trace.turns if turn.author == who]
-    answers = tuple(tuple(final_answer(text) for text in texts) for texts in replies)
-    keys = tuple(task.key for task in heldout_tasks)
-    failed = tuple(trace.note["why"] for group in groups for trace in group.traces if is_failed(trace))
-    return Evaluation(correct, answers, rewards, tuple(shown), statistics.fmean(lengths or [0]), keys, failed)
+    answers = [[final_answer(text) for text in texts] for texts in replies]
+    failed = [trace.note["why"] for group in groups for trace in group.traces if is_failed(trace)]
+    return _Answers(correct, answers, rewards, shown, lengths, failed)
 
 
 def can_evaluate(source: Source) -> bool:
@@ -186,18 +234,20 @@ def held_out_tasks(source: Source, tasks: int) -> list[Task]:
     return found
 
 
-def _scored(groups: list[Group], step: Step) -> tuple[tuple, tuple]:
+def _scored(groups: list[Group], step: Step) -> tuple[list[list[float]], list[list[bool]]]:
     """Scores of the reward model; none of the replies counts as correct."""
     for group in scored_by_model().call(groups, step):
         assert group.traces
-    rewards = tuple(tuple(trace.scores["reward"] for trace in group.traces) for group in groups)
-    return rewards, tuple(tuple(False for _ in row) for row in rewards)
+    rewards = [[trace.scores["reward"] for trace in group.traces] for group in groups]
+    return rewards, [[False for _ in row] for row in rewards]
 
 
-def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tuple[tuple, tuple]:
+def _judged(
+    source: Source, groups: list[Group], replies: list[list[str]]
+) -> tuple[list[list[float]], list[list[bool]]]:
     if rewarded_while_played(source):
-        rewards = tuple(tuple(trace.scores["reward"] for trace in group.traces) for group in groups)
-        return rewards, tuple(tuple(r > 0.5 for r in row) for row in rewards)
+        rewards = [[trace.scores["reward"] for trace in group.traces] for group in groups]
+        return rewards, [[r > 0.5 for r in row] for row in rewards]
     flat = judge(
         source,
         [group.task for group, texts in zip(groups, replies, strict=True) for _ in texts],
@@ -205,7 +255,7 @@ def _judged(source: Source, groups: list[Group], replies: list[list[str]]) -> tu
     )
     verdicts = iter(flat)
     rows = [[next(verdicts) for _ in texts] for texts in replies]
-    return tuple(tuple(v.score for v in row) for row in rows), tuple(tuple(v.correct for v in row) for row in rows)
+    return [[v.score for v in row] for row in rows], [[v.correct for v in row] for row in rows]
 
 
 def majority_at_k(answers: Sequence[str], correct: Sequence[bool], k: int) -> float:

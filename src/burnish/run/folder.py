@@ -27,15 +27,18 @@ START = "start"  # the directory of a model that was passed as a Python object
 
 
 class Folder:
-    """A run's folder. A process that writes into it must hold its lock: `lock()`, then `release()`."""
+    """A run's folder. A process that writes into it must hold its lock: `lock()`, then `release()`.
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
-        self.path, self.fresh = path, fresh
+    writes: False in the ranks of a run that only read: rank 0 writes for all, and has the lock.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False, writes: bool = True) -> None:
+        self.path, self.fresh, self.writes = path, fresh, writes
         self._lock: RunLock | None = None
 
     def lock(self, part: tuple[int, int] = RUN) -> None:
         """Become the only writer of this folder; raise ValueError naming the process that holds the lock."""
-        if self._lock is None:
+        if self._lock is None and self.writes:
             self._lock = RunLock.take(self.path, part)
 
     def confirm(self) -> None:
@@ -106,7 +109,7 @@ class Folder:
     def discard_if_unused(self) -> None:
         """Remove a folder that this process created if it has no logged step and no checkpoint; other files stay."""
         try:
-            if not self.fresh or (self.path / "checkpoints").exists() or self.metrics():
+            if not self.fresh or not self.writes or (self.path / "checkpoints").exists() or self.metrics():
                 return
             own = ("config.yaml", "evaluation.json", "kernels.json", "rows.json", "scorers.json")
             for name in (*own, FILE, f"{FILE}-wal", f"{FILE}-shm"):
@@ -135,18 +138,21 @@ class Folder:
         stored, options = self.open(self.path)[1], config.to_dict()
         old = "updates" in options and "updates" not in stored  # its `epochs` are the present `updates` (run/config.py)
         now = {**stored, **{name: options[name] for name in ENDS if not (old and name == "epochs")}}
-        if now != stored:
+        if now != stored and self.writes:
             write_text(self.path / "config.yaml", yaml.safe_dump(now, sort_keys=False))
 
     def cut(self, step: int) -> None:
         """Delete what was logged at `step` and later: a resumed run logs it again."""
-        cut(self.path, step)
+        if self.writes:
+            cut(self.path, step)
 
     def identity(self) -> str:
         """The hash of the run's configuration (run/config.py)."""
         return identity(self.open(self.path)[1])
 
     def save_json(self, name: str, value: object) -> None:
+        if not self.writes:
+            return
         write_text(self.path / name, json.dumps(value, indent=1) + "\n")
 
     def read_json(self, name: str) -> Any:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, tuple[str, ...]] = {
     "Common": (
         *("model", "task", "steps", "epochs", "prompts", "max_new_tokens", "lr", "lora", "reward", "seed", "device"),
-        *("out", "run_name"),
+        *("ranks", "out", "run_name"),
     ),
     "Data": ("max_length", "on_long", "train_on", "columns", "mix"),
     "Learning rate and optimiser": ("lr_schedule", "lr_warmup", "lr_min", "weight_decay", "optimiser", "clip", "swap"),

@@ -1,4 +1,4 @@
-"""Checks of a run on Ray, before anything is started."""
+"""Checks of a run with several ranks or on Ray, before anything is started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ RAY_ONLY = (
 
 
 def check_placing(options: Options, method: Method) -> None:
-    """Raise ValueError for what a run on Ray cannot do, and for Ray options in a run without Ray."""
+    """Raise ValueError for what several ranks or a run on Ray cannot do, and for Ray options in a run without Ray."""
+    if options.ranks != 1:
+        _check_ranks(options)
     if options.on == "here":
         for name in RAY_ONLY:
             if getattr(options, name) != getattr(type(options), name):
@@ -48,6 +50,17 @@ def check_placing(options: Options, method: Method) -> None:
         _check_free(method, options.steps)
     if importlib.util.find_spec("ray") is None:
         raise ValueError("--on ray needs the package ray, which is not installed: pip install 'burnish[ray]'")
+
+
+def _check_ranks(options: Options) -> None:
+    reasons = {
+        "--on ray": options.on == "ray" and "has samplers of its own (--samplers)",
+        f"--lag {options.lag}": options.lag and "samples in a thread, and two threads of a rank cannot both wait",
+        f"--engine {options.engine}": options.engine != "local" and "has one sampler for one trainer",
+    }
+    for flag, why in reasons.items():
+        if why:
+            raise ValueError(f"{flag} does not work with several --ranks: it {why}; leave out one of the two")
 
 
 def threads_for(options: Options) -> int:

@@ -36,6 +36,7 @@ RESUMABLE = (
     "log",
     "vllm_python",
     "on_mismatch",
+    "ranks",
     "samplers",
     "graders",
     "spares",

@@ -29,6 +29,7 @@ from burnish.run.control import Control
 from burnish.run.encoded import remember_texts
 from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
+from burnish.run.following import Follower, agreed, created
 from burnish.run.heldout import Outcome
 from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
@@ -190,17 +191,17 @@ def prepare(
     pipeline: SampleSource | None = Pipeline(method, models, settings) if settings.lag else None
     if ahead is not None:
         pipeline = ahead(method, models, settings)
-    best = Best(options)
+    best, ranks = Best(options), models.ranks
     start = checkpoint.restore(at, memories(method, pipeline, best, models), models) if at else 0
+    ranks.require_same("the checkpoint to resume from", start)
     if folder is None:
-        folder = Folder.create(config)
+        folder = created(config, ranks)
     else:
         folder.cut(start)
-        if not models.ranks.rank:
-            folder.renew(config)
-        if at is not None and not models.ranks.rank:  # the run may have been stopped before it removed old checkpoints
+        folder.renew(config)
+        if at is not None and folder.writes:  # the run may have been stopped before it removed old checkpoints
             checkpoint.retire(folder.path, at, options.keep, options.keep_every, best.saving(start))
-    if not models.ranks.rank:
+    if folder.writes:
         kernels.record(folder, start, computing)
         reward_versions.record(folder, start, planned.rewards)
         data_versions.record(folder, start, rows)
@@ -249,15 +250,18 @@ def execute(run: Run, observer: Observer) -> Result:
     """
     try:
         run.folder.lock()
+        if run.models.ranks.rank:
+            return _execute(run, Observers(), Follower(), Saver(run.folder.path, run.memories(), run.models))
         with store_session(run) as session:
-            return _execute(run, observer, session)
+            saver = _saver(run, session)
+            return _execute(run, *observed_by(run, observer, session, saver), saver)
     except BaseException:
         run.folder.discard_if_unused()
         raise
     finally:
         run.folder.release()
         run.models.end()
-        if (texts := run.models[run.method.product].chat.texts) is not None:
+        if run.folder.writes and (texts := run.models[run.method.product].chat.texts) is not None:
             texts.save()
 
 
@@ -288,11 +292,14 @@ def observed_by(run: Run, observer: Observer, session: StoreSession, saver: Save
     return everyone, control
 
 
-def _execute(run: Run, observer: Observer, session: StoreSession) -> Result:
+def _saver(run: Run, session: StoreSession) -> Saver:
     options, folder = run.config.options, run.folder
     keep = {"keep": options.keep, "keep_every": options.keep_every}
-    saver = Saver(folder.path, run.memories(), run.models, run=folder.identity(), before_writing=session.flush, **keep)
-    everyone, control = observed_by(run, observer, session, saver)
+    return Saver(folder.path, run.memories(), run.models, run=folder.identity(), before_writing=session.flush, **keep)
+
+
+def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: Saver) -> Result:
+    options, folder, ranks = run.config.options, run.folder, run.models.ranks
     everyone.started(run)
     evaluating = Evaluating(run, everyone)
     before = evaluating.before()
@@ -307,9 +314,11 @@ def _execute(run: Run, observer: Observer, session: StoreSession) -> Result:
             run.best.measured(at, heldout)
             everyone.stepped(report, heldout, report.seconds["step"])
             early = run.best.ends() if at < options.steps else ""
+            control.stopped, run.best.kept = agreed(ranks, control.stopped, run.best.kept)
             if control.stopped or early:
                 break
         everyone.ended(control.stopped)
+    ranks.require_same("the number of steps done", at)  # the last checkpoint is on disk
     if control.stopped:
         folder.confirm()
         result = Result(folder.path, None, before, None, folder.metrics(), stopped=True)
@@ -324,6 +333,7 @@ def _execute(run: Run, observer: Observer, session: StoreSession) -> Result:
     folder.confirm()
     if any(phase.learn.terms for phase in run.method.phases):
         model = folder.path / "model"
+    if model is not None and folder.writes:
         checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)
     folder.confirm()  # a run whose folder is gone must end with an error
     kept = run.best.kept if options.keep_best else None
@@ -349,6 +359,8 @@ def _rank_last(run: Run, at: int, after: Outcome | None) -> None:
         return
     if run.best.kept is not None and last.better(run.best.kept):
         run.best.kept = last
+        if not run.folder.writes:
+            return
         link_best(run.folder.path, checkpoint.path_of(run.folder.path, at), run.method.product)
 
 

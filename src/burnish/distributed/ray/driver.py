@@ -16,11 +16,11 @@ from burnish.distributed.ray.actors import LIFE, WorkerActor, as_actor, end, ten
 from burnish.distributed.ray.cluster import cluster
 from burnish.distributed.ray.supervisor import SILENCE, START, TICK, ActorLimits
 from burnish.distributed.ray.trainer import Joining, News, Trainer
-from burnish.distributed.ray.units import split_score
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER
 from burnish.distributed.ray.worker import Spec
 from burnish.loop import Report
 from burnish.methods.table import Entry
+from burnish.parts import split_score
 from burnish.run.config import Config
 from burnish.run.folder import Folder
 from burnish.run.lock import DRIVER

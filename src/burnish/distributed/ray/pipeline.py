@@ -23,10 +23,8 @@ from burnish.distributed.ray.units import (
     Published,
     Unit,
     cut,
-    joined,
     outcome_from_record,
     outcome_to_record,
-    split_score,
 )
 from burnish.distributed.ray.work_queue import SAMPLER, WorkQueue
 from burnish.engine.subprocess.probe import NAME as PROBE
@@ -36,8 +34,9 @@ from burnish.loop import draw_tasks, note_samples, through
 from burnish.method import Method, Phase
 from burnish.models.build import Models
 from burnish.models.snapshot import models_read, moving
+from burnish.parts import split_score
 from burnish.run.pipeline import SAY_EVERY, first_phase, sampling_parts
-from burnish.sampled import PartialStep
+from burnish.sampled import PartialStep, joined
 from burnish.schedules import at
 from burnish.step import Settings, Step
 from burnish.types import Clock

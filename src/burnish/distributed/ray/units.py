@@ -6,13 +6,12 @@ the same, bit for bit, whichever worker computes it and however often it is assi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish.ledger import UnitId, births, born_from_record, born_to_record
-from burnish.parts import Part
-from burnish.sampled import PartialStep, Sampled, Trail
+from burnish.sampled import PartialStep, Sampled
 from burnish.types import Clock, Task
 
 
@@ -54,13 +53,6 @@ def cut(tasks: Sequence[Task], size: int) -> list[list[Task]]:
     return [list(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
-def split_score(score: Iterable[Part]) -> tuple[list[Part], list[Part]]:
-    """The parts of score that any grader can run, and those for the trainer: from the first part with state on."""
-    parts = list(score)
-    first = next((i for i, part in enumerate(parts) if part.state), len(parts))
-    return parts[:first], parts[first:]
-
-
 def unit_outcome(unit: Unit) -> PartialStep:
     """An empty outcome of a unit: one pass without groups."""
     return PartialStep(unit.id.drawn, unit.phase, [Sampled([])])
@@ -69,40 +61,6 @@ def unit_outcome(unit: Unit) -> PartialStep:
 def note_births(unit: Unit, made: PartialStep) -> None:
     """Record the samples of a unit in its outcome, right after rollout."""
     made.passes[0].born = births(unit.id, made.passes[0].groups)
-
-
-def joined(outcomes: Sequence[PartialStep], step: int, phase: str) -> PartialStep:
-    """Join the outcomes of the units of one pass in the given order, as if they had been one batch."""
-    joint = PartialStep(step, phase, [Sampled([])])
-    sampled = joint.passes[0]
-    for outcome in outcomes:
-        for sampled_unit in outcome.passes:
-            sampled.groups += sampled_unit.groups
-            sampled.dropped += sampled_unit.dropped
-            sampled.born += sampled_unit.born
-        _add_notes(joint, outcome)
-        for stage, seconds in outcome.seconds.items():
-            joint.seconds[stage] = joint.seconds.get(stage, 0.0) + seconds
-        joint.trail = _added(joint.trail, outcome.trail)
-        joint.refusals += outcome.refusals
-    return joint
-
-
-def _add_notes(joint: PartialStep, outcome: PartialStep) -> None:
-    state = outcome.notes.state_dict()
-    for name, total in state["sums"].items():
-        joint.notes.add(name, total, state["weights"][name])
-    for name, total in state["totals"].items():
-        joint.notes.count(name, int(total))
-
-
-def _added(one: Trail, other: Trail) -> Trail:
-    """The sum of the trails of two units of one phase: trace counts per part.
-
-    A rejected unit's trail may be shorter.
-    """
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
-    return [(name, n + (shorter[i][1] if i < len(shorter) else 0)) for i, (name, n) in enumerate(longer)]
 
 
 def outcome_to_record(unit: Unit, made: PartialStep, version: int) -> dict[str, Any]:

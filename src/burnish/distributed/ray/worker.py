@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from burnish.distributed.ray.units import Published, Unit, note_births, split_score, unit_outcome
+from burnish.distributed.ray.units import Published, Unit, note_births, unit_outcome
 from burnish.distributed.ray.work_queue import SAMPLER
 from burnish.loop import roll_out, through
 from burnish.method import Phase
@@ -24,6 +24,7 @@ from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.models.load import load_chat, stored_context
 from burnish.models.snapshot import TokenizerOnly, models_read, moving
+from burnish.parts import split_score
 from burnish.rewards.resolve import Part
 from burnish.roles import Role
 from burnish.run.config import Config
