@@ -153,7 +153,7 @@ def draw_tasks(phase: Phase, step: Step, seconds: Seconds) -> list[Task]:
 def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Seconds, trail: Trail) -> list[Group]:
     """rollout -> score. Scores that take a while (reward functions) are started as soon as a group is finished.
 
-    Several ranks divide the tasks, unless the rollout has a state, which must see all of them.
+    Several ranks divide the tasks, unless the rollout must see all of them: it has a state, or is `whole`.
     """
     (early, late), ranks = split_score(phase.score), step.models.ranks
 
@@ -165,7 +165,7 @@ def sample_and_score(phase: Phase, tasks: list[Task], step: Step, seconds: Secon
             return groups
         return through(early, "score", groups, step, outcome.seconds, outcome.trail)
 
-    if ranks.divides and not phase.rollout.state:
+    if ranks.divides and not phase.rollout.state and not phase.rollout.whole:
         groups = divided(ranks, tasks, work, step, seconds, trail)
     else:
         groups = work(tasks, step, PartialStep(step.clock.step, step.phase, seconds=seconds, trail=trail))

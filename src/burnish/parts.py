@@ -71,9 +71,12 @@ class Rollout(Wired):
     plain: replies per task and their temperature, where it samples replies of the policy and does nothing else.
     ahead: the groups depend on the tasks, the settings and the tokenizer alone, so a thread may make them before the
     step.
+    whole: what it makes of a task depends on the task's place among the others, so that all must be rolled out in one
+    call. Several ranks then divide its model calls, not its tasks.
     """
 
     call: Callable[[list[Task], Step], list[Group]]
+    whole: bool = False
     ahead: bool = False
     asks: Asks | None = None
     plain: tuple[int, float] | None = None

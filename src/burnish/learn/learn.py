@@ -196,10 +196,10 @@ class _Update:
         return self.step.models[trainee].token_room.within(self.step.settings.token_budget)
 
     def micro_batches(self, trainee: str) -> list[Micro]:
-        """Ranks divide the same micro-batches, so those of several have the run's own budget."""
-        alone = self.step.models.ranks.world == 1
-        budget = self.budget(trainee) if alone else self.step.settings.token_budget
-        return micro_batches(self.atoms, budget, self.step.models[trainee].packed)
+        """Those of this rank: consecutive rows, about as many tokens as every other rank has."""
+        tokens = [sum(row.length for row in atom.rows) for atom in self.atoms]
+        mine = self.step.models.ranks.portion(self.atoms, tokens)
+        return micro_batches(mine, self.budget(trainee), self.step.models[trainee].packed)
 
     def fitting(self, trainee: str, attempt: Callable[[], T], undo: Callable[[], None]) -> T:
         """What `attempt` gives, in smaller passes where it runs out of memory (models/token_room.py)."""
@@ -247,7 +247,7 @@ def _gradient(update: _Update, trainee: str, terms: list[Term]) -> list[Tensor]:
     """The gradient of this rank's micro-batches, added to the trainee's parameters; the total of each."""
     model, totals = update.step.models[trainee], []
     with model.dropping(update.step.clock):
-        for micro in update.step.models.ranks.share(update.micro_batches(trainee)):
+        for micro in update.micro_batches(trainee):
             totals.append(_backward(update, micro, terms))
             model.working.collect()
     return totals
@@ -260,7 +260,7 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
 
     def attempt(name: str, terms: list[Term]) -> float:
         total = 0.0
-        for micro in ranks.share(update.micro_batches(name)):
+        for micro in update.micro_batches(name):
             claimed, want = _claims(micro, terms)
             cut = pieces(micro, update.budget(name), step.models[name].packed)
             parts = piecewise(step.models[name], cut, claimed, want, plan.logp_temperature)

@@ -2,7 +2,7 @@
 
     rollout, score          each rank samples and scores its portion of the tasks; all get the groups of all
     model calls elsewhere   each rank computes its portion of the rows; all get all outputs
-    learn                   each rank takes its share of the micro-batches; gradients and metrics are added up
+    learn                   each rank takes its portion of the rows; gradients and metrics are added up
 
 Everything else is computed by every rank, from the same numbers, so that all decide alike. Sizes are counted over the
 whole batch before the first backward pass, so gradients simply add, and their sum does not depend on the number of
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -55,14 +56,17 @@ class Ranks:
         finally:
             self._working_apart.pop()
 
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Every world-th item, from this rank's on: micro-batches, whose order is that of their sizes."""
-        return items[self.rank :: self.world]
+    def portion(self, items: Sequence[T], sizes: Sequence[int] | None = None) -> list[T]:
+        """Consecutive items: the portions of all ranks, one after the other, are all items in order.
 
-    def portion(self, items: Sequence[T]) -> list[T]:
-        """Consecutive items: the portions of all ranks, one after the other, are all items in order."""
-        begin, end = (len(items) * rank // self.world for rank in (self.rank, self.rank + 1))
-        return list(items[begin:end])
+        sizes: of the items, of which each rank gets about as much as every other; by default all have the same
+        """
+        if self.world == 1:
+            return list(items)
+        size = np.asarray(sizes if sizes is not None else [1] * len(items), dtype=np.float64)
+        middle = np.cumsum(size) - size / 2
+        owner = np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int)
+        return [item for item, rank in zip(items, owner.tolist(), strict=True) if rank == self.rank]
 
     def gather(self, data: bytes) -> list[bytes]:
         """What every rank passed, in the order of the ranks."""

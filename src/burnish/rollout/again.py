@@ -26,6 +26,7 @@ def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
     return Rollout(
         name="again",
         call=call,
+        whole=True,  # the noise of a new utterance is keyed by its place in the batch
         reads=names("given", ("trace", "turn")) | {f"model:{who}.generate"},
         writes=names("tokens", ("task", "env", who))
         | names("mu", who)

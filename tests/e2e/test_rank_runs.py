@@ -1,0 +1,144 @@
+"""`burnish train --ranks 2`: the command as people run it, resumed, stopped, with a rank that dies, and by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from burnish.checkpoint.diff import differences
+from burnish.store.reader import open_store
+
+pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+RUN = ("--steps", "4", "--prompts", "4", "--n", "4", "--max-new-tokens", "12", "--eval-tasks", "6", "--eval-every", "2")
+SECONDS = 150.0
+
+
+def started(words: list[str], launcher: tuple[str, ...] = ("-m", "burnish", "train"), **how: Any) -> subprocess.Popen:
+    env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *launcher, *words, "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, **how)
+
+
+def ended(process: subprocess.Popen) -> str:
+    return process.communicate(timeout=SECONDS)[0]
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    with open_store(folder) as store:
+        return store.metrics()
+
+
+def words_for(model: Path, out: Path, *more: str) -> list[str]:
+    return ["grpo", "--model", str(model), "--task", "sort", "--out", str(out), *RUN, "--save-every", "2", *more]
+
+
+@pytest.fixture(scope="module")
+def shared(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two ranks, whole."""
+    out = tmp_path_factory.mktemp("ranks") / "run"
+    process = started(words_for(small_model, out, "--ranks", "2"))
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert said.count("run:") >= 1 and "step 4/4" in said, said
+    return out
+
+
+def test_two_ranks_are_one_run(shared: Path, small_model: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    process = started(words_for(small_model, alone))
+    said = ended(process)
+    assert process.returncode == 0, said
+    for now, then in zip(metrics(shared), metrics(alone), strict=True):
+        for key in ("reward", "length", "pg/loss", "grad_norm"):
+            assert now[key] == pytest.approx(then[key], rel=1e-3, abs=1e-5), key
+    both = [json.loads((run / "evaluation.json").read_text()) for run in (shared, alone)]
+    assert both[0]["before"]["value"] == both[1]["before"]["value"]
+    assert (shared / "model" / "config.json").is_file()
+
+
+def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(shared: Path, small_model: Path, tmp_path: Path) -> None:
+    """SIGTERM to the launcher stops after the step; the same number of ranks then repeats what was left."""
+    out = tmp_path / "stopped"
+    process = started(words_for(small_model, out, "--ranks", "2"))
+    deadline = time.monotonic() + SECONDS
+    while not (out / "evaluation.json").is_file():  # the evaluation before training is done
+        assert process.poll() is None and time.monotonic() < deadline, ended(process)
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said = ended(process)
+    assert process.returncode in (0, 130), said
+    resumed = started(["--resume", str(out)])
+    said = ended(resumed)
+    assert resumed.returncode == 0, said
+    assert not differences(shared, out)
+
+
+@pytest.mark.slow
+def test_one_process_resumes_what_two_began(small_model: Path, shared: Path) -> None:
+    process = started(["--resume", str(shared), "--ranks", "1", "--steps", "5"])
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert len(metrics(shared)) == 5
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_the_run_with_its_words(small_model: Path, tmp_path: Path) -> None:
+    reward = tmp_path / "dies.py"
+    reward.write_text("def f(completions):\n    return [float(len(c) % 3) for c in completions]\n")
+    method = tmp_path / "method.py"
+    method.write_text(
+        "import os\n"
+        "from burnish.methods.policy import grpo\n"
+        "from dataclasses import replace\n"
+        "from burnish.parts import Part\n"
+        "def dying(task, *, n: int = 2):\n"
+        "    made = grpo(task, n=n)\n"
+        "    phase = made.phases[0]\n"
+        "    def call(groups, step):\n"
+        "        if os.environ.get('RANK') == '1' and step.clock.step == 1:\n"
+        "            raise ArithmeticError('a planted fault')\n"
+        "        return groups\n"
+        "    return replace(made, phases=(replace(phase, select=Part(name='dies', call=call)),))\n"
+    )
+    began = time.monotonic()
+    process = started(
+        [f"{method}:dying", "--model", str(small_model), "--task", "sort", "--out", str(tmp_path / "run"), *RUN[:4]]
+        + ["--max-new-tokens", "8", "--eval-tasks", "0", "--ranks", "2"]
+    )
+    said = ended(process)
+    assert process.returncode != 0
+    assert "rank 1 failed" in said and "a planted fault" in said, said
+    assert time.monotonic() - began < SECONDS / 2
+
+
+def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_path: Path) -> None:
+    process = started(words_for(small_model, tmp_path / "no", "--ranks", "2", "--lag", "1"))
+    said = ended(process)
+    assert process.returncode == 2 and said.count("does not work with several --ranks") == 1, said
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks_of_a_python_program(small_model: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, burnish\n"
+        f"result = burnish.train('grpo', model={str(small_model)!r}, task='sort', steps=2, prompts=4, n=2,\n"
+        f"    max_new_tokens=8, eval_tasks=4, out={str(tmp_path / 'run')!r})\n"
+        "print('ended', result.folder.name, len(result.metrics))\n"
+    )
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    process = started([str(program)], launcher)
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert said.count("ended run 2") == 2, said
+    assert len(metrics(tmp_path / "run")) == 2

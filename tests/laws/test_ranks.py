@@ -1,0 +1,121 @@
+"""Several ranks share a run: rollout, score, model calls and micro-batches are divided, and the run stays what it is."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+from conftest import SMALL, build_cast, build_method
+
+from burnish.loop import loop
+from burnish.method import Method
+from burnish.methods.table import METHODS
+
+WORLD = 2
+PATIENCE = 240.0  # seconds for all methods of one batch
+STEPS = 2
+SETTINGS = replace(SMALL, token_budget=200)
+# Given replies, pairs, groups, critics, trees, episodes, refills, reward models, a rollout with state, search.
+KINDS = ("sft", "dpo", "grpo", "ppo", "dapo", "archer", "arpo", "online_dpo", "aepo", "gigpo", "best_of_n", "remax")
+
+
+def outcome(method: Method, model: Path) -> dict[str, Any]:
+    """The metrics of a few steps, and what the weights have become."""
+    models = build_cast(method, model, SETTINGS)
+    found = [report.metrics for report in loop(method, models, SETTINGS, steps=STEPS)]
+    weights = {m.name: sum(float(p.detach().double().abs().sum()) for p in m.module.parameters()) for m in models}
+    return {"metrics": found, "weights": weights}
+
+
+def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) -> None:
+    """One rank: run each method together with the others, and write what came of it. An error is an outcome, too."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder / 'meeting'}",
+        rank=rank,
+        world_size=WORLD,
+        timeout=timedelta(seconds=60),
+    )
+    for name in names:
+        try:
+            made = outcome(build_method(name, teacher), model)
+        except ValueError as error:
+            made = {"error": str(error)}
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(made))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def together(names: list[str], model: Path, teacher: Path, folder: Path) -> None:
+    """Run the methods on WORLD ranks."""
+    running = multiprocessing.spawn(work, (names, model, teacher, folder), nprocs=WORLD, join=False)
+    assert running is not None
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not running.join(timeout=1):  # true once all have ended; it raises what a rank raised
+            assert time.monotonic() < deadline, f"the ranks were not done after {PATIENCE} s"
+    finally:
+        for process in running.processes:
+            process.kill()
+
+
+def compare(name: str, model: Path, teacher: Path, folder: Path) -> None:
+    """Both ranks have the same numbers bit for bit, and those of one process up to rounding."""
+    shared = [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(WORLD)]
+    for other in shared[1:]:
+        assert repr(other) == repr(shared[0]), "the ranks differ"
+    try:
+        alone = json.loads(json.dumps(outcome(build_method(name, teacher), model)))
+    except ValueError as error:
+        assert shared[0] == {"error": str(error)}
+        return
+    assert "error" not in shared[0], shared[0]
+    for now, then in zip(shared[0]["metrics"], alone["metrics"], strict=True):
+        assert now.keys() == then.keys()
+        for key, value in then.items():
+            near = math.isclose(now[key], value, rel_tol=2e-3, abs_tol=2e-4) or (
+                value != value and now[key] != now[key]
+            )
+            assert near, f"step {then['step']}: {key} is {now[key]} on {WORLD} ranks, {value} in one process"
+    for key, value in alone["weights"].items():
+        assert math.isclose(shared[0]["weights"][key], value, rel_tol=1e-5), f"the weights of {key}"
+
+
+@pytest.fixture(scope="module")
+def kinds(small_model: Path, other_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks made of one method of each kind."""
+    if not dist.is_gloo_available():
+        pytest.skip("this torch has no gloo")
+    folder = tmp_path_factory.mktemp("ranks")
+    together(list(KINDS), small_model, other_model, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_run_as_one_process(kind: str, kinds: Path, small_model: Path, other_model: Path) -> None:
+    compare(kind, small_model, other_model, kinds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(0, len(METHODS), 16))
+def test_every_method_runs_on_two_ranks(first: int, small_model: Path, other_model: Path, tmp_path: Path) -> None:
+    names = sorted(METHODS)[first : first + 16]
+    together(names, small_model, other_model, tmp_path)
+    wrong = {}
+    for name in names:
+        try:
+            compare(name, small_model, other_model, tmp_path)
+        except AssertionError as error:
+            wrong[name] = str(error).splitlines()[0]
+    assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
