@@ -17,6 +17,7 @@ import torch
 
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.pinned_buffers import HostBuffers
+from burnish.models import shards
 from burnish.models.build import Models
 from burnish.parts import Stateful
 from burnish.util.files import could_not_save, free_bytes, sweep
@@ -79,7 +80,9 @@ class Saver:
             return  # every rank has the same weights, and rank 0 writes them
         self.wait()
         began = time.perf_counter()
+        shards.ask(self.models)
         contents = checkpoint.collect(step, self.memories, self.models, self.run)
+        shards.forget(self.models)
         free = free_bytes(self.folder)
         if free < contents.bytes() + SPARE:
             final = checkpoint.path_of(self.folder, step)

@@ -139,7 +139,7 @@ def build(
                 enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
                 enable()
                 module.train()
-            trainer = Optimiser(module, settings, role.lr)
+            trainer = Optimiser(module, settings, role.lr, ranks)
         else:
             module.requires_grad_(False)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None

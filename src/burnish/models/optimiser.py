@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from burnish.models.ranks import Ranks
 from burnish.schedules import warmup_then
 from burnish.step import Settings
 from burnish.types import Clock
@@ -25,13 +26,21 @@ class Optimiser:
     """One trained model's optimiser. Learning rate = settings.lr x the role's multiplier x the schedule.
 
     on_step: called after every step, because the weights have moved
+    owners: with --shard-optimiser the rank that moves each parameter and holds its moments; else empty
+    others: moments that other ranks hold, while a checkpoint is collected (models/shards.py)
     """
 
-    def __init__(self, model: nn.Module, settings: Settings, multiplier: float = 1.0) -> None:
+    def __init__(
+        self, model: nn.Module, settings: Settings, multiplier: float = 1.0, ranks: Ranks | None = None
+    ) -> None:
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.settings, self.multiplier = settings, multiplier
         self.schedule = warmup_then(settings.lr_schedule, settings.lr_warmup, settings.lr_min)
         self.on_step: Callable[[], None] = lambda: None
+        self.ranks, self.others = ranks or Ranks(), dict[str, Tensor]()
+        sizes = [p.numel() for p in self.named.values()]
+        owners = self.ranks.owners(sizes) if settings.shard_optimiser and self.ranks.connected else []
+        self.owners = dict(zip(self.named, owners, strict=False))
 
     @cached_property
     def adamw(self) -> Optimizer:
@@ -81,19 +90,27 @@ class Optimiser:
         for group in self.adamw.param_groups:
             group["lr"] = self.lr(clock)
         self.adamw.found_inf = spoilt  # type: ignore[attr-defined]  # the fused step reads it, as GradScaler sets it
+        for name, owner in self.owners.items():
+            if owner != self.ranks.rank:
+                self.named[name].grad = None  # without a gradient AdamW neither moves it nor makes moments for it
         self.adamw.step()
+        if self.owners:
+            self.ranks.spread(list(self.named.values()), list(self.owners.values()))
         self.on_step()
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and counts by parameter name: the live tensors, which the next `step` changes."""
         state = self.adamw.state if "adamw" in vars(self) else {}
-        return {
+        own = {
             f"{key}/{name}": value.detach() for name, p in self.named.items() for key, value in state.get(p, {}).items()
         }
+        return {**own, **self.others}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():
             kind, name = key.split("/", 1)
+            if self.owners.get(name, self.ranks.rank) != self.ranks.rank:
+                continue
             p = self.named[name]
             self.adamw.state[p][kind] = value.to(p.device, copy=True)
 

@@ -11,9 +11,10 @@ ranks. Data travels as JSON and safetensors over gloo; gradients on GPUs over NC
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,12 +62,14 @@ class Ranks:
 
         sizes: of the items, of which each rank gets about as much as every other; by default all have the same
         """
-        if self.world == 1:
-            return list(items)
-        size = np.asarray(sizes if sizes is not None else [1] * len(items), dtype=np.float64)
+        owners = self.owners(sizes if sizes is not None else [1] * len(items))
+        return [item for item, rank in zip(items, owners, strict=True) if rank == self.rank]
+
+    def owners(self, sizes: Sequence[int]) -> list[int]:
+        """The rank of each of these items: consecutive ones, about as much for every rank."""
+        size = np.asarray(sizes, dtype=np.float64)
         middle = np.cumsum(size) - size / 2
-        owner = np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int)
-        return [item for item, rank in zip(items, owner.tolist(), strict=True) if rank == self.rank]
+        return np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int).tolist()
 
     def gather(self, data: bytes) -> list[bytes]:
         """What every rank passed, in the order of the ranks."""
@@ -119,16 +122,20 @@ class Ranks:
         if not self.connected:
             return
         trained = {id(p): p for model in models for p in model.parameters() if p.requires_grad}
-        bucket: list[Tensor] = []
         for p in trained.values():
             if p.grad is None:
                 p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
-            if bucket and sum(grad.numel() for grad in bucket) + p.numel() > BUCKET:
-                _add(bucket)
-                bucket = []
-            bucket.append(p.grad)
-        if bucket:
-            _add(bucket)
+        for bucket in _buckets([p.grad for p in trained.values() if p.grad is not None]):
+            _at_once(bucket, dist.all_reduce)
+
+    @torch.no_grad()
+    def spread(self, tensors: Sequence[Tensor], owners: Sequence[int]) -> None:
+        """Give every rank the numbers that the owner of each tensor has."""
+        if not self.connected:
+            return
+        for owner in range(self.world):
+            for bucket in _buckets([t for t, own in zip(tensors, owners, strict=True) if own == owner]):
+                _at_once(bucket, partial(dist.broadcast, src=owner))
 
 
 def here() -> Ranks:
@@ -155,12 +162,22 @@ def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[
     return found
 
 
-def _add(gradients: list[Tensor]) -> None:
-    """Replace the gradients by their sums over all ranks."""
-    if len(gradients) == 1:
-        dist.all_reduce(gradients[0])
-        return
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    for gradient, total in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
-        gradient.copy_(total.view_as(gradient))
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Consecutive tensors of one number format, at most BUCKET numbers together (or a single tensor)."""
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        full = sum(one.numel() for one in bucket) + tensor.numel() > BUCKET
+        if bucket and (full or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+def _at_once(tensors: list[Tensor], exchange: Callable[[Tensor], object]) -> None:
+    """Exchange several tensors as one, and write what came of it into them."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    exchange(flat)
+    for tensor, found in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(found.view_as(tensor))

@@ -81,6 +81,9 @@ class Options:
     """AdamW's weight decay, on matrices only."""
     optimiser: Annotated[str, Option(choices=OPTIMISERS)] = "adamw"
     """adamw; or adamw16bit, adamw8bit, whose moments take 4 or 2 bytes a weight in place of 8."""
+    shard_optimiser: bool = False
+    """With several --ranks: each holds AdamW's moments of its portion of the weights alone (ZeRO stage 1), and sends
+    the others the weights that it has moved. The same weights, bit for bit."""
     master_weights: Annotated[str, Option(choices=MASTER_WEIGHTS)] = "float32"
     """How weights that are all trained are held: float32; split, the same numbers as bf16 and the bits that this lacks,
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""

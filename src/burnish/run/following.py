@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from burnish.models.build import Models
 from burnish.models.ranks import Ranks
+from burnish.models.shards import serve
 from burnish.run.best import Score
 from burnish.run.config import Config
 from burnish.run.folder import Folder
@@ -27,9 +29,10 @@ class Follower:
         self.signals: list[int] = []
 
 
-def agreed(ranks: Ranks, stopped: bool, kept: Score | None) -> tuple[bool, Score | None]:
+def agreed(models: Models, stopped: bool, kept: Score | None) -> tuple[bool, Score | None]:
     """What rank 0 decided after a step: whether to stop, and which step has the best checkpoint."""
-    if not ranks.connected:
+    if not models.ranks.connected:
         return stopped, kept
-    stop, score = ranks.from_first([stopped, asdict(kept) if kept else None])
+    mine = [stopped, asdict(kept) if kept else None]
+    stop, score = serve(models) if models.ranks.rank else models.ranks.from_first(mine)
     return bool(stop), Score(**score) if isinstance(score, dict) else None

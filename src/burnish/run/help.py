@@ -35,6 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Memory and precision": (
         "memory",
         "master_weights",
+        "shard_optimiser",
         "token_budget",
         "packed",
         "kv_gib",

@@ -40,6 +40,7 @@ class Choices:
     optimiser: str = "adamw"
     quantised: bool = False
     master_weights: str = "float32"
+    shards: int = 1  # ranks that divide the moments
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def parts_of(
         if role.liveness == "trained":
             found["weights"] += (4 + HALF if adapted else HELD[how.master_weights]) * trained
             found["gradients"] += 4 * trained
-            found["optimiser"] += MOMENTS[how.optimiser] * trained
+            found["optimiser"] += MOMENTS[how.optimiser] * trained / how.shards
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_tokens(batch) * widest.kv_bytes())

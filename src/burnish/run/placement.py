@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from burnish.method import Method, Phase
+from burnish.models.ranks import here
 from burnish.schedules import at
 from burnish.types import Clock
 
@@ -29,8 +30,13 @@ RAY_ONLY = (
 
 def check_placing(options: Options, method: Method) -> None:
     """Raise ValueError for what several ranks or a run on Ray cannot do, and for Ray options in a run without Ray."""
-    if options.ranks != 1:
+    several = options.ranks != 1 or here().world > 1
+    if several:
         _check_ranks(options)
+    elif options.shard_optimiser:
+        raise ValueError(
+            "--shard-optimiser divides AdamW's moments among ranks, and there is one; add --ranks 2, or leave it out"
+        )
     if options.on == "here":
         for name in RAY_ONLY:
             if getattr(options, name) != getattr(type(options), name):

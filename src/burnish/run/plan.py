@@ -170,7 +170,8 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads
     batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
     quantised = options.quantization is not None
-    start = Choices(most, options.checkpoint_activations, options.optimiser, quantised, options.master_weights)
+    shards = max(1, options.ranks) if options.shard_optimiser else 1
+    start = Choices(most, options.checkpoint_activations, options.optimiser, quantised, options.master_weights, shards)
     found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
     cache = kv_tokens(batch) * shapes[method.product].kv_bytes()
     chosen = replace(

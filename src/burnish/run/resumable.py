@@ -37,6 +37,7 @@ RESUMABLE = (
     "vllm_python",
     "on_mismatch",
     "ranks",
+    "shard_optimiser",
     "samplers",
     "graders",
     "spares",

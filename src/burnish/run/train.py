@@ -314,7 +314,7 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
             run.best.measured(at, heldout)
             everyone.stepped(report, heldout, report.seconds["step"])
             early = run.best.ends() if at < options.steps else ""
-            control.stopped, run.best.kept = agreed(ranks, control.stopped, run.best.kept)
+            control.stopped, run.best.kept = agreed(run.models, control.stopped, run.best.kept)
             if control.stopped or early:
                 break
         everyone.ended(control.stopped)

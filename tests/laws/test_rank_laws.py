@@ -1,4 +1,4 @@
-"""Several ranks share a run: rollout, score, model calls and micro-batches are divided, and the run stays what it is."""
+"""Several ranks share a run: rollout, score, model calls and rows are divided; the run is that of one process."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ def outcome(method: Method, model: Path) -> dict[str, Any]:
     return {"metrics": found, "weights": weights}
 
 
+def moments(method: Method, model: Path) -> list[str]:
+    """The parameters whose moments this rank holds after a step with --shard-optimiser."""
+    settings = replace(SETTINGS, shard_optimiser=True)
+    models = build_cast(method, model, settings)
+    list(loop(method, models, settings, steps=1))
+    return sorted(
+        key.partition("/")[2] for key in models["policy"].optimiser.state_dict() if key.startswith("exp_avg/")
+    )
+
+
 def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) -> None:
     """One rank: run each method together with the others, and write what came of it. An error is an outcome, too."""
     torch.set_num_threads(1)
@@ -52,6 +62,7 @@ def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) 
         except ValueError as error:
             made = {"error": str(error)}
         (folder / f"{name}-{rank}.json").write_text(json.dumps(made))
+    (folder / f"moments-{rank}.json").write_text(json.dumps(moments(build_method("grpo", teacher), model)))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -104,6 +115,14 @@ def kinds(small_model: Path, other_model: Path, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_ranks_run_as_one_process(kind: str, kinds: Path, small_model: Path, other_model: Path) -> None:
     compare(kind, small_model, other_model, kinds)
+
+
+def test_each_rank_holds_the_moments_of_its_own_weights(kinds: Path, small_model: Path, other_model: Path) -> None:
+    held = [json.loads((kinds / f"moments-{rank}.json").read_text()) for rank in range(WORLD)]
+    weights = dict(build_cast(build_method("grpo", other_model), small_model)["policy"].module.named_parameters())
+    assert sorted(sum(held, [])) == sorted(weights), "each parameter has one owner"
+    sizes = [sum(weights[name].numel() for name in names) for names in held]
+    assert max(sizes) < 0.75 * sum(sizes)
 
 
 @pytest.mark.slow

@@ -1,0 +1,63 @@
+"""Moments that several ranks hold (--shard-optimiser), brought together for a checkpoint.
+
+Rank 0 decides when to save, and the others wait for its word after each step. So it asks them (`ask`), and they send
+what they hold (`serve`). A checkpoint has all moments, as that of one process has: any number of ranks resumes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from burnish.models.build import Models
+from burnish.models.model import Model
+
+MOMENTS = "moments"  # what rank 0 asks for
+
+
+def sharded(models: Models) -> list[Model]:
+    """The models whose moments several ranks hold."""
+    return [model for model in models.trained() if model.optimiser.owners]
+
+
+def ask(models: Models) -> None:
+    """On rank 0: have the others send their moments, into `others` of each optimiser."""
+    if not sharded(models):
+        return
+    models.ranks.from_first(MOMENTS)
+    _exchange(models)
+
+
+def forget(models: Models) -> None:
+    """On rank 0: a checkpoint has what it needs of the others."""
+    for model in sharded(models):
+        model.optimiser.others = {}
+
+
+def serve(models: Models) -> Any:
+    """On the other ranks: send moments as often as rank 0 asks for them; then what else it says."""
+    while (said := models.ranks.from_first(None)) == MOMENTS:
+        _exchange(models)
+    return said
+
+
+def _exchange(models: Models) -> None:
+    ranks = models.ranks
+    for model in sharded(models):
+        own = model.optimiser.state_dict() if ranks.rank else {}
+        shapes = [[name, list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in own.items()]
+        for source, (head, _) in enumerate(ranks.gather_values(shapes)):
+            for name, shape, dtype in head:
+                if ranks.rank == source:
+                    dist.send(own[name].cpu().contiguous(), 0)
+                elif not ranks.rank:
+                    model.optimiser.others[name] = _received(shape, getattr(torch, dtype), source)
+
+
+def _received(shape: list[int], dtype: torch.dtype, source: int) -> Tensor:
+    found = torch.empty(shape, dtype=dtype)
+    dist.recv(found, source)
+    return found
