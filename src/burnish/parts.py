@@ -38,13 +38,18 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Wired:
-    """What any part declares: its name, the names that it reads, writes and updates in place, and its state."""
+    """What any part declares: its name, the names that it reads, writes and updates in place, and its state.
+
+    whole: for rollout and score: what becomes of a task depends on the others of the batch, or on its place among them,
+    so that all are passed in one call. Several ranks then divide its model calls, not its tasks.
+    """
 
     name: str
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     updates: frozenset[str] = frozenset()
     state: tuple[Stateful, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +76,9 @@ class Rollout(Wired):
     plain: replies per task and their temperature, where it samples replies of the policy and does nothing else.
     ahead: the groups depend on the tasks, the settings and the tokenizer alone, so a thread may make them before the
     step.
-    whole: what it makes of a task depends on the task's place among the others, so that all must be rolled out in one
-    call. Several ranks then divide its model calls, not its tasks.
     """
 
     call: Callable[[list[Task], Step], list[Group]]
-    whole: bool = False
     ahead: bool = False
     asks: Asks | None = None
     plain: tuple[int, float] | None = None
@@ -195,10 +197,10 @@ def chain(*parts: Part) -> Part:
 
 def split_score(score: Iterable[Part]) -> tuple[list[Part], list[Part]]:
     """The parts of score that can run anywhere, on some of the groups; and those that need all groups in one place:
-    from the first part with state on.
+    from the first part on that has a state or is `whole`.
     """
     parts = list(score)
-    first = next((i for i, part in enumerate(parts) if part.state), len(parts))
+    first = next((i for i, part in enumerate(parts) if part.state or part.whole), len(parts))
     return parts[:first], parts[first:]
 
 

@@ -68,7 +68,9 @@ def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) 
 
 
 def together(names: list[str], model: Path, teacher: Path, folder: Path) -> None:
-    """Run the methods on WORLD ranks."""
+    """Run the methods on WORLD ranks. Models that a method needs are made before, so that the ranks do not all do it."""
+    for name in names:
+        build_method(name, teacher)
     running = multiprocessing.spawn(work, (names, model, teacher, folder), nprocs=WORLD, join=False)
     assert running is not None
     try:
@@ -94,12 +96,18 @@ def compare(name: str, model: Path, teacher: Path, folder: Path) -> None:
     for now, then in zip(shared[0]["metrics"], alone["metrics"], strict=True):
         assert now.keys() == then.keys()
         for key, value in then.items():
-            near = math.isclose(now[key], value, rel_tol=2e-3, abs_tol=2e-4) or (
-                value != value and now[key] != now[key]
-            )
+            if _undecided(key, then):
+                continue
+            near = math.isclose(now[key], value, rel_tol=2e-3, abs_tol=2e-4)
             assert near, f"step {then['step']}: {key} is {now[key]} on {WORLD} ranks, {value} in one process"
     for key, value in alone["weights"].items():
         assert math.isclose(shared[0]["weights"][key], value, rel_tol=1e-5), f"the weights of {key}"
+
+
+def _undecided(key: str, metrics: dict[str, float]) -> bool:
+    """Whether a metric counts the signs of margins that are zero but for rounding."""
+    prefix, _, last = key.rpartition("/")
+    return last in ("accuracy", "ties") and abs(metrics.get(f"{prefix}/margin", 1.0)) < 1e-4
 
 
 @pytest.fixture(scope="module")

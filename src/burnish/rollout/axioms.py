@@ -42,6 +42,7 @@ def by_axioms(*, author: str = "demo", reader: str = "rm") -> Rollout:
     return Rollout(
         name="by_axioms",
         call=call,
+        whole=True,  # a question gets the reply of the next one
         reads=frozenset({"task:prompt", "given:chosen", "given:rejected"}),
         writes=names("tokens", ("task", author)) | names("tag", "axioms"),
     )

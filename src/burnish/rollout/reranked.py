@@ -85,6 +85,7 @@ def next_candidates(
     return Rollout(
         name=f"next_candidates({len(experts)} experts)",
         call=call,
+        whole=True,  # the noise of a candidate is keyed by its place in the batch
         reads=names("given", ("trace", "turn")) | {f"model:{who}.generate"},
         writes=names("tokens", ("task", "env", author)) | {"turn_score:reward", "tag:past", "tag:candidate"},
     )

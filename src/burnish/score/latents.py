@@ -110,6 +110,7 @@ def latent_values(clusters: int, iterations: int, *, author: str = "policy") -> 
     return Part(
         name=f"latent_values({clusters})",
         call=call,
+        whole=True,  # clusters of the replies of all tasks
         reads=frozenset({"score:reward", "turn_score:reward", "tag:node", f"tokens:{author}"}),
         writes=frozenset({"tag:latent"}),
         updates=frozenset({"score:reward"}),
