@@ -68,7 +68,7 @@ def work(rank: int, names: list[str], model: Path, teacher: Path, folder: Path) 
 
 
 def together(names: list[str], model: Path, teacher: Path, folder: Path) -> None:
-    """Run the methods on WORLD ranks. Models that a method needs are made before, so that the ranks do not all do it."""
+    """Run the methods on WORLD ranks. The models that they need are made before, not by all ranks at once."""
     for name in names:
         build_method(name, teacher)
     running = multiprocessing.spawn(work, (names, model, teacher, folder), nprocs=WORLD, join=False)

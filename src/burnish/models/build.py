@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.forward.accelerate import kernels
@@ -136,9 +137,7 @@ def build(
         trainer = None
         if role.liveness == "trained":
             if settings.checkpoint_activations == "recompute":
-                enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
-                enable()
-                module.train()
+                _recompute(module)
             trainer = Optimiser(module, settings, role.lr, ranks)
         else:
             module.requires_grad_(False)
@@ -168,6 +167,13 @@ def build(
         if settings.exact and role.speaks():
             _require_exact(by_name[name], settings)
     return Models(by_name, ranks, ahead=engine_spec if settings.lag else None, token_room=token_room)
+
+
+def _recompute(module: nn.Module) -> None:
+    """Keep the inputs of layers alone until the backward pass."""
+    enable: Callable[[], None] = getattr(module, "gradient_checkpointing_enable")  # noqa: B009 - of any model
+    enable()
+    module.train()
 
 
 def _require_exact(model: Model, settings: Settings) -> None:

@@ -56,6 +56,7 @@ COUNTERPARTS: dict[str, str] = {
     "value_coef": "vf_coef",
     "updates|epochs": f"num_iterations ppo_epochs num_ppo_epochs {_ACTOR}.ppo_epochs",
     "minibatches": f"num_mini_batches ppo_mini_batch_size mini_batch_size {_ACTOR}.ppo_mini_batch_size",
+    "ranks": "num_processes nproc_per_node num_gpus n_gpus trainer.n_gpus_per_node trainer.devices",
     "lora": "lora_r lora_rank peft_lora_r use_peft use_lora actor_rollout_ref.model.lora_rank peft.r",
     "lora_alpha": "peft_lora_alpha actor_rollout_ref.model.lora_alpha peft.lora_alpha",
     "lora_dropout": "peft_lora_dropout peft.lora_dropout",
@@ -108,8 +109,8 @@ WITHOUT: dict[str, str] = {
     "the split is the data's own test or validation split, or a tenth of the prompts": "val_size "
     "val_set_size eval_dataset "
     "dataset_test_split dataset_train_split test_size data.val_files val_files validation_split eval_split",
-    "one process uses one GPU; --on ray distributes sampling": "deepspeed fsdp fsdp_config ddp_timeout trainer.nnodes "
-    f"trainer.n_gpus_per_node tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
+    "--ranks N uses N GPUs, and --shard-optimiser divides AdamW's moments among them": "deepspeed fsdp fsdp_config "
+    f"ddp_timeout trainer.nnodes tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
     f"{_ACTOR}.fsdp_config.param_offload {_ACTOR}.fsdp_config.optimizer_offload ddp_find_unused_parameters "
     "ref_num_nodes "
     f"actor_rollout_ref.ref.fsdp_config.param_offload {_ACTOR}.ulysses_sequence_parallel_size local_rank world_size",
