@@ -95,6 +95,12 @@ MEASURED = [  # benchmarks/results/large_models.json: torch's peak in GiB on an 
     (EIGHT_B, ONE, LORA, NO_BATCH, Choices(4096, "recompute", quantised=True), 10.40),
     (EIGHT_B, ONE, LORA, NO_BATCH, Choices(24000, "recompute", quantised=True), 24.66),  # a row at least
     (EIGHT_B, ONE, None, NO_BATCH, Choices(4096, optimiser="adamw8bit"), 110.22),
+    (THREE_B, ONE, None, NO_BATCH, Choices(4096), 60.18),
+    (THREE_B, ONE, None, NO_BATCH, Choices(4096, master_weights="split"), 54.50),
+    (THREE_B, ONE, None, NO_BATCH, Choices(4096, master_weights="bfloat16", optimiser="adamw16bit"), 37.19),
+    (THREE_B, ONE, LORA, NO_BATCH, Choices(11160), 29.24),  # the longest row
+    (THREE_B, ONE, LORA, NO_BATCH, Choices(11160, "offload"), 8.33),
+    (THREE_B, ONE, LORA, NO_BATCH, Choices(11160, "recompute"), 10.86),
     (QWEN_1_5B, ONE, LORA, Batch(16, 16384, 2, 128), Choices(5461, "recompute"), 15.67),
 ]
 

@@ -46,7 +46,10 @@ def main(words: list[str]) -> int:
     if config.options.token_budget is None and config.options.memory is None and not torch.cuda.is_available():
         tokens = (1 if batch.replies else 2) * max(busy(shape) for shape in shapes.values())  # what a GPU would get
     quantised = options.quantization is not None
-    how = Choices(tokens, settings.checkpoint_activations, settings.optimiser, quantised, settings.master_weights)
+    shards = max(1, options.ranks) if options.shard_optimiser else 1
+    how = Choices(
+        tokens, settings.checkpoint_activations, settings.optimiser, quantised, settings.master_weights, shards
+    )
     parts = parts_of(shapes, found.method.models, found.lora, batch, how)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
     for part, size in parts.items():
