@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from burnish.models.ranks import Ranks, here
+from burnish.rewards.code.kernel import die_with_parent
 
 PATIENCE = timedelta(minutes=60)  # how long a rank waits for another one: a reward function may take a while
 MEETING = "BURNISH_RANKS_MEET_AT"  # a file for ranks that one machine started
@@ -61,6 +62,8 @@ def join(device: str = "auto") -> Ranks:
         beside = int(os.environ.get("LOCAL_WORLD_SIZE", own.world))
         torch.set_num_threads(max(1, torch.get_num_threads() // beside))
     meeting = os.environ.get(MEETING)
+    if meeting and sys.platform == "linux":
+        die_with_parent(signal.SIGTERM)  # a launcher that is killed stops the run as Ctrl-C does: it saves first
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
         init_method=f"file://{meeting}" if meeting else "env://",
@@ -113,8 +116,8 @@ def _start(words: list[str], rank: int, world: int, folder: Path) -> subprocess.
 def _wait(ranks: list[subprocess.Popen[bytes]], folder: Path, received: list[int]) -> int:
     """Wait until all ranks have ended, or one has failed: then the others get END_SECONDS."""
     passed_on = 0
-    while all(process.poll() is None for process in ranks) or not any(p.poll() for p in ranks):
-        if all(process.poll() is not None for process in ranks):
+    while not any(process.poll() for process in ranks):
+        if all(process.poll() == 0 for process in ranks):
             return 0
         for number in received[passed_on:]:  # a terminal sends Ctrl-C to all; SIGTERM comes to this process alone
             passed_on += 1
