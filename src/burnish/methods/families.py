@@ -66,5 +66,7 @@ from burnish.methods import (  # noqa: F401
     structured_agents,
     surrogates,
     token_weights,
+    tree_search,
+    tree_values,
     values,
 )
