@@ -48,6 +48,7 @@ from burnish.methods import (  # noqa: F401
     preference_unpaired,
     process_reward,
     progress,
+    reflective_search,
     refusals,
     regularised,
     resets,

@@ -75,6 +75,7 @@ def rest_mcts(
     gate: Annotated[float, Option("A tree is done when one of its ends has this value.")] = 0.9,
     depth: Depth = 20,
     step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
@@ -85,7 +86,7 @@ def rest_mcts(
     select argmax V + c sqrt(2 ln N / n), a node without visits first;  V of a new node = the process model's, in [0, 1]
     visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
     v_0 = 0;  v_k = max(v_{k-1} + w_k, 0),  w_k = (1 - v_{k-1}) / (m_k + 1) (1 - 2 r_k)
-    L = mean over steps of finished paths of (prm(prefix) - v)^2 + mean over tokens of right paths of -log pi
+    L = mean over steps of finished paths of (prm(prefix) - v)^2 + sft x mean over tokens of right paths of -log pi
 
     m_k is the least number of further steps from step k to a right end, r_k = 1 if there is none below it; a wrong step
     takes the m of the nearest step before it that has one. K right steps have v_k = k/K. Trees without a right end give
@@ -108,7 +109,7 @@ def rest_mcts(
             writes=PATHS,
         ),
         credit=taught(),
-        learn=learn.Learn(learn.imitate(on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
         models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
         product=saves,
     )
@@ -177,6 +178,7 @@ def meds3(
     nodes: Annotated[int, Option("Nodes of a tree, at most.", at_least=2)] = 60,
     depth: Depth = 6,
     step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
@@ -186,7 +188,7 @@ def meds3(
 
     select argmax V + c sqrt(ln N / n), 5 for a node without visits
     V of a new node = share of right replies among its simulations;  backup: V <- (V + sum n_i V_i / sum n_i) / 2
-    L = mean over steps of -V log s(h) - (1 - V) log s(-h) + mean over tokens of right paths of -log pi
+    L = mean over steps of -V log s(h) - (1 - V) log s(-h) + sft x mean over tokens of right paths of -log pi
 
     h is the process model's head after the step; V the value that the search left. All children of an expanded node are
     simulated and backed up. A tree is done at `right` right replies or `nodes` nodes. Departures: trees and both
@@ -210,7 +212,7 @@ def meds3(
             writes=PATHS,
         ),
         credit=taught(),
-        learn=learn.Learn(learn.imitate(on=learn.CLAIMED), learn.step_chance(), logp_temperature=1.0),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_chance(), logp_temperature=1.0),
         models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
         product=saves,
     )

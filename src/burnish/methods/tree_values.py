@@ -62,6 +62,7 @@ def rlm_blueprint(
     alpha: Annotated[float, Option("The simulations' share of a value.", at_least=0, at_most=1)] = 0.5,
     depth: Depth = 20,
     step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
@@ -72,7 +73,7 @@ def rlm_blueprint(
     select argmax (Q + 1)/2 + sqrt(N - 1)/(1 + n) [1.25 + ln((N + 19652)/19652)]
     Q of a new node = (1 - alpha) model + alpha mean of simulations; of a finished reply 1 if it is right, -1 if not
     backup: Q = gamma sum n_i Q_i / sum n_i
-    L = mean over steps of finished paths of (model(prefix) - Q)^2 + mean over tokens of right paths of -log pi
+    L = mean over steps of finished paths of (model(prefix) - Q)^2 + sft x mean over tokens of right paths of -log pi
 
     A new node counts as visited once. Without simulations alpha is not used. Departures: the model's head is linear and
     clipped to [-1, 1] in the search, where the authors' has a bounded range; trees and updates alternate step by step;
@@ -87,7 +88,7 @@ def rlm_blueprint(
         draw=draw.prompts(task),
         rollout=_x1(rounds, width, gamma, rollout.ends_by(task, inner, LOW), take, how, PATHS),
         credit=taught(),
-        learn=learn.Learn(learn.imitate(on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
         models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
         product=saves,
     )
@@ -131,7 +132,7 @@ def rlm_blueprint_search(
     family="decoding",
     summary="Tree search, then preferences between sibling steps whose margin is the difference of their values.",
     when="Answers can be verified, replies go wrong at single steps, and pairs of whole replies say too little.",
-    trial={**SMALL, "warmup": 0},
+    trial={**SMALL, "warmup": 0, "sync": 1},
 )
 def step_apo(
     task: draw.Source,

@@ -185,6 +185,7 @@ DEFINITIONS: list[Definition] = [
         ("tree/nodes", "nodes of a search tree that were visited or valued, mean over tasks"),
         ("tree/tokens", "tokens that were sampled for a search tree, mean over tasks", "down"),
         ("tree/right", "right replies among the finished ones of the search trees", "up"),
+        ("tree/reflections", "episodes of a search after which a reflection was written"),
         ("tree/best", "the best reward among the finished episodes of a search tree, mean over tasks", "up"),
         ("deficient", "share of the tasks whose sampled reply is not good enough, and that are searched"),
         ("steps_judged_bad", "share of the steps that the policy itself calls bad"),
