@@ -104,7 +104,7 @@ def r_mcts(
     summary="Imitate the episodes that a tree search has won.",
     when="`r_mcts` works for you and you want its episodes at the price of one.",
     example="burnish train r_mcts_distill --task guess",
-    trial={**_TRIAL, "value": "reward"},
+    trial={**_TRIAL, "debate": 0},
 )
 def r_mcts_distill(
     task: draw.Source,

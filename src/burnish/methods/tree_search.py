@@ -139,8 +139,10 @@ def rest_mcts_search(
 ) -> Method:
     """MCTS*: the search of `rest_mcts`. The answer is the finished reply with the largest value.
 
+    select argmax V + c sqrt(2 ln N / n);  visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead
+
     Where none is finished, the policy goes on from the best path. The process model alone decides: the verifier only
-    measures the answer. rounds = 1 and a width of n chooses the best of n first steps.
+    measures the answer. With one round a tree has `width` first steps, and the policy goes on from the best.
     """
     found = rollout.stepped(
         rounds,

@@ -113,7 +113,9 @@ def rlm_blueprint_search(
     step_by: StepBy = "lines",
     temperature: opt.Temperature = 1.0,
 ) -> Method:
-    """The search of `rlm_blueprint` with the model's value alone, of finished replies too.
+    """x1's search, that of `rlm_blueprint`, with the model's value alone, of finished replies too.
+
+    select argmax (Q + 1)/2 + sqrt(N - 1)/(1 + n) [1.25 + ln((N + 19652)/19652)];  Q = gamma sum n_i Q_i / sum n_i
 
     The answer is the path on which each step has the largest Q of its siblings; where it is not finished, the policy
     goes on from its end. The verifier only measures the answer.
