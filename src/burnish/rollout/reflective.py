@@ -102,13 +102,14 @@ def on_scale(logps: Sequence[float]) -> float:
 def merge(leaf: Branch) -> None:
     """Children with one state are one child; a child's prior is its share of the proposals.
 
-    A state is known by the environment's name of it, or by the reply that led there where it has none.
+    A state is known by what was earned and by the environment's name of it, or by the reply that led there where it has
+    none.
     """
     for child in leaf.children:
         episode = child.state
         named = episode.player.keys[-1] if not episode.over and episode.player.keys else None
         last = next(turn for turn in reversed(episode.turns) if turn.author not in ("task", "env"))
-        child.key = named or tuple(last.tokens.tolist())
+        child.key = (named or tuple(last.tokens.tolist()), episode.earned)
     times = Counter(child.key for child in leaf.children)
     kept: dict[Any, Branch] = {}
     for child in leaf.children:
