@@ -19,6 +19,7 @@ Values = Annotated[
         choices=("judge", "reward"),
     ),
 ]
+Judge = Annotated[str | None, Option("The model that judges states; unset: the starting model.")]
 Debate = Annotated[int, Option("Sentences for and against that the judge reads first.", at_least=0)]
 Reflections = Annotated[
     int, Option("Reflections on the nearest tasks that stand before the prompt; 0: no memory.", at_least=0)
@@ -33,13 +34,14 @@ def _searched(
     width: int,
     c: float,
     value: str,
+    judge: str | None,
     debate: int,
     reflections: int,
     threshold: float,
     temperature: float,
 ) -> tuple[Rollout, dict]:
     """The search, and the models that it asks."""
-    judges = {"judge": frozen("policy")} if value == "judge" else {}
+    judges = {"judge": frozen(judge or "policy")} if value == "judge" else {}
     found = reflective(
         rounds,
         width,
@@ -69,6 +71,7 @@ def r_mcts(
     width: Width = 5,
     c: Explore = 1.0,
     value: Values = "judge",
+    judge: Judge = None,
     debate: Debate = 1,
     reflections: Reflections = 2,
     threshold: Threshold = 0.1,
@@ -78,7 +81,7 @@ def r_mcts(
 
     select argmax Q + c p sqrt(N) / (1 + n), p = share of the proposals that led to the child's state; before the first
     visit of the parent Q + c p.  backup: running mean
-    V(s) = sum p(word) v(word) over five words, v in 1, .5, .2, -.2, -1: the starting model's verdict after a debate
+    V(s) = sum p(word) v(word) over five words, v in 1, .5, .2, -.2, -1: a judge's verdict after a debate
     after an episode: the action with the largest |V(s') - Q(s, a)| above the threshold gets a reflection, which stands
     before the prompts of the nearest tasks
 
@@ -88,7 +91,7 @@ def r_mcts(
     judge's prompt has no reflections; tasks are near by a hash of words and characters, where the paper has an
     embedding model.
     """
-    found, judges = _searched(rounds, width, c, value, debate, reflections, threshold, temperature)
+    found, judges = _searched(rounds, width, c, value, judge, debate, reflections, threshold, temperature)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=found,
@@ -113,6 +116,7 @@ def r_mcts_distill(
     width: Width = 5,
     c: Explore = 1.0,
     value: Values = "judge",
+    judge: Judge = None,
     debate: Debate = 1,
     above: Annotated[float, Option("Episodes that earn more than this are imitated.")] = 0.5,
     temperature: opt.Temperature = 1.0,
@@ -124,7 +128,7 @@ def r_mcts_distill(
     Without a memory: the prompts are those that the policy will see alone. Departure: the paper's second form, SFT on
     the whole traversal with its backtracks, is left out: a policy of an environment cannot go back in it.
     """
-    found, judges = _searched(rounds, width, c, value, debate, 0, 0.0, temperature)
+    found, judges = _searched(rounds, width, c, value, judge, debate, 0, 0.0, temperature)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=found,
