@@ -139,7 +139,8 @@ def rest_mcts_search(
 ) -> Method:
     """MCTS*: the search of `rest_mcts`. The answer is the finished reply with the largest value.
 
-    select argmax V + c sqrt(2 ln N / n);  visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead
+    select argmax V + c sqrt(2 ln N / n);  V of a new node = the process model's, in [0, 1]
+    visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
 
     Where none is finished, the policy goes on from the best path. The process model alone decides: the verifier only
     measures the answer. With one round a tree has `width` first steps, and the policy goes on from the best.

@@ -26,6 +26,7 @@ from burnish.rollout.valued import Worth
 from burnish.schedules import after, before
 
 Gamma = Annotated[float, Option("Discount per step.", above=0, at_most=1)]
+ANSWERS = {"path": rollout.end_of_best_path, "end": rollout.best_end}
 LOW, HIGH = -1.0, 1.0  # the range of rewards and values: wrong and right
 
 
@@ -109,6 +110,14 @@ def rlm_blueprint_search(
     rounds: Rounds = 16,
     width: Width = 2,
     gamma: Gamma = 0.96,
+    answer: Annotated[
+        str,
+        Option(
+            "path: each step of the answer has the largest value of its siblings; end: the finished reply with the "
+            "largest value.",
+            choices=tuple(ANSWERS),
+        ),
+    ] = "path",
     depth: Depth = 20,
     step_by: StepBy = "lines",
     temperature: opt.Temperature = 1.0,
@@ -117,11 +126,13 @@ def rlm_blueprint_search(
 
     select argmax (Q + 1)/2 + sqrt(N - 1)/(1 + n) [1.25 + ln((N + 19652)/19652)];  Q = gamma sum n_i Q_i / sum n_i
 
-    The answer is the path on which each step has the largest Q of its siblings; where it is not finished, the policy
-    goes on from its end. The verifier only measures the answer.
+    answer = path: the path on which each step has the largest Q of its siblings, as in the paper; where it is not
+    finished, the policy goes on from its end. With many proposals a right step is diluted by the wrong ones below it,
+    and its untried siblings look better: answer = end takes the best finished reply instead. The verifier only measures
+    the answer.
     """
     how = {"steps": step_by, "depth": depth, "temperature": temperature}
-    take = rollout.answers(rollout.end_of_best_path)
+    take = rollout.answers(ANSWERS[answer])
     worth = rollout.by_model("prm", LOW, HIGH)
     return answered(task, _x1(rounds, width, gamma, worth, take, how, ("tag:path",)), prm)
 

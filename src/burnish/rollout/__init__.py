@@ -52,6 +52,7 @@ from burnish.rollout.staged import staged
 from burnish.rollout.steered import steered
 from burnish.rollout.stepped import (
     answers,
+    best_end,
     by_probability,
     end_of_best_path,
     enough,
@@ -92,6 +93,7 @@ __all__ = [
     "assisted",
     "at_birth",
     "at_visit",
+    "best_end",
     "blended",
     "branching",
     "by_axioms",
