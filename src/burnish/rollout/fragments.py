@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from burnish.parts import Rollout, names, supplies
-from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees
+from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees, node_traces
 from burnish.rollout.sample import sample
 from burnish.rollout.search_tree import Backup, Rule, nodes, running_mean, search
 from burnish.score.judge import judge_traces, require_verifier
 from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace
+from burnish.types import Group, Task
 
 
 @supplies("tag:node")
@@ -51,7 +51,7 @@ def fragments(
         search(trees.roots, rounds, propose=propose, evaluate=evaluate, rule=rule, backup=backup)
         for root in trees.roots:
             step.notes.add("tree/nodes", sum(node.visits > 0 for node in nodes(root)) - 1)
-        return [Group(root.state.task, visited(root)) for root in trees.roots]
+        return [Group(root.state.task, node_traces(root)) for root in trees.roots]
 
     return Rollout(
         name=f"fragments({rounds} x {width})",
@@ -59,12 +59,3 @@ def fragments(
         reads=plain.reads,
         writes=names("tokens", ("task", who)) | names("mu", who) | names("tag", "node") | names("score", "reward"),
     )
-
-
-def visited(root: Branch) -> list[Trace]:
-    """One trace for each visited node, which ends with its step, with the tag "node"; its score is its value."""
-    found = [node for node in nodes(root) if node.visits and node.parent is not None]
-    return [
-        Trace(node.state.turns, i, {"reward": node.value}, tags=frozenset({"node"}), note={"visits": node.visits})
-        for i, node in enumerate(found)
-    ]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from burnish.rollout.completions import Prefix, continued
-from burnish.rollout.search_tree import Node
+from burnish.rollout.search_tree import Node, nodes
 from burnish.score.judge import judge
 from burnish.step import Step
 from burnish.tasks.source import Source
@@ -32,6 +32,15 @@ class Partial:
 
 
 Branch = Node[Partial]
+
+
+def node_traces(root: Branch) -> list[Trace]:
+    """One trace for each node that has a value, which is its score; it ends with the node's step. Tag "node"."""
+    found = [node for node in nodes(root) if node.known and node.parent is not None]
+    return [
+        Trace(node.state.turns, i, {"reward": node.value}, tags=frozenset({"node"}), note={"visits": node.visits})
+        for i, node in enumerate(found)
+    ]
 
 
 class ReplyTrees:
@@ -95,30 +104,28 @@ class ReplyTrees:
                 child.facts["logp"] = 0.0 if logp is None else float(logp.sum())
         return [child for leaf in leaves for child in leaf.children]
 
-    def replies(self, nodes: Sequence[Branch], k: int = 1, noise: str = "simulation") -> list[list[Tensor]]:
+    def replies(self, at: Sequence[Branch], k: int = 1, noise: str = "simulation") -> list[list[Tensor]]:
         """k whole replies for each node, as tokens after the prompt: itself where it is over, else k completions."""
-        going = [node for node in nodes if not node.over for _ in range(k)]
+        going = [node for node in at if not node.over for _ in range(k)]
         rest = iter(self._write([(node, self.limit) for node in going], noise))
         return [
             [node.state.said] * k
             if node.over
             else [torch.cat([node.state.said, next(rest)[0].tokens]) for _ in range(k)]
-            for node in nodes
+            for node in at
         ]
 
-    def verdicts(self, source: Source, nodes: Sequence[Branch], k: int = 1) -> list[list[Verdict]]:
+    def verdicts(self, source: Source, at: Sequence[Branch], k: int = 1) -> list[list[Verdict]]:
         """What the verifier says of k whole replies from each node; one that is over is judged once."""
-        many = [
-            replies[:1] if node.over else replies for node, replies in zip(nodes, self.replies(nodes, k), strict=True)
-        ]
-        asked = [(node, tokens) for node, replies in zip(nodes, many, strict=True) for tokens in replies]
+        many = [replies[:1] if node.over else replies for node, replies in zip(at, self.replies(at, k), strict=True)]
+        asked = [(node, tokens) for node, replies in zip(at, many, strict=True) for tokens in replies]
         texts = [self.model.chat.text(tokens) for _, tokens in asked]
         found = iter(judge(source, [node.state.task for node, _ in asked], texts))
         return [[next(found) for _ in replies] for replies in many]
 
-    def scores(self, model: str, nodes: Sequence[Branch]) -> list[float]:
+    def scores(self, model: str, at: Sequence[Branch]) -> list[float]:
         """What a scoring model says at the last token of each of these nodes."""
-        traces = [Trace(node.state.turns) for node in nodes]
+        traces = [Trace(node.state.turns) for node in at]
         masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
         found = self.step.models[model].streams(traces, masks, {"score"}, self.step.settings.token_budget)
         return [float(one["score"][-1]) for one in found]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.particles import delimiter
-from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees
+from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees, node_traces
 from burnish.rollout.search_tree import Backup, Rule, best_path, mean_of_children, nodes, search, step_values
 from burnish.rollout.valued import Valuation
 from burnish.score.judge import require_verifier, write_verdicts
@@ -146,15 +146,8 @@ def paths(source: Source, labels: Labels = step_values) -> Take:
 
 
 def every_node(trees: ReplyTrees) -> list[Group]:
-    """One trace for each node that has a value, which is its score; it ends with the node's step. Tag "node"."""
-    groups = []
-    for root in trees.roots:
-        found = [node for node in nodes(root) if node.known and node.parent is not None]
-        traces = [
-            Trace(node.state.turns, i, {"reward": node.value}, tags=frozenset({"node"}), note={"visits": node.visits})
-            for i, node in enumerate(found)
-        ]
-        groups.append(Group(root.state.task, traces))
+    """One trace for each node that has a value, which is its score (`node_traces`)."""
+    groups = [Group(root.state.task, node_traces(root)) for root in trees.roots]
     return [group for group in groups if group.traces]
 
 
