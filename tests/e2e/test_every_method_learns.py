@@ -112,6 +112,8 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "spo_tree": {"temperature": 1.0},
     "chi2_ppo": {"n": 4},
     "vapo": {"n": 8, "value_warmup": 2},
+    "meds3": {"simulations": 4},
+    "step_apo": {**PAIRS, "warmup": 2, "rounds": 16},
     "satori": {"steps": 20, "prompts": 16},
 }
 NOT_HERE = {
@@ -120,6 +122,9 @@ NOT_HERE = {
         "it reads recorded games: tests/parts/test_offline_agents.py",
     ),
     **dict.fromkeys(("eft", "particle_filter"), "it needs a model that was tuned or scores steps: docs/decoding.md"),
+    **dict.fromkeys(
+        ("meds3_answer", "rest_mcts_search", "rlm_blueprint_search"), "it needs a model of values: docs/tree-search.md"
+    ),
     "genarm_rm": "it guides another model, and is a worse one itself: docs/decoding.md",
     "moe_lm": "it plays games for minutes: tests/e2e/test_episodes_learned.py",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",

@@ -62,7 +62,7 @@ from burnish.credit.reward_weights import reward_weights
 from burnish.credit.segments import segment_advantages, success_rates, tree_advantages
 from burnish.credit.sequence import class_weights, shared
 from burnish.credit.speaking import speaking
-from burnish.credit.step_labels import step_labels
+from burnish.credit.step_labels import step_labels, turn_labels
 from burnish.credit.steps import add_dense, dense_bonus, step_advantage
 from burnish.credit.streams import behaviour, old, ref, streams, token_ids
 from burnish.credit.strength import strengths
@@ -209,6 +209,7 @@ __all__ = [
     "top_share",
     "tree_advantages",
     "truncated",
+    "turn_labels",
     "turn_rewards",
     "utterance_advantage",
     "whiten",

@@ -34,3 +34,19 @@ def step_labels(*, low: float = 0.0, high: float = 1.0, stream: str = "label") -
         reads=frozenset({"note:ends", "given:labels"}),
         writes=frozenset({f"stream:{stream}"}),
     )
+
+
+@supplies("stream:label")
+def turn_labels(score: str = "value", *, stream: str = "label") -> Part:
+    """turn_scores[score] at the last token of each turn, NaN elsewhere: the steps of a searched reply are its turns."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        ends = [end - 1 for _, _, end in trace.spans()]
+        trace.streams[stream] = place(len(trace), ends, trace.turn_scores[score])
+
+    return per_trace(
+        write,
+        name=f"turn_labels({score})",
+        reads=frozenset({f"turn_score:{score}"}),
+        writes=frozenset({f"stream:{stream}"}),
+    )

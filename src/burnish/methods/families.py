@@ -48,6 +48,7 @@ from burnish.methods import (  # noqa: F401
     preference_unpaired,
     process_reward,
     progress,
+    reflective_search,
     refusals,
     regularised,
     resets,
@@ -66,5 +67,7 @@ from burnish.methods import (  # noqa: F401
     structured_agents,
     surrogates,
     token_weights,
+    tree_search,
+    tree_values,
     values,
 )

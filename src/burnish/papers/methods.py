@@ -160,6 +160,7 @@ LLAMARL = Paper(
 )
 LUFFY = Paper("luffy", "2504.14945", "Learning to Reason under Off-Policy Guidance")
 MA_RLHF = Paper("ma-rlhf", "2410.02743", "MA-RLHF: Reinforcement Learning from Human Feedback with Macro Actions")
+MEDS3 = Paper("meds3", "2501.12051", "MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking")
 MINILLM = Paper("minillm", "2306.08543", "MiniLLM: Knowledge Distillation of Large Language Models")
 MIS = Paper("tis", "", "When Speed Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch")
 MIXED_PO = Paper(
@@ -218,7 +219,9 @@ REMAX = Paper(
     "2310.10505",
     "ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large Language Models",
 )
+REST_MCTS = Paper("rest-mcts", "2406.03816", "ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search")
 RLGF = Paper("rlgf", "2306.11816", "Learning to Generate Better Than Your LLM")
+RLM_BLUEPRINT = Paper("rlm-blueprint", "2501.11223", "Reasoning Language Models: A Blueprint")
 RLOO = Paper(
     "rloo",
     "2402.14740",
@@ -239,6 +242,7 @@ RPO = Paper(
 )
 RSO = Paper("rso", "2309.06657", "Statistical Rejection Sampling Improves Preference Optimization")
 RTO = Paper("rto", "2404.18922", "DPO Meets PPO: Reinforced Token Optimization for RLHF")
+R_MCTS = Paper("r-mcts", "2410.02052", "Improving Autonomous AI Agents with Reflective Tree Search and Self-Learning")
 SALSA = Paper("salsa", "2411.01798", "SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF")
 SAPO = Paper("sapo", "2511.20347", "Soft Adaptive Policy Optimization")
 SATORI = Paper(
@@ -270,6 +274,9 @@ SIGMOID_APO = Paper(
 SIMPO = Paper("simpo", "2405.14734", "SimPO: Simple Preference Optimization with a Reference-Free Reward")
 SLIC = Paper("slic", "2305.10425", "SLiC-HF: Sequence Likelihood Calibration with Human Feedback")
 SPPO = Paper("sppo", "2405.00675", "Self-Play Preference Optimization for Language Model Alignment")
+STEP_APO = Paper(
+    "step-apo", "2409.08642", "CPL: Critical Plan Step Learning Boosts LLM Generalization in Reasoning Tasks"
+)
 SUPERHF = Paper("superhf", "2310.16763", "SuperHF: Supervised Iterative Learning from Human Feedback")
 S_GRPO = Paper("s-grpo", "2505.07686", "S-GRPO: Early Exit via Reinforcement Learning in Reasoning Models")
 T1 = Paper(

@@ -7,7 +7,7 @@ prefix what its continuations share), so k continuations of a prefix cost k deco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,7 +21,9 @@ from burnish.types import Sampling, Task, Turn, input_keys
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """Something to go on from: a prompt, what was said after it, the noise's name and number, and how much to write."""
+    """Something to go on from: a prompt, what was said after it, the noise's name and number, and how much to write.
+    until: texts after which it pauses.
+    """
 
     task: Task
     prompt: Turn
@@ -29,14 +31,15 @@ class Prefix:
     noise: str
     number: int
     most: int
+    until: tuple[str, ...] = ()
 
     def within(self, limit: int) -> Prefix:
         """The same with a limit of the whole reply: it may write what is left of it."""
-        return Prefix(self.task, self.prompt, self.said, self.noise, self.number, limit - len(self.said))
+        return replace(self, most=limit - len(self.said))
 
 
 def continued(prefixes: Sequence[Prefix], who: str, step: Step, settings: Sampling) -> list[tuple[Turn, str]]:
-    """What `who` writes after each prefix, and why it stopped."""
+    """What `who` writes after each prefix, and why it stopped; "paused" where it was after a text of `until`."""
     model = step.models[who]
     requests = [
         Request(
@@ -44,12 +47,19 @@ def continued(prefixes: Sequence[Prefix], who: str, step: Step, settings: Sampli
             sample_key(step.clock, prefix.task, prefix.number, prefix.noise),
             prefix.most,
             **settings.named(),
+            stop=prefix.until,
             input_keys=input_keys((prefix.prompt, Turn(prefix.said, who))),
         )
         for prefix in prefixes
     ]
     found = model.generate(requests) if requests else []
-    return [(born(one, who, model.version, None, settings), one.stopped) for one in found]
+    ended = [
+        "paused"
+        if one.stopped == "stop" and prefix.until and int(one.tokens[-1]) not in model.chat.stops
+        else one.stopped
+        for one, prefix in zip(found, prefixes, strict=True)
+    ]
+    return [(born(one, who, model.version, None, settings), why) for one, why in zip(found, ended, strict=True)]
 
 
 def completions(

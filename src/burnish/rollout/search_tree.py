@@ -4,8 +4,10 @@ A node's state is whatever the caller searches over: an episode with its environ
 functions make a search out of it:
 
     propose(nodes)            add children to each of these leaves
-    evaluate(nodes)           a value for each, and the node from which it is backed up (deeper, where nodes were added)
-    rule(parent, child)       how much a child deserves the next visit; the largest is chosen, the first of equals
+    evaluate(nodes)           values, each with the node from which it is backed up: the nodes themselves, or others
+                              that were added below or beside them
+    rule(parent, child)       how much a child deserves the next visit; the largest is chosen, of equals the one with
+                              the larger value, then the first
     backup(node, value)       what a node makes of a value that was found below it
 
 The trees of all tasks grow together, one visit each per round, so that a model samples for all of them at once.
@@ -14,7 +16,7 @@ The trees of all tasks grow together, one visit each per round, so that a model 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Generic, TypeVar
@@ -24,26 +26,40 @@ State = TypeVar("State")
 
 @dataclass(eq=False)
 class Node(Generic[State]):
-    """A node. prior: its share of the proposals' probability; over: nothing can follow it; facts: numbers by name."""
+    """A node.
+
+    prior   its share of the proposals' probability
+    over    nothing can follow it
+    key     what tells its state from others: proposals with one key are one child; None where they are not compared
+    valued  it got its value when it was added, so that it is expanded on its first visit
+    facts   numbers by name
+    """
 
     state: State
     parent: Node[State] | None = None
     prior: float = 1.0
     over: bool = False
+    key: Hashable = None
     visits: int = 0
     value: float = 0.0
+    valued: bool = False
     expanded: bool = False
     children: list[Node[State]] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
 
-    def add(self, state: State, *, prior: float = 1.0, over: bool = False) -> Node[State]:
+    def add(self, state: State, *, prior: float = 1.0, over: bool = False, key: Hashable = None) -> Node[State]:
         """A new child."""
-        self.children.append(Node(state, self, prior, over))
+        self.children.append(Node(state, self, prior, over, key))
         return self.children[-1]
 
     def path(self) -> list[Node[State]]:
         """The nodes from the root to this one."""
         return [*(self.parent.path() if self.parent else ()), self]
+
+    @property
+    def known(self) -> bool:
+        """Whether it has a value: it was visited, or valued when it was added."""
+        return self.visits > 0 or self.valued
 
     @property
     def closed(self) -> bool:
@@ -66,13 +82,14 @@ def value_of(node: Node[Any]) -> float:
 # --------------------------------------------------------------------------------------------------------------- rules
 
 
-def uct(c: float, value: Value = value_of) -> Rule:
-    """Q + c sqrt(ln N / n), N visits of the parent, n of the child; a child that was never visited comes first.
+def uct(c: float, value: Value = value_of, *, unvisited: float = math.inf) -> Rule:
+    """Q + c sqrt(ln N / n), N visits of the parent, n of the child; `unvisited` for a child that was never visited.
 
-    Agent-R has c = 0.25 (arXiv 2501.11425).
+    Agent-R has c = 0.25 (arXiv 2501.11425), ReST-MCTS* c sqrt(2) with its own c of 0.4 to 0.7 (arXiv 2406.03816),
+    MedS3 c = 2 and unvisited = 5 (arXiv 2501.12051).
     """
     return lambda parent, child: (
-        math.inf if not child.visits else value(child) + c * math.sqrt(math.log(parent.visits) / child.visits)
+        unvisited if not child.visits else value(child) + c * math.sqrt(math.log(parent.visits) / child.visits)
     )
 
 
@@ -91,8 +108,27 @@ def log_puct(c: float, value: Value = value_of) -> Rule:
 
 
 def puct(c: float, value: Value = value_of) -> Rule:
-    """Q + c p sqrt(N) / (1 + n), p the prior (AlphaZero's rule without its slow growth of c)."""
-    return lambda parent, child: value(child) + c * child.prior * math.sqrt(parent.visits) / (1 + child.visits)
+    """Q + c p sqrt(N) / (1 + n), p the prior (AlphaZero's rule without its slow growth of c); before the first visit of
+    the parent Q + c p (R-MCTS, arXiv 2410.02052).
+    """
+    return lambda parent, child: value(child) + c * child.prior * math.sqrt(max(1, parent.visits)) / (1 + child.visits)
+
+
+def root_puct(c: float, value: Value = value_of) -> Rule:
+    """Q + c p sqrt(N / (1 + n)), p the prior: 1 + n stands inside the root (CPL, arXiv 2409.08642)."""
+    return lambda parent, child: value(child) + c * child.prior * math.sqrt(parent.visits / (1 + child.visits))
+
+
+def growing_ucb(low: float, high: float, value: Value = value_of, *, c1: float = 1.25, c2: float = 19652.0) -> Rule:
+    """(Q - low) / (high - low) + sqrt(N - 1) / (1 + n) [c1 + ln((N + c2) / c2)]: MuZero's rule without its prior (x1,
+    arXiv 2501.11223). low and high are the range of rewards: the authors' code never moves its minimum and maximum.
+    """
+
+    def rule(parent: Node[Any], child: Node[Any]) -> float:
+        share = math.sqrt(max(0, parent.visits - 1)) / (1 + child.visits)
+        return (value(child) - low) / (high - low) + share * (c1 + math.log((parent.visits + c2) / c2))
+
+    return rule
 
 
 # ------------------------------------------------------------------------------------------------------------- backups
@@ -110,10 +146,32 @@ def running_max(node: Node[Any], value: float) -> None:
     node.visits += 1
 
 
+def below(node: Node[Any]) -> float | None:
+    """sum n_i Q_i / sum n_i over the children; None where none was visited."""
+    visits = sum(child.visits for child in node.children)
+    return sum(child.visits * child.value for child in node.children) / visits if visits else None
+
+
 def mean_of_children(node: Node[Any], value: float) -> None:
     """Q <- sum n_i Q_i / sum n_i over the children; a node without visited children takes the value; N <- N + 1."""
-    visits = sum(child.visits for child in node.children)
-    node.value = sum(child.visits * child.value for child in node.children) / visits if visits else value
+    discounted(1.0)(node, value)
+
+
+def discounted(gamma: float) -> Backup:
+    """Q <- gamma sum n_i Q_i / sum n_i over the children; a node without visited ones takes the value; N <- N + 1."""
+
+    def backup(node: Node[Any], value: float) -> None:
+        found = below(node)
+        node.value = value if found is None else gamma * found
+        node.visits += 1
+
+    return backup
+
+
+def half_of_children(node: Node[Any], value: float) -> None:
+    """Q <- (Q + sum n_i Q_i / sum n_i) / 2; a node without visited children takes the value; N <- N + 1 (MedS3)."""
+    found = below(node)
+    node.value = value if found is None else (node.value + found) / 2
     node.visits += 1
 
 
@@ -127,9 +185,13 @@ def back_up(node: Node[Any], value: float, backup: Backup) -> None:
 
 
 def choose(node: Node[State], rule: Rule) -> Node[State] | None:
-    """The child that the rule likes best among those that are not closed; None where all are."""
+    """The child that the rule likes best among those that are not closed; None where all are.
+
+    Of equals the one with the larger value: of children that were valued when they were added, none of them visited,
+    the best.
+    """
     found = [child for child in node.children if not child.closed]
-    return max(found, key=lambda child: rule(node, child), default=None)
+    return max(found, key=lambda child: (rule(node, child), child.value), default=None)
 
 
 def descend(root: Node[State], rule: Rule) -> Node[State]:
@@ -148,17 +210,18 @@ def search(
     evaluate: Evaluate[State],
     rule: Rule,
     backup: Backup = running_mean,
+    done: Callable[[Node[State]], bool] = lambda root: False,
 ) -> None:
-    """Grow trees: in each round, one visit to each that is not closed.
+    """Grow trees: in each round, one visit to each that is not closed, and not done.
 
-    A visit goes down by the rule to a node that was not expanded yet. A node that was visited before (and the root) is
+    A visit goes down by the rule to a node that was not expanded yet. A node that has a value already (and the root) is
     expanded, and the visit goes on to the child that the rule likes best. What is found there is backed up.
     """
     for _ in range(rounds):
-        reached = [descend(root, rule) for root in roots if not root.closed]
+        reached = [descend(root, rule) for root in roots if not root.closed and not done(root)]
         if not reached:
             return
-        fresh = [node for node in reached if not node.over and (node.visits or node.parent is None)]
+        fresh = [node for node in reached if not node.over and (node.known or node.parent is None)]
         propose(fresh)
         for node in fresh:
             node.expanded = True
@@ -183,17 +246,43 @@ def ends(root: Node[State]) -> list[Node[State]]:
 
 
 def best_path(root: Node[State], value: Value = value_of) -> list[Node[State]]:
-    """From the root, always on to the visited child with the largest value, the first of equals."""
+    """From the root, always on to the child with the largest value, the first of equals, among those that have one."""
     path = [root]
-    while visited := [child for child in path[-1].children if child.visits]:
-        path.append(max(visited, key=value))
+    while known := [child for child in path[-1].children if child.known]:
+        path.append(max(known, key=value))
     return path
 
 
-def sibling_pairs(root: Node[State], gap: float, value: Value = value_of) -> Iterator[tuple[Node[State], Node[State]]]:
-    """All pairs (better, worse) of visited siblings whose values differ by more than the gap."""
+def step_values(root: Node[State], right: Callable[[Node[State]], bool]) -> dict[Node[State], float]:
+    """The values v that ReST-MCTS* infers for all nodes on the way to an end (arXiv 2406.03816, Eq. 1 and 2).
+
+    v(root) = 0;  v_k = max(v_{k-1} + w_k, 0),  w_k = (1 - v_{k-1}) / (m_k + 1) (1 - 2 r_k)
+
+    r_k = 1 if no right end lies below the node, else 0; m_k is the least number of further steps to a right end, for
+    wrong nodes that of the nearest node above that has one. right: of a node that is over. A tree without a right end
+    gives no values.
+    """
+    left = {node: float(0) for node in nodes(root) if node.over and right(node)}
+    towards = {node for end in nodes(root) if end.over for node in end.path()}
+    for node in reversed(list(nodes(root))):  # children before their parents
+        ahead = [left[child] + 1 for child in node.children if child in left]
+        if ahead:
+            left[node] = min(ahead)
+    if root not in left:
+        return {}
+    found, steps = {root: 0.0}, dict(left)
     for node in nodes(root):
-        for a, b in combinations([child for child in node.children if child.visits], 2):
+        if node.parent is not None and node in towards:
+            steps.setdefault(node, steps[node.parent])
+            before, sign = found[node.parent], 1 if node in left else -1
+            found[node] = max(before + sign * (1 - before) / (steps[node] + 1), 0.0)
+    return found
+
+
+def sibling_pairs(root: Node[State], gap: float, value: Value = value_of) -> Iterator[tuple[Node[State], Node[State]]]:
+    """All pairs (better, worse) of siblings that have values and differ in them by more than the gap."""
+    for node in nodes(root):
+        for a, b in combinations([child for child in node.children if child.known], 2):
             if abs(value(a) - value(b)) > gap:
                 yield (a, b) if value(a) > value(b) else (b, a)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -22,6 +23,55 @@ Take = Callable[[Branch], list[Trace]]  # what is read off a tree
 def earned(episodes: Sequence[Episode], step: Step) -> list[float]:
     """The rewards that the environment paid."""
     return [episode.earned for episode in episodes]
+
+
+class EpisodeTrees:
+    """Trees over the episodes of these tasks, one for each, that grow together in one pass of a run.
+
+    spent  tokens that were sampled for each tree
+    """
+
+    def __init__(self, tasks: Sequence[Task], step: Step, *, who: str = "policy", temperature: float = 1.0) -> None:
+        self.step, self.temperature = step, temperature
+        self.roots: list[Branch] = [Node(Episode(task, 0, step, who)) for task in tasks]
+        for root in self.roots:
+            root.state.begin()
+            root.over = root.state.over
+        self.spent: Counter[Branch] = Counter()
+        self._numbers = {root: count(1) for root in self.roots}
+
+    def grow(self, parents: Sequence[Branch]) -> list[Branch | None]:
+        """One more reply after each of these nodes; None where the state could not be reached again."""
+        above = [parent.path()[0] for parent in parents]
+        new = [parent.state.branch(next(self._numbers[root])) for parent, root in zip(parents, above, strict=True)]
+        going = [(episode, root) for episode, root in zip(new, above, strict=True) if not episode.over]
+        replies = replies_to([episode for episode, _ in going], self.step, temperature=self.temperature)
+        for (_, root), reply in zip(going, replies, strict=True):
+            self.spent[root] += len(reply.turns[-1])
+        take_turn([episode for episode, _ in going], replies)
+        return [
+            None
+            if episode.failure
+            else parent.add(episode, over=episode.over or episode.replies >= self.step.settings.turns)
+            for parent, episode in zip(parents, new, strict=True)
+        ]
+
+    def expand(self, leaves: Sequence[Branch], width: int) -> None:
+        """Give each of these leaves `width` children; one whose state cannot be reached again is over."""
+        self.grow([leaf for leaf in leaves for _ in range(width - len(leaf.children))])
+        for leaf in leaves:
+            leaf.over = not leaf.children
+
+    def play_on(self, found: Sequence[Branch]) -> list[Branch]:
+        """The ends of the episodes that the policy plays from these nodes; the turns on the way become nodes."""
+        at = list(found)
+        while going := [i for i, node in enumerate(at) if not node.over]:
+            for i, child in zip(going, self.grow([at[i] for i in going]), strict=True):
+                if child is None:
+                    at[i].over = True
+                else:
+                    at[i] = child
+        return at
 
 
 @supplies("tag:node")
@@ -47,41 +97,16 @@ def searched(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        roots: list[Branch] = []
-        for task in tasks:
-            roots.append(Node(Episode(task, 0, step, who)))
-        for root in roots:
-            root.state.begin()
-            root.over = root.state.over
-        numbers = {id(root): count(1) for root in roots}
-
-        def grow(parents: list[Branch]) -> list[Branch | None]:
-            """One more reply after each of these nodes; None where the state could not be reached again."""
-            new = [parent.state.branch(next(numbers[id(parent.path()[0])])) for parent in parents]
-            going = [episode for episode in new if not episode.over]
-            take_turn(going, replies_to(going, step, temperature=temperature))
-            return [
-                None
-                if episode.failure
-                else parent.add(episode, over=episode.over or episode.replies >= step.settings.turns)
-                for parent, episode in zip(parents, new, strict=True)
-            ]
+        trees = EpisodeTrees(tasks, step, who=who, temperature=temperature)
+        roots = trees.roots
 
         def propose(leaves: list[Branch]) -> None:
-            grow([leaf for leaf in leaves for _ in range(width - len(leaf.children))])
-            for leaf in leaves:
-                leaf.over = not leaf.children
+            trees.expand(leaves, width)
             if opinion is not None:
                 opinion(leaves, step)
 
         def evaluate(found: list[Branch]) -> list[tuple[Branch, float]]:
-            at = list(found)
-            while going := [i for i, node in enumerate(at) if not node.over]:
-                for i, child in zip(going, grow([at[i] for i in going]), strict=True):
-                    if child is None:
-                        at[i].over = True
-                    else:
-                        at[i] = child
+            at = trees.play_on(found)
             return list(zip(at, worth([node.state for node in at], step), strict=True))
 
         search(roots, rounds, propose=propose, evaluate=evaluate, rule=rule, backup=backup)

@@ -10,10 +10,10 @@ from burnish.types import Group, Trace
 
 
 @supplies("pairs")
-def sibling_pairs(gap: float, *, tag: str = "node", score: str = "reward") -> Part:
+def sibling_pairs(gap: float, *, tag: str = "node", score: str = "reward", alone: bool = False) -> Part:
     """Pairs of traces that share all turns but the last, and whose scores differ by more than the gap; better first.
 
-    Equal replies are no pair. Traces that are in no pair are dropped, and groups without one.
+    Equal replies are no pair. Traces that are in no pair are dropped, and groups without one; alone: they stay.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -29,12 +29,13 @@ def sibling_pairs(gap: float, *, tag: str = "node", score: str = "reward") -> Pa
                 for a, b in combinations(same, 2)
                 if _apart(group.traces[a], group.traces[b], score) > gap
             ]
-            place = {i: k for k, i in enumerate(dict.fromkeys(i for pair in pairs for i in pair))}
-            if pairs:
+            paired = dict.fromkeys(i for pair in pairs for i in pair)
+            place = {i: k for k, i in enumerate(range(len(group.traces)) if alone else paired)}
+            if pairs or alone:
                 group.traces = [group.traces[i] for i in place]
                 group.pairs = [(place[a], place[b]) for a, b in pairs]
                 kept.append(group)
-        step.notes.add("dropped/no_preference", len(groups) - len(kept), max(1, len(groups)))
+        step.notes.add("dropped/no_preference", sum(not group.pairs for group in groups), max(1, len(groups)))
         return kept
 
     return Part(

@@ -213,3 +213,13 @@ def multi_objective(logratio_w: Tensor, logratio_l: Tensor, gap: Tensor, beta: f
     gap  the other objective's reward of w less that of l, held. weight = 1 is `dpo_logistic`. Shapes: [P].
     """
     return -F.logsigmoid((beta * (logratio_w - logratio_l) - (1 - weight) * gap.detach().to(logratio_w)) / weight)
+
+
+def step_advantage(logratio_w: Tensor, logratio_l: Tensor, value_w: Tensor, value_l: Tensor, beta: float) -> Tensor:
+    """Step-APO (CPL, Wang et al., arXiv 2409.08642), per pair of next steps in one state.
+
+        L = -log s( r_w - V_w - r_l + V_l ),   V the value of the state after the step
+
+    With no reward between siblings, V_w - V_l is the difference of their advantages. Equal values give step-level DPO.
+    """
+    return -F.logsigmoid(beta * (logratio_w - logratio_l) - (value_w - value_l))
