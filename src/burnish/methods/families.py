@@ -17,6 +17,8 @@ from burnish.methods import (  # noqa: F401
     corrections,
     data_engines,
     decoding,
+    decoding_lookahead,
+    decoding_values,
     dialogue,
     distillation,
     dueling,

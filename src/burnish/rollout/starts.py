@@ -116,7 +116,7 @@ def write_on(
     blend: Blend | None = None,
     ended: Callable[[Reply], None] | None = None,
 ) -> None:
-    """Each of these replies, all by one model, gets at most `most` tokens more: to its end where nothing is said.
+    """Each of these replies, all by one model, gets at most `most` tokens more; None: as many as its own `most` says.
 
     A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are
     those of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends
@@ -126,11 +126,11 @@ def write_on(
     if not replies:
         return
     model, longest = step.models[replies[0].start.who], step.settings.max_new_tokens
-    requests = [_request(reply, model, longest, most) for reply in replies]
+    requests = [_request(reply, model, longest, reply.most if most is None else most) for reply in replies]
     others = [step.models[name] for name in blend.others] if blend else []
 
     def take(i: int, sample: Sample) -> None:
-        _grow(replies[i], sample, model, longest)
+        grow(replies[i], sample, model, longest)
         if ended is not None and replies[i].stopped:
             ended(replies[i])
 
@@ -149,7 +149,7 @@ def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
 
     def take(i: int, sample: Sample) -> None:
         reply = feed.replies.pop(i)
-        _grow(reply, sample, model, longest)
+        grow(reply, sample, model, longest)
         feed.wrote(i, reply)
         arrivals.wrote(reply)
 
@@ -188,7 +188,7 @@ class _Feed:
         return number if same and all(turn.content is None for turn in turns) else None
 
 
-def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
+def grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     """Append what was sampled to a reply."""
     start, before = reply.start, sum(len(turn) for turn in reply.turns())
     new = born(sample, start.author, model.version, start.turns[-1], start.settings)
@@ -200,13 +200,20 @@ def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     reply.stopped = "length" if paused and full else "" if paused else sample.stopped
 
 
-def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
-    start, prompt = reply.start, reply.tokens()
-    if prompt.shape[0] >= model.context:
+def require_room(reply: Reply, model: Model) -> None:
+    """Raise ValueError where a reply's prompt leaves no room for a token."""
+    size = sum(len(turn) for turn in reply.turns())
+    if size >= model.context:
+        start = reply.start
         raise ValueError(
-            f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} "
+            f"task {start.task.key[:60]!r}: its prompt has {size} tokens, but the context of {start.who!r} "
             f"holds {model.context}: shorten it or drop such rows from the dataset"
         )
+
+
+def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
+    start, prompt = reply.start, reply.tokens()
+    require_room(reply, model)
     left = longest - len(reply)
     size = left if most is None else min(most, left)
     keys = input_keys(reply.turns())
