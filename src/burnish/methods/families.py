@@ -29,6 +29,7 @@ from burnish.methods import (  # noqa: F401
     hints,
     hybrid,
     imitation,
+    in_context,
     judges,
     lengths,
     masked,

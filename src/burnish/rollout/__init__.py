@@ -27,6 +27,7 @@ from burnish.rollout.guides import by_chances, by_lookahead, by_value_models
 from burnish.rollout.hinted import hinted
 from burnish.rollout.hosted import hosted
 from burnish.rollout.improved import improved
+from burnish.rollout.in_context import EXAMPLES, INSTRUCTION, in_context
 from burnish.rollout.injected import injected
 from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
@@ -53,8 +54,10 @@ __all__ = [
     "Branches",
     "Cut",
     "Cuts",
+    "EXAMPLES",
     "EntropyMeter",
     "Guide",
+    "INSTRUCTION",
     "Prefix",
     "above",
     "again",
@@ -96,6 +99,7 @@ __all__ = [
     "hosted",
     "improved",
     "in_chunks",
+    "in_context",
     "injected",
     "intents",
     "join",
