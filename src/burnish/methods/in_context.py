@@ -16,7 +16,7 @@ from burnish.tasks.data.files import read_rows
     family="decoding",
     summary="A base model answers after an instruction and a few examples that never change: no training.",
     when="You have a base model and want to know how far a good prefix goes before you train.",
-    trial={"n": 2, "examples": 1, "instruction": ""},
+    trial={"n": 2, "examples": 0, "instruction": ""},
 )
 def urial(
     task: draw.Source,
@@ -33,10 +33,10 @@ def urial(
 
     y ~ pi( . | instruction, (q_1, a_1), ..., (q_K, a_K), x ),  in markdown blocks "# Query:" and "# Answer:"
 
-    The prefix is the same for all questions, so its keys and values are computed once. A reply ends where the model
-    begins the next query. A base model reads the text as it is with --chat-template none. examples = 0 leaves the
-    instruction and the form. Departures: instruction and examples are our own; the repetition penalty of 1.1 of the
-    released scripts is left out. burnish eval --measure shift has the paper's analysis of token shifts.
+    The prefix is the same for all questions. A reply ends where the model begins the next query. A base model reads the
+    text as it is with --chat-template none. examples = 0 leaves the instruction and the form. Departures: instruction
+    and examples are our own; the repetition penalty of 1.1 of the released scripts is left out. burnish eval --measure
+    shift has the paper's analysis of token shifts.
     """
     known = rollout.EXAMPLES if examples_file is None else _read(examples_file, examples)
     return method(

@@ -94,16 +94,22 @@ def in_context(
     """
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, replies = step.models[who].chat, []
+        model, replies = step.models[who], []
         for task in tasks:
             asked = replace(task, prompt=in_context_prompt(task, examples, instruction))
             replies.append(started(asked, n, step, Sampling(temperature), who, tag))
+            size = len(replies[-1][0].tokens())
+            if size >= model.context:
+                raise ValueError(
+                    f"with {len(examples)} examples the prompt of task {task.key[:60]!r} has {size} tokens, but the "
+                    f"context of {who!r} holds {model.context}: take fewer or shorter examples, or a shorter instruction"
+                )
         flat = [reply for some in replies for reply in some]
         for reply in flat:
             reply.until = (QUERY.removesuffix(":"),)
         write_on(flat, step)
         for reply in flat:
-            _cut(reply, chat)
+            _cut(reply, model.chat)
         return [Group(task, [reply.trace() for reply in some]) for task, some in zip(tasks, replies, strict=True)]
 
     return Rollout(
