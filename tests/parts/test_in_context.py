@@ -75,7 +75,7 @@ def test_examples_of_a_file(small_model: Path, tmp_path: Path) -> None:
     text = models["policy"].chat.text(group.traces[0].turns[0].tokens)
     assert all(word in text for word in ("q0", "a0", "q1", "a1")) and "q2" not in text
     long = urial(source("sort"), examples=3)
-    with pytest.raises(ValueError, match="with 3 examples the prompt of task .* take fewer or shorter examples"):
+    with pytest.raises(ValueError, match="with 3 examples the prompt of task .* take fewer examples"):
         long.phases[0].rollout.call(long.phases[0].draw.call(step), step)
     file.write_text('{"prompt": "q"}\n')
     with pytest.raises(ValueError, match="row 1 of .*examples.jsonl has no text in column 'completion'"):

@@ -28,6 +28,7 @@ from burnish.run.flags import read
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.engine.mixture import Blend
     from burnish.models.build import Models
     from burnish.run.evaluate import Evaluation
     from burnish.step import Settings
@@ -76,6 +77,10 @@ class EvalOptions:
     reference: str | None = None
     """A model to compare with: margins of pairs are of log pi / ref, as in DPO; of replies, the win rate is shown: how
     often they score more than the reference's."""
+    guide: str | None = None
+    """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
+    against: str | None = None
+    """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     opponent: str | None = None
     """In an environment of several players, the model that has the other seats; by default the environment itself."""
     tools: str | None = None
@@ -113,6 +118,7 @@ def main(words: list[str]) -> int:
 
 
 def _report(name: str, options: EvalOptions, console: Console) -> Report:
+    from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
     from burnish.models.template import Style, read_template
     from burnish.roles import frozen
@@ -132,6 +138,9 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         source = Seated(source, "opponent", "opponent")
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
+    guides = read_guides(options.guide, options.against)
+    if guides.blend is not None and measure not in ("accuracy", "reward"):
+        raise ValueError(f"--guide changes how replies are written, and the measure {measure} reads none; leave it out")
     settings = Settings(
         max_new_tokens=options.max_new_tokens,
         max_length=options.max_length,
@@ -145,7 +154,8 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         models = _load_scorer(name, settings, options.device, style)
     else:
         judges = {"reward_model": options.reward_model, "reference": options.reference}
-        models = load_policy(name, settings, options.device, style, **judges, more=others)
+        models = load_policy(name, settings, options.device, style, **judges, more={**others, **guides.models})
+        guides.check(models)
     print_assumed_template(models[reader].chat, Console(stderr=True, highlight=False))
     needs = {
         "likelihood": Needs((), conversations=True, samples=False),
@@ -162,7 +172,7 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     elif measure == "shift":
         report = of_shifts(token_shifts(models, source, settings, options.tasks), str(options.reference))
     else:
-        report = _of_replies(models, source, settings, options, measure, console)
+        report = _of_replies(models, source, settings, options, measure, console, guides.blend)
     if long is not None and (said := long.sentence()):
         report = Report(
             {**report.numbers, "left_out": long.rows - long.kept}, f"{report.heading}; {said}", report.parts
@@ -212,7 +222,13 @@ def _load_scorer(name: str, settings: Settings, device: str, style: Any) -> Mode
 
 
 def _of_replies(
-    models: Models, source: Source, settings: Settings, options: EvalOptions, measure: str, console: Console
+    models: Models,
+    source: Source,
+    settings: Settings,
+    options: EvalOptions,
+    measure: str,
+    console: Console,
+    blend: Blend | None = None,
 ) -> Report:
     """The greedy reply to each task, and k sampled ones."""
     from burnish.run.evaluate import evaluate
@@ -230,6 +246,7 @@ def _of_replies(
                 who=who,
                 reward_model=options.reward_model is not None,
                 on_progress=answered,
+                blend=blend if who == "policy" else None,
             )
 
     greedy = sampled(1, 0.0, "greedy replies")

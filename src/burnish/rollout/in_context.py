@@ -101,8 +101,8 @@ def in_context(
             size = len(replies[-1][0].tokens())
             if size >= model.context:
                 raise ValueError(
-                    f"with {len(examples)} examples the prompt of task {task.key[:60]!r} has {size} tokens, but the "
-                    f"context of {who!r} holds {model.context}: take fewer or shorter examples, or a shorter instruction"
+                    f"with {len(examples)} examples the prompt of task {task.key[:60]!r} has {size} tokens, but "
+                    f"the context of {who!r} holds {model.context}: take fewer examples or a shorter instruction"
                 )
         flat = [reply for some in replies for reply in some]
         for reply in flat:

@@ -140,7 +140,7 @@ def write_on(
             take(i, sample)
 
 
-def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
+def write_arriving(arrivals: Arrivals, who: str, step: Step, blend: Blend | None = None) -> None:
     """Write the replies that arrive, all by `who`, each to its end, until no more arrive. One that arrives while others
     are being written joins them. What is written depends on neither the order nor the time of arrival (`Start.key`).
     """
@@ -153,7 +153,8 @@ def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
         feed.wrote(i, reply)
         arrivals.wrote(reply)
 
-    model.generate([], on_sample=take, feed=feed)
+    others = [step.models[name] for name in blend.others] if blend else []
+    model.generate([], others, blend.mix if blend else None, on_sample=take, feed=feed)
 
 
 class _Feed:

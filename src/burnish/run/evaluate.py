@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from burnish import randomness
+from burnish.engine.mixture import Blend
 from burnish.messages import shown
 from burnish.models.build import Models
 from burnish.rewards.functions import final_answer
@@ -116,17 +117,19 @@ def evaluate(
     who: str = "policy",
     reward_model: bool = False,
     on_progress: Callable[[int], None] = lambda answered: None,
+    blend: Blend | None = None,
 ) -> Evaluation:
     """Sample k replies to each of the first `tasks` held-out tasks and score them. Repeatable for a given seed.
 
     temperature: 0 is greedy
     reward_model: replies are scored by the model `rm`, not by the source
     on_progress: called with the number of tasks answered so far, after each batch of replies.
+    blend: other models that are mixed into every token
     """
     heldout_tasks = held_out_tasks(source, tasks)
     step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
-    played = episodes(source, k, temperature, who, one_trace=True)
-    rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate")
+    played = episodes(source, k, temperature, who, one_trace=True, blend=blend)
+    rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate", blend=blend)
     groups: list[Group] = []
     batch = max(1, AT_ONCE // k)  # sampling noise is keyed by task and sample, so the batch size cannot change a reply
     for start in range(0, len(heldout_tasks), batch):
