@@ -26,6 +26,7 @@ class Report:
 
 
 def of_likelihood(found: Likelihood) -> Report:
+    """The perplexity of demonstrations."""
     tokens, nll, perplexity = sum(found.tokens), found.per_token(), found.perplexity()
     numbers = {"measure": "likelihood", "tasks": len(found.nll), "tokens": tokens, "nll": plain(nll)}
     numbers["perplexity"] = plain(perplexity)
@@ -41,6 +42,7 @@ def of_likelihood(found: Likelihood) -> Report:
 
 
 def of_preference(found: Preference, of: str) -> Report:
+    """How many pairs are in the right order, compared by `of`."""
     accuracy, margin, ties = found.accuracy(), found.margin(), found.ties()
     numbers: dict[str, Any] = {"measure": "preference", "tasks": len(found.margins), "of": of}
     numbers |= {"accuracy": plain(accuracy), "ties": ties, "margin": plain(margin)}
@@ -75,6 +77,7 @@ def of_shifts(found: Shifts, base: str) -> Report:
 
 
 def table_of(*columns: str) -> Table:
+    """A table without lines; numbers are on the right."""
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "replies") else "right")

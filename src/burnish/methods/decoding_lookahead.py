@@ -51,7 +51,7 @@ def transfer_q(
         score=scoring,
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
-        models=roles(baseline=frozen(baseline), **score.rm_role(reward_model)),
+        models=roles(**({"baseline": frozen(baseline)} if weight else {}), **score.rm_role(reward_model)),
     )
 
 

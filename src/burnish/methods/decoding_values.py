@@ -41,14 +41,14 @@ def vas(
     act on the sum. Nothing is trained.
     """
     values = weighted_models(value_model, "value_model")
-    guide = rollout.by_value_models({name: beta * share for name, (_, share) in values.items()}, k=k)
+    weights = {name: beta * share for name, (_, share) in values.items() if beta * share}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.by_candidates(n, guide, temperature=temperature, top_p=top_p),
+        rollout=rollout.by_candidates(n, rollout.by_value_models(weights, k=k), temperature=temperature, top_p=top_p),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
-        models=roles(**{name: frozen(model, outputs=1) for name, (model, _) in values.items()}),
+        models=roles(**{name: frozen(values[name][0], outputs=1) for name in weights}),
     )
 
 

@@ -35,7 +35,7 @@ def by_value_models(weights: Mapping[str, float], *, k: int = 20) -> Guide:
     """sum_i w_i V_i(s + a), minus its mean over the k candidates; other tokens keep their log-probs (VAS, arXiv
     2405.06639).
     """
-    given = {name: weight for name, weight in weights.items() if weight}
+    given = dict(weights)
 
     def scores(replies: Sequence[Reply], candidates: Tensor, step: Step) -> Tensor:
         return sum(
@@ -75,7 +75,7 @@ def by_lookahead(score: Part, weight: float, *, k: int, length: int, by: str, na
         return weight * torch.tensor(rewards)
 
     needs = {need for need in score.reads if need.startswith("model:")}
-    reads = frozenset({f"model:{by}.generate", *needs})
+    reads = frozenset({f"model:{by}.generate", *needs}) if weight else frozenset()
     shown = f"by_lookahead({weight:g} {name}, {length} tokens of {by})"
     return Guide(shown, scores if weight else None, k, cut=True, reads=reads)
 
