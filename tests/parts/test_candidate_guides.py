@@ -131,6 +131,13 @@ def test_heads_are_read_after_the_candidate(cast: Models) -> None:
         assert float(found[0, k]) == pytest.approx(float(alone), abs=1e-5)
 
 
+def test_replies_are_the_same_without_kept_keys(cast: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, guide = step_of(cast), by_value_models({"value": 2.0}, k=5)
+    kept = by_candidates(2, guide).call(tasks(), step)
+    monkeypatch.setattr("burnish.rollout.candidates.packable", lambda module: False)
+    assert same(replies(kept), replies(by_candidates(2, guide).call(tasks(), step)))
+
+
 def test_candidates_outside_of_k_are_cut_or_kept(cast: Models) -> None:
     """A guide that forbids its candidates: without a cut other tokens are written, with one nothing else is left."""
     step = step_of(cast)

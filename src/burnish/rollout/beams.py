@@ -109,7 +109,8 @@ def _written(beam: Beam, step: Step) -> Beam:
     """The beam with its token appended to a copy of its reply."""
     if beam.token is None or beam.token_logp is None:
         return beam
-    reply = Reply(beam.reply.start, beam.reply.said)
+    kept = {name: row.copy() for name, row in beam.reply.kept.items()}
+    reply = Reply(beam.reply.start, beam.reply.said, kept=kept)
     add_token(reply, beam.token, beam.token_logp, step)
     return Beam(reply, beam.logp, beam.score)
 

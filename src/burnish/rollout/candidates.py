@@ -10,6 +10,8 @@ from torch import Tensor
 
 from burnish.engine.request import Sample
 from burnish.engine.sampling import choose, logp_of, restrict
+from burnish.forward.kept_keys import Kept, read_on
+from burnish.forward.outputs import packable
 from burnish.models.model import Model
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.starts import Reply, Start, grow, require_room, sample_key
@@ -60,11 +62,33 @@ def candidates_of(logp: Tensor, k: int) -> Tensor:
 @torch.no_grad()
 def next_logp(replies: Sequence[Reply], model: Model) -> Tensor:
     """[B, V]: the model's log-probs of the token after each reply, in fp32 on the CPU."""
-    rows = [(*reply.turns(), Turn(reply.start.turns[0].tokens[:1], "next")) for reply in replies]  # its token is unread
-    tokens = [torch.cat([turn.tokens for turn in row]) for row in rows]
-    masks = [torch.arange(len(row)) == len(row) - 1 for row in tokens]
-    found = model.outputs(tokens, masks, {"logits"}, input_keys=keys_of_rows(rows))["logits"]
+    if keeps(replies, model):
+        found = model.working.current().logits(state_after(replies, model))
+    else:
+        rows = [(*reply.turns(), Turn(reply.start.turns[0].tokens[:1], "next")) for reply in replies]  # never read
+        tokens = [torch.cat([turn.tokens for turn in row]) for row in rows]
+        masks = [torch.arange(len(row)) == len(row) - 1 for row in tokens]
+        found = model.outputs(tokens, masks, {"logits"}, input_keys=keys_of_rows(rows))["logits"]
     return torch.log_softmax(found.float().cpu(), -1)
+
+
+def keeps(replies: Sequence[Reply], model: Model) -> bool:
+    """Whether keys and values of replies can be kept: the model's attention is ours, and it reads tokens alone."""
+    plain = all(turn.content is None for reply in replies for turn in reply.turns())
+    return plain and model.packed and packable(model.working.current().module)
+
+
+def state_after(replies: Sequence[Reply], model: Model) -> Tensor:
+    """[B, H]: the model's hidden states after each reply. It reads what it has not read yet, and keeps the rest."""
+    rows, unread = [], []
+    for reply in replies:
+        tokens, row = reply.tokens(), reply.kept.get(model.name, Kept())
+        if not row.begins(tokens):
+            row = Kept()
+        reply.kept[model.name] = row
+        rows.append(row)
+        unread.append(tokens[len(row.tokens) :])
+    return read_on(model.working.current(), rows, unread)
 
 
 def in_batches(replies: Sequence[Reply], step: Step) -> Iterator[list[Reply]]:
@@ -80,8 +104,7 @@ def write_guided(replies: Sequence[Reply], guide: Guide, step: Step) -> None:
 
     log p(a) = log pi(a) + score(a) for candidates a. Temperature, top_k, top_p and min_p act on the sum, and the
     recorded log-probs are those of the sum at the temperature. The noise is keyed as the engine's is: a guide without
-    scores that cuts nothing writes what the model alone would write. All tokens of a reply are read again for each new
-    one.
+    scores that cuts nothing writes what the model alone would write.
     """
     limits = {id(reply): len(reply) + reply.most for reply in replies if reply.most is not None}
     for reply in replies:

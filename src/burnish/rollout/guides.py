@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from burnish.engine.request import Request
+from burnish.forward.kept_keys import fork
+from burnish.forward.module import scalar_head
 from burnish.parts import Part
-from burnish.rollout.candidates import Guide
+from burnish.rollout.candidates import Guide, keeps, state_after
 from burnish.rollout.starts import Reply
 from burnish.score.reading import require_same_tokens
 from burnish.step import Notes, Step
@@ -80,14 +82,22 @@ def by_lookahead(score: Part, weight: float, *, k: int, length: int, by: str, na
     return Guide(shown, scores if weight else None, k, cut=True, reads=reads)
 
 
+@torch.no_grad()
 def heads_after(replies: Sequence[Reply], candidates: Tensor, model: str, step: Step) -> Tensor:
     """[B, k]: what the head of a model says after each reply and each of its candidates."""
     require_same_tokens(model, replies[0].start.who, step)
-    traces = [trace for row in _traces(replies, candidates) for trace in row]
-    masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
-    found = step.models[model].streams(traces, masks, {"score"}, step.settings.token_budget)
-    heads = torch.stack([one["score"][-1] for one in found])
-    if heads.numel() != len(traces):
+    reader = step.models[model]
+    if keeps(replies, reader):
+        state_after(replies, reader)
+        runner = reader.working.current()
+        states = fork(runner, [reply.kept[reader.name] for reply in replies], candidates)
+        heads = scalar_head(runner.module, states.flatten(0, 1)).float().cpu()
+    else:
+        traces = [trace for row in _traces(replies, candidates) for trace in row]
+        masks = [torch.arange(len(trace)) == len(trace) - 1 for trace in traces]
+        found = reader.streams(traces, masks, {"score"}, step.settings.token_budget)
+        heads = torch.stack([one["score"][-1] for one in found])
+    if heads.ndim > 1:
         raise ValueError(
             f"the value model {model!r} gives {heads.shape[-1]} numbers for a token, not one; pass a model with one"
         )

@@ -13,6 +13,7 @@ from torch import Tensor
 from burnish import randomness
 from burnish.engine.local import Request, Sample
 from burnish.engine.mixture import Blend
+from burnish.forward.kept_keys import Kept
 from burnish.models.model import Model
 from burnish.parts import Asks
 from burnish.step import Step
@@ -44,7 +45,8 @@ class Start:
 class Reply:
     """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
     all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows. until: texts
-    after which the next call pauses.
+    after which the next call pauses. kept: keys and values by the name of the model that has read it, where tokens are
+    added one by one (rollout/candidates.py).
     """
 
     start: Start
@@ -53,6 +55,7 @@ class Reply:
     most: int | None = None
     until: tuple[str, ...] = ()
     id: TraceId = field(default_factory=TraceId)
+    kept: dict[str, Kept] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return 0 if self.said is None else len(self.said)
