@@ -79,16 +79,19 @@ def keeps(replies: Sequence[Reply], model: Model) -> bool:
 
 
 def state_after(replies: Sequence[Reply], model: Model) -> Tensor:
-    """[B, H]: the model's hidden states after each reply. It reads what it has not read yet, and keeps the rest."""
-    rows, unread = [], []
-    for reply in replies:
-        tokens, row = reply.tokens(), reply.kept.get(model.name, Kept())
-        if not row.begins(tokens):
-            row = Kept()
-        reply.kept[model.name] = row
-        rows.append(row)
-        unread.append(tokens[len(row.tokens) :])
-    return read_on(model.working.current(), rows, unread)
+    """[B, H]: the model's hidden states after each reply. It reads what it has not read yet, and keeps it; what several
+    replies begin with is read once.
+    """
+    runner = model.working.current()
+    fresh = [r for r in replies if model.name not in r.kept or not r.kept[model.name].begins(r.tokens())]
+    prompts = {reply.start.turns[0].tokens.numpy().tobytes(): reply.start.turns[0].tokens for reply in fresh}
+    read = {key: Kept() for key in prompts}
+    if prompts:
+        read_on(runner, list(read.values()), list(prompts.values()))
+    for reply in fresh:
+        reply.kept[model.name] = read[reply.start.turns[0].tokens.numpy().tobytes()].copy()
+    rows = [reply.kept[model.name] for reply in replies]
+    return read_on(runner, rows, [r.tokens()[len(row.tokens) :] for r, row in zip(replies, rows, strict=True)])
 
 
 def in_batches(replies: Sequence[Reply], step: Step) -> Iterator[list[Reply]]:
