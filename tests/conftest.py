@@ -163,7 +163,7 @@ def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
     """The small arguments of a method's trial; wherever it wants the model tiny, a random model stands in."""
     given = {key: value for key, value in METHODS[name].trial.items() if key != "task"}
     found = {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
-    return {**found, "prm": str(scoring_model(teacher))} if "prm" in found else found
+    return found | {key: str(scoring_model(teacher)) for key in ("prm", "value_model") if key in found}
 
 
 def scoring_model(start: Path) -> Path:

@@ -125,6 +125,10 @@ NOT_HERE = {
     **dict.fromkeys(
         ("meds3_answer", "rest_mcts_search", "rlm_blueprint_search"), "it needs a model of values: docs/tree-search.md"
     ),
+    **dict.fromkeys(("vas", "q_sharp"), "it needs a value model: docs/decoding.md has runs"),
+    **dict.fromkeys(("vas_value", "q_sharp_value"), "it trains a value model, which answers nothing: docs/decoding.md"),
+    "urial": "tiny answers questions of its tasks alone, without a text before them: docs/decoding.md",
+    "deal": "the best beams of tiny are right as they are: docs/decoding.md has a harder task",
     "genarm_rm": "it guides another model, and is a worse one itself: docs/decoding.md",
     "moe_lm": "it plays games for minutes: tests/e2e/test_episodes_learned.py",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",

@@ -108,20 +108,23 @@ def run(task, base_url, api_key):
 def test_products_that_order_no_pairs_are_read_by_what_reads_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A classifier of refusals by `burnish refusals`, with its own categories; a value model by dvpo."""
+    """A classifier of refusals by `burnish refusals`, with its own categories; value models by dvpo and by vas."""
     monkeypatch.chdir(tmp_path)
     labelled = [{"prompt": f"q{n}", "completion": f"r{n}", "why": ["late"] if n % 2 else []} for n in range(24)]
     rows(tmp_path / "why.jsonl", *labelled)
     words = ["--column", "why", "--cannot", "late", "--should-not", "rude"]
     assert main(["train", "refusal_classifier", "--task", "why.jsonl", *words, *QUICK, "--out", "why"]) == 0
     assert main(["train", "global_value_model", "--task", "sort", *QUICK, "--out", "value"]) == 0
+    assert main(["train", "vas_value", "--task", "sort", *QUICK, "--out", "values"]) == 0
     printed = capsys.readouterr().out.splitlines()
     commands = [shlex.split(line.removeprefix("next:")) for line in printed if line.startswith("next:")]
     assert [command[1:3] for command in commands] == [
-        *(["refusals", "why/model"], ["train", "--resume"], ["train", "dvpo"], ["train", "--resume"])
+        *(["refusals", "why/model"], ["train", "--resume"], ["train", "dvpo"], ["train", "--resume"]),
+        *(["train", "vas"], ["train", "--resume"]),
     ]
     assert main([*commands[0][1:], "--device", "cpu"]) == 0
     assert main([*commands[2][1:], *QUICK, "--out", "next"]) == 0
+    assert main([*commands[4][1:], *QUICK, "--out", "guided"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from burnish.util.terminal import stdout_console
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from burnish.engine.mixture import Mix
     from burnish.models.model import Model
 
 
@@ -32,6 +33,10 @@ class ChatOptions:
     """The longest reply, in tokens."""
     seed: int = 0
     """The same seed and the same messages give the same replies."""
+    guide: str | None = None
+    """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
+    against: str | None = None
+    """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     chat_template: str | None = None
     """The chat template: a file with a Jinja template, or chatml, plain or none; by default the model's own."""
     system_prompt: str | None = None
@@ -44,11 +49,13 @@ class ChatOptions:
 
 @dataclass
 class Conversation:
-    """The tokens of all turns so far."""
+    """The tokens of all turns so far. others, mix: models that guide it, and how all of them are mixed."""
 
     model: Model
     options: ChatOptions
     tokens: list[Tensor] = field(default_factory=list)
+    others: tuple[Model, ...] = ()
+    mix: Mix | None = None
 
     def say(self, text: str) -> str:
         """Append a message, sample and append the reply, and return its text."""
@@ -68,7 +75,8 @@ class Conversation:
                 "/reset clears it"
             )
         key = key_of("chat", self.options.seed, len(turns))
-        (reply,) = self.model.generate([Request(prompt, key, self.options.max_new_tokens, self.options.temperature)])
+        asked = Request(prompt, key, self.options.max_new_tokens, self.options.temperature)
+        (reply,) = self.model.generate([asked], self.others, self.mix)
         closing = chat.closing if reply.stopped == "length" else torch.tensor([], dtype=torch.long)
         self.tokens = [*turns, reply.tokens, closing]
         return chat.text(reply.tokens)
@@ -83,12 +91,19 @@ def main(words: list[str]) -> int:
         raise ValueError("say which model to talk to: burnish chat tiny, or burnish chat runs/DIR/model")
     if options.max_new_tokens < 1:
         raise ValueError(f"--max-new-tokens is {options.max_new_tokens}; it must be at least 1")
+    from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import load_policy, print_assumed_template
     from burnish.models.template import Style, read_template
     from burnish.step import Settings
 
     style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
-    conversation = Conversation(load_policy(models[0], Settings(), options.device, style)["policy"], options)
+    guides = read_guides(options.guide, options.against)
+    loaded = load_policy(models[0], Settings(), options.device, style, more=guides.models)
+    guides.check(loaded)
+    conversation = Conversation(loaded["policy"], options)
+    if guides.blend is not None:
+        conversation.others = tuple(loaded[name] for name in guides.blend.others)
+        conversation.mix = guides.blend.mix
     console, errors = stdout_console(), Console(stderr=True, highlight=False)
     print_assumed_template(conversation.model.chat, errors)
     if console.is_terminal and sys.stdin.isatty():

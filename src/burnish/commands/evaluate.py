@@ -13,19 +13,29 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from burnish.commands.eval_reports import (
+    Report,
+    between,
+    of_likelihood,
+    of_preference,
+    of_shifts,
+    plain,
+    range_of,
+    table_of,
+)
 from burnish.option import Option
 from burnish.run.flags import read
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.engine.mixture import Blend
     from burnish.models.build import Models
-    from burnish.run.evaluate import Evaluation, Interval
-    from burnish.run.measures import Likelihood, Preference
+    from burnish.run.evaluate import Evaluation
     from burnish.step import Settings
     from burnish.tasks.source import Source
 
 SAMPLES = 4
-MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood")
+MEASURES = ("auto", "accuracy", "reward", "preference", "likelihood", "shift")
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,8 @@ class EvalOptions:
     columns: str | None = None
     """Columns of a dataset that have unusual names: prompt=text,answer=gold."""
     measure: Annotated[str, Option(choices=MEASURES)] = "auto"
-    """accuracy, reward, preference or likelihood; auto takes the first of these that the data allow."""
+    """accuracy, reward, preference, likelihood or shift; auto takes the first of these that the data allow. shift: the
+    ranks that the model's greedy tokens have under --reference, its base."""
     tasks: Annotated[int, Option(at_least=1)] = 200
     """Number of held-out tasks."""
     k: Annotated[int, Option(at_least=1)] = 16
@@ -66,6 +77,10 @@ class EvalOptions:
     reference: str | None = None
     """A model to compare with: margins of pairs are of log pi / ref, as in DPO; of replies, the win rate is shown: how
     often they score more than the reference's."""
+    guide: str | None = None
+    """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
+    against: str | None = None
+    """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     opponent: str | None = None
     """In an environment of several players, the model that has the other seats; by default the environment itself."""
     tools: str | None = None
@@ -102,21 +117,14 @@ def main(words: list[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Report:
-    """What an evaluation found: for JSON, and to print."""
-
-    numbers: dict[str, Any]
-    heading: str
-    parts: tuple[Table | Text, ...]
-
-
 def _report(name: str, options: EvalOptions, console: Console) -> Report:
+    from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
     from burnish.models.template import Style, read_template
     from burnish.roles import frozen
     from burnish.run import measures
     from burnish.run.lengths import Needs, fit
+    from burnish.run.token_shift import token_shifts
     from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.seated import Seated
@@ -130,6 +138,9 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         source = Seated(source, "opponent", "opponent")
     scores = is_reward_model(name)
     measure = _measure(source, options, scores)
+    guides = read_guides(options.guide, options.against)
+    if guides.blend is not None and measure not in ("accuracy", "reward"):
+        raise ValueError(f"--guide changes how replies are written, and the measure {measure} reads none; leave it out")
     settings = Settings(
         max_new_tokens=options.max_new_tokens,
         max_length=options.max_length,
@@ -143,7 +154,8 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
         models = _load_scorer(name, settings, options.device, style)
     else:
         judges = {"reward_model": options.reward_model, "reference": options.reference}
-        models = load_policy(name, settings, options.device, style, **judges, more=others)
+        models = load_policy(name, settings, options.device, style, **judges, more={**others, **guides.models})
+        guides.check(models)
     print_assumed_template(models[reader].chat, Console(stderr=True, highlight=False))
     needs = {
         "likelihood": Needs((), conversations=True, samples=False),
@@ -151,14 +163,16 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
     }.get(measure, Needs((), conversations=False, samples=True))
     long = fit(source, needs, models, reader, settings, splits=("heldout",))
     if measure == "likelihood":
-        report = _of_likelihood(measures.likelihood(models, source, settings, options.tasks))
+        report = of_likelihood(measures.likelihood(models, source, settings, options.tasks))
     elif measure == "preference":
         found = measures.preference(
             models, source, settings, options.tasks, reader=reader, reference=options.reference is not None
         )
-        report = _of_preference(found, "score" if scores else "log pi / ref" if options.reference else "log pi")
+        report = of_preference(found, "score" if scores else "log pi / ref" if options.reference else "log pi")
+    elif measure == "shift":
+        report = of_shifts(token_shifts(models, source, settings, options.tasks), str(options.reference))
     else:
-        report = _of_replies(models, source, settings, options, measure, console)
+        report = _of_replies(models, source, settings, options, measure, console, guides.blend)
     if long is not None and (said := long.sentence()):
         report = Report(
             {**report.numbers, "left_out": long.rows - long.kept}, f"{report.heading}; {said}", report.parts
@@ -177,6 +191,7 @@ def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
         "reward": not scores and (options.reward is not None or options.reward_model is not None),
         "preference": pairs,
         "likelihood": not scores and "demo" in source.gives,
+        "shift": not scores and options.reference is not None,
     }
     if scores and not pairs:
         raise ValueError(
@@ -186,6 +201,8 @@ def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
     wanted = (
         next((name for name, can in possible.items() if can), None) if options.measure == "auto" else options.measure
     )
+    if wanted == "shift" and not possible[wanted]:
+        raise ValueError("--measure shift compares a model that writes with its base; add --reference BASE")
     if wanted is None or not possible[wanted]:
         has = ", ".join(sorted(source.gives)) or "only prompts"
         raise ValueError(
@@ -204,44 +221,14 @@ def _load_scorer(name: str, settings: Settings, device: str, style: Any) -> Mode
     return build({"rm": Role("frozen", "base", outputs=1)}, resolve(name), settings, device=device, style=style)
 
 
-# ------------------------------------------------------------------------------------------------------ likelihood
-
-
-def _of_likelihood(found: Likelihood) -> Report:
-    tokens, nll, perplexity = sum(found.tokens), found.per_token(), found.perplexity()
-    numbers = {"measure": "likelihood", "tasks": len(found.nll), "tokens": tokens, "nll": _plain(nll)}
-    numbers["perplexity"] = _plain(perplexity)
-    table = _table("", "mean", "95%")
-    table.add_row("perplexity", f"[bold]{perplexity.mean:.3f}[/]", _between(perplexity, "{:.3f}"))
-    table.add_row("NLL per token", f"[bold]{nll.mean:.4f}[/]", _between(nll, "{:.4f}"))
-    for label, name in ((True, "good"), (False, "bad")):
-        if (own := found.labelled(label)) is not None:
-            numbers[f"nll_{name}"] = _plain(one := own.per_token())
-            table.add_row(f"of {len(own.nll)} labelled {name}", f"[bold]{one.mean:.4f}[/]", _between(one, "{:.4f}"))
-    what = "labelled replies" if found.good else "demonstrations"
-    return Report(numbers, f"{len(found.nll)} held-out {what}, {tokens:,} tokens", (table,))
-
-
-def _of_preference(found: Preference, of: str) -> Report:
-    accuracy, margin, ties = found.accuracy(), found.margin(), found.ties()
-    numbers: dict[str, Any] = {"measure": "preference", "tasks": len(found.margins), "of": of}
-    numbers |= {"accuracy": _plain(accuracy), "ties": ties, "margin": _plain(margin)}
-    table = _table("", "mean", "95%")
-    table.add_row("pairs in the right order", f"[bold]{accuracy.mean:.1%}[/]", _between(accuracy, "{:.1%}"))
-    if found.per_token:
-        normed = found.accuracy_per_token()
-        numbers["accuracy_per_token"] = _plain(normed)
-        table.add_row("the same, per token", f"[bold]{normed.mean:.1%}[/]", _between(normed, "{:.1%}"))
-    table.add_row("ties, each half right", f"{ties:.1%}", "")
-    table.add_row(f"margin of {of}", f"[bold]{margin.mean:.3f}[/]", _between(margin, "{:.3f}"))
-    return Report(numbers, f"{len(found.margins)} held-out pairs, compared by {of}", (table,))
-
-
-# --------------------------------------------------------------------------------------------------------- replies
-
-
 def _of_replies(
-    models: Models, source: Source, settings: Settings, options: EvalOptions, measure: str, console: Console
+    models: Models,
+    source: Source,
+    settings: Settings,
+    options: EvalOptions,
+    measure: str,
+    console: Console,
+    blend: Blend | None = None,
 ) -> Report:
     """The greedy reply to each task, and k sampled ones."""
     from burnish.run.evaluate import evaluate
@@ -259,6 +246,7 @@ def _of_replies(
                 who=who,
                 reward_model=options.reward_model is not None,
                 on_progress=answered,
+                blend=blend if who == "policy" else None,
             )
 
     greedy = sampled(1, 0.0, "greedy replies")
@@ -268,25 +256,25 @@ def _of_replies(
     ks = [k for k in (2**i for i in range(options.k.bit_length())) if k < options.k] + [options.k]
     numbers: dict[str, Any] = {"measure": measure, "tasks": len(greedy.correct), "different": greedy.different}
     numbers["k"] = options.k
-    numbers |= {"temperature": options.temperature, "greedy": _plain(greedy.pass_at(1))}
-    numbers |= {"reward": _plain((several or greedy).reward()), "length": (several or greedy).length}
+    numbers |= {"temperature": options.temperature, "greedy": plain(greedy.pass_at(1))}
+    numbers |= {"reward": plain((several or greedy).reward()), "length": (several or greedy).length}
     if measure == "reward":
-        numbers["greedy"] = _plain(greedy.reward())
+        numbers["greedy"] = plain(greedy.reward())
         parts: list[Table | Text] = [_rewards(greedy, several, options.temperature)]
         if several is not None:
-            numbers["best"] = {str(k): _plain(several.best_of(k)) for k in ks}
+            numbers["best"] = {str(k): plain(several.best_of(k)) for k in ks}
     else:
         accuracy = greedy.pass_at(1)
-        parts = [Text.from_markup(f"greedy accuracy [bold]{accuracy.mean:.1%}[/]  {_range(accuracy)}")]
+        parts = [Text.from_markup(f"greedy accuracy [bold]{accuracy.mean:.1%}[/]  {range_of(accuracy)}")]
     if several is not None and measure == "accuracy":
-        numbers["pass"] = {str(k): _plain(several.pass_at(k)) for k in ks}
-        numbers["majority"] = {str(k): _plain(several.majority_at(k)) for k in ks}
+        numbers["pass"] = {str(k): plain(several.pass_at(k)) for k in ks}
+        numbers["majority"] = {str(k): plain(several.majority_at(k)) for k in ks}
         parts.append(_passes(several, ks))
     if options.reference:
         k, temperature = (options.k, options.temperature) if several else (1, 0.0)
         wins = (several or greedy).wins_against(sampled(k, temperature, "replies of the reference", "ref"))
-        numbers["win_rate"] = {"reference": options.reference, **_plain(wins)}
-        rate = Text.from_markup(f"[bold]{wins.mean:.1%}[/]  {_range(wins)}")
+        numbers["win_rate"] = {"reference": options.reference, **plain(wins)}
+        rate = Text.from_markup(f"[bold]{wins.mean:.1%}[/]  {range_of(wins)}")
         parts.append(Text.assemble(f"win rate against {options.reference} ", rate))
     parts.append(_first_tasks(several or greedy, judged=measure == "accuracy", boxed=console.is_terminal))
     beside = f" and {options.k} at temperature {options.temperature:g}" if several else ""
@@ -317,21 +305,21 @@ def _bar(what: str, source: Source, options: EvalOptions, console: Console) -> I
 
 
 def _rewards(greedy: Evaluation, several: Evaluation | None, temperature: float) -> Table:
-    table = _table("replies", "mean reward", "95%")
+    table = table_of("replies", "mean reward", "95%")
     rows = [("greedy (temperature 0)", greedy.reward())]
     if several is not None:
         k = len(several.rewards[0])
         rows += [(f"sampled (temperature {temperature:g})", several.reward()), (f"best of {k}", several.best_of(k))]
     for label, x in rows:
-        table.add_row(label, f"[bold]{x.mean:.3f}[/]", _between(x, "{:.3f}"))
+        table.add_row(label, f"[bold]{x.mean:.3f}[/]", between(x, "{:.3f}"))
     return table
 
 
 def _passes(several: Evaluation, ks: list[int]) -> Table:
-    table = _table("k", "pass@k", "95%", "majority@k", "95%")
+    table = table_of("k", "pass@k", "95%", "majority@k", "95%")
     for k in ks:
         passed, majority = several.pass_at(k), several.majority_at(k)
-        table.add_row(str(k), *(text for x in (passed, majority) for text in (f"[bold]{x.mean:.1%}[/]", _range(x))))
+        table.add_row(str(k), *(text for x in (passed, majority) for text in (f"[bold]{x.mean:.1%}[/]", range_of(x))))
     return table
 
 
@@ -346,22 +334,3 @@ def _first_tasks(evaluation: Evaluation, *, judged: bool, boxed: bool) -> Table:
     for sample in evaluation.shown[:SAMPLES]:
         samples.add_row(one_line(sample.prompt), marked(sample) if judged else one_line(sample.reply))
     return samples
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("", "replies") else "right")
-    return table
-
-
-def _plain(interval: Interval) -> dict[str, float]:
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
-
-
-def _range(interval: Interval) -> str:
-    return _between(interval, "{:.1%}")
-
-
-def _between(interval: Interval, form: str) -> str:
-    return f"[dim]{form.format(interval.low)} to {form.format(interval.high)}[/]"

@@ -24,6 +24,10 @@ class ServeOptions:
     """The longest reply, in tokens, where a request does not say."""
     temperature: Annotated[float, Option(at_least=0)] = 1.0
     """The temperature of requests that name none."""
+    guide: str | None = None
+    """Models that guide it token by token, with weights: a, or a*0.7,b*0.3 (docs/decoding.md)."""
+    against: str | None = None
+    """The model that those of --guide were tuned from: what tuning changed is added, not all that they say."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     chat_template: str | None = None
@@ -68,6 +72,7 @@ def train_served(words: list[str]) -> int:
 
 def serve(model: str, options: ServeOptions, requests: int | None = None) -> None:
     """Answer requests until interrupted, or `requests` of them."""
+    from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import load_policy
     from burnish.models.template import Style, read_template
     from burnish.rollout.asking import Asker, answer, waiting
@@ -76,7 +81,10 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     from burnish.types import Clock, Task
 
     settings = Settings(max_new_tokens=options.max_new_tokens)
-    models = load_policy(model, settings, options.device, Style(read_template(options.chat_template)))
+    guides = read_guides(options.guide, options.against)
+    style = Style(read_template(options.chat_template))
+    models = load_policy(model, settings, options.device, style, more=guides.models)
+    guides.check(models)
     server = ChatServer(model, options.port)
     console = stdout_console()
     console.print(f"base URL:  {server.url}/v1", soft_wrap=True)
@@ -92,7 +100,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
                 continue
             step = replace(step, clock=Clock(done, done + 1))  # other noise for every batch
             session.state = Asker(step, Task("question", "", {}, "served"), 0, temperature=options.temperature)
-            answer(server, questions, step)
+            answer(server, questions, step, guides.blend)
             done += len(questions)
     except KeyboardInterrupt:
         console.print("stopped.")

@@ -8,6 +8,7 @@ from burnish import draw, learn, rollout, score, select
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
+from burnish.methods.weighted import weighted_models
 
 
 @register(
@@ -101,7 +102,6 @@ Weight = Annotated[float, Option("How strongly the guides count; at 0 the model 
 Guides = Annotated[
     str, Option("Models that guide, by name or directory, with the tokenizer of the run's model: a, or a*0.7,b*0.3.")
 ]
-Reply = Annotated[int, Option("Replies for each prompt.", at_least=1)]
 
 
 @register(
@@ -117,7 +117,7 @@ def eft(
     tuned: Guides,
     untuned: Annotated[str, Option("The model that the tuned ones started from.")],
     weight: Weight = 1.0,
-    n: Reply = 1,
+    n: opt.Replies = 1,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Emulated fine-tuning (up-scaling), also known as proxy tuning.
@@ -129,7 +129,7 @@ def eft(
     trained. Departures: all tuned models have one base; the paper's speculative decoding and its filter of the
     change (only inside the base's top-p) are left out. Negative weights, which undo alignment, are refused.
     """
-    deltas = {name: (model, share * weight) for name, (model, share) in _guides(tuned, "tuned").items()}
+    deltas = {name: (model, share * weight) for name, (model, share) in weighted_models(tuned, "tuned").items()}
     weights = {name: share for name, (_, share) in deltas.items()}
     models = {name: frozen(model) for name, (model, _) in deltas.items()}
     blend = rollout.guided({**weights, "untuned": -sum(weights.values())})
@@ -155,7 +155,7 @@ def genarm(
     *,
     reward_lm: Guides,
     alpha: Weight = 1.0,
-    n: Reply = 1,
+    n: opt.Replies = 1,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
     """GenARM: decoding guided by autoregressive reward models.
@@ -165,7 +165,7 @@ def genarm(
     alpha = 0 is the model itself. Nothing is trained; `genarm_rm` trains the reward models. The released code divides
     the sum by its total weight, so that its temperature is T / (1 + alpha); here it is the formula's own.
     """
-    guides = _guides(reward_lm, "reward_lm")
+    guides = weighted_models(reward_lm, "reward_lm")
     blend = rollout.guided({name: alpha * share for name, (_, share) in guides.items()})
     return method(
         draw=draw.prompts(task),
@@ -201,20 +201,3 @@ def genarm_rm(
         models=roles(),
         lr_share=0.1,
     )
-
-
-def _guides(text: str, role: str) -> dict[str, tuple[str, float]]:
-    """Models and their weights by the names of their roles, from `a*0.7,b*0.3`; a model alone has weight 1."""
-    found: dict[str, tuple[str, float]] = {}
-    for i, part in enumerate(text.split(",")):
-        model, _, share = part.strip().partition("*")
-        try:
-            weight = float(share) if share else 1.0
-        except ValueError:
-            raise ValueError(f"the weight of {model!r} is {share!r}, not a number; write {model}*0.5") from None
-        if not model or not 0 <= weight < float("inf"):
-            raise ValueError(
-                f"{part.strip()!r} in {text!r} is not a model with a weight of at least 0; write, say, a*0.7,b*0.3"
-            )
-        found[role if i == 0 else f"{role}{i + 1}"] = model, weight
-    return found

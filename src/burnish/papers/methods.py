@@ -61,6 +61,7 @@ CPO = Paper(
 )
 C_RLFT = Paper("c-rlft", "2309.11235", "OpenChat: Advancing Open-source Language Models with Mixed-Quality Data")
 DAPO = Paper("dapo", "2503.14476", "DAPO: An Open-Source LLM Reinforcement Learning System at Scale")
+DEAL = Paper("deal", "2402.06147", "DeAL: Decoding-time Alignment for Large Language Models")
 DFT = Paper(
     "dft", "2508.05629", "On the Generalization of SFT: A Reinforcement Learning Perspective with Reward Rectification"
 )
@@ -196,6 +197,7 @@ PPO = Paper("ppo", "1707.06347", "Proximal Policy Optimization Algorithms")
 PPO_MAX = Paper("ppo-max", "2307.04964", "Secrets of RLHF in Large Language Models Part I: PPO")
 PREFIX_RFT = Paper("prefix-rft", "2507.01679", "Blending Supervised and Reinforcement Fine-Tuning with Prefix Sampling")
 PRO = Paper("pro", "2306.17492", "Preference Ranking Optimization for Human Alignment")
+Q_SHARP = Paper("q-sharp", "2502.20548", "Q#: Provably Optimal Distributional RL for LLM Post-Training")
 R3 = Paper(
     "r3", "2402.05808", "Training Large Language Models for Reasoning through Reverse Curriculum Reinforcement Learning"
 )
@@ -297,6 +299,7 @@ TPO = Paper(
     "2405.16681",
     "Triple Preference Optimization: Achieving Better Alignment with Less Data in a Single Step Optimization",
 )
+TRANSFER_Q = Paper("transfer-q", "2405.20495", "Transfer Q Star: Principled Decoding for LLM Alignment")
 TRPA = Paper(
     "trpa",
     "2504.04524",
@@ -305,7 +308,9 @@ TRPA = Paper(
 TRPO = Paper("trpo", "1502.05477", "Trust Region Policy Optimization")
 TR_DPO = Paper("tr-dpo", "2404.09656", "Learn Your Reference Model for Real Good Alignment")
 T_REG = Paper("t-reg", "2412.02685", "T-REG: Preference Optimization with Token-Level Reward Regularization")
+URIAL = Paper("urial", "2312.01552", "The Unlocking Spell on Base LLMs: Rethinking Alignment via In-Context Learning")
 VAPO = Paper("vapo", "2504.05118", "VAPO: Efficient and Reliable Reinforcement Learning for Advanced Reasoning Tasks")
+VAS = Paper("vas", "2405.06639", "Value Augmented Sampling for Language Model Alignment and Personalization")
 VPO = Paper(
     "vpo", "2405.19320", "Value-Incentivized Preference Optimization: A Unified Approach to Online and Offline RLHF"
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from burnish.run.heldout import Outcome
     from burnish.run.train import Result, Run
 
+GUIDED_BY = {"vas_value": "vas", "q_sharp_value": "q_sharp"}  # methods -> those that decode with their product
 REWARDS = {  # methods -> the reward that reads their product, where that is not rm
     "armorm": "armorm",
     "brme": "brme",
@@ -185,6 +186,9 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
             return [(f"burnish train best_of_n --task TASK --reward {reward}", "choose replies with it"), *again]
         if run.config.method == "refusal_classifier":
             return [(f"burnish refusals {model} {rows}{_categories(run)} --split heldout", "what it finds"), *again]
+        if run.config.method in GUIDED_BY:
+            guided = f"{GUIDED_BY[run.config.method]} --model {shlex.quote(options.model)}"
+            return [(f"burnish train {guided} {rows} --value-model {model}", "guide the model with it"), *again]
         if run.method.product == "value":
             return [(f"burnish train dvpo {rows} --value-model {model}", "train with it"), *again]
         return [

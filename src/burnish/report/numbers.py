@@ -13,6 +13,7 @@ LARGE = 1e6  # numbers beyond are written with an exponent
 _SHOWN = (  # label, patterns of metric names (the first match is shown), format
     ("reward", ("reward",), "{:.3f}"),
     ("steps right", ("step/accuracy",), "{:.1%}"),
+    ("outcomes right", ("value/accuracy",), "{:.1%}"),
     ("pairs right", ("*/accuracy",), "{:.1%}"),
     ("NLL", ("*/nll",), "{:.3f}"),
     ("margin", ("*/margin",), "{:.3f}"),

@@ -4,8 +4,10 @@ from burnish.engine.mixture import Blend, arithmetic, by_values, geometric, guid
 from burnish.rollout.again import again
 from burnish.rollout.assisted import assisted, states
 from burnish.rollout.axioms import by_axioms
+from burnish.rollout.beams import beams
 from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncertain
 from burnish.rollout.branching import Branches, above, branching, by_chance, second_tries
+from burnish.rollout.candidates import Guide, by_candidates
 from burnish.rollout.checked import checked
 from burnish.rollout.chunked import in_chunks
 from burnish.rollout.completions import Prefix, completions
@@ -21,9 +23,11 @@ from burnish.rollout.fragments import fragments
 from burnish.rollout.given import given
 from burnish.rollout.given_steps import given_steps
 from burnish.rollout.graded import graded
+from burnish.rollout.guides import by_chances, by_lookahead, by_value_models
 from burnish.rollout.hinted import hinted
 from burnish.rollout.hosted import hosted
 from burnish.rollout.improved import improved
+from burnish.rollout.in_context import EXAMPLES, INSTRUCTION, in_context
 from burnish.rollout.injected import injected
 from burnish.rollout.intents import intents
 from burnish.rollout.listed import listed
@@ -35,6 +39,7 @@ from burnish.rollout.recalled import recalled
 from burnish.rollout.replayed import replayed
 from burnish.rollout.reranked import next_candidates, reranked
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
+from burnish.rollout.rolled_in import rolled_in
 from burnish.rollout.sample import either, greedy, join, prefixed, sample
 from burnish.rollout.search_tree import (
     discounted,
@@ -81,7 +86,10 @@ __all__ = [
     "Branches",
     "Cut",
     "Cuts",
+    "EXAMPLES",
     "EntropyMeter",
+    "Guide",
+    "INSTRUCTION",
     "Prefix",
     "above",
     "again",
@@ -93,13 +101,18 @@ __all__ = [
     "assisted",
     "at_birth",
     "at_visit",
+    "beams",
     "best_end",
     "blended",
     "branching",
     "by_axioms",
+    "by_candidates",
     "by_chance",
+    "by_chances",
+    "by_lookahead",
     "by_model",
     "by_probability",
+    "by_value_models",
     "by_values",
     "checked",
     "completions",
@@ -133,6 +146,7 @@ __all__ = [
     "hosted",
     "improved",
     "in_chunks",
+    "in_context",
     "injected",
     "intents",
     "join",
@@ -161,6 +175,7 @@ __all__ = [
     "reranked",
     "reset",
     "restarted",
+    "rolled_in",
     "root_puct",
     "sample",
     "searched",

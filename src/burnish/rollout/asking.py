@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from burnish.engine.mixture import Blend
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving
 from burnish.serve import ChatServer, Question
 from burnish.serve.conversation import Conversation, Conversations
@@ -104,11 +105,11 @@ class Questions:
         _tell(*self._of.pop(reply), reply, self.step)
 
 
-def answer(server: ChatServer, questions: list[Question], step: Step) -> None:
-    """Answer questions whose sessions have an Asker, and those that arrive meanwhile."""
+def answer(server: ChatServer, questions: list[Question], step: Step, blend: Blend | None = None) -> None:
+    """Answer questions whose sessions have an Asker, and those that arrive meanwhile; all from a blend, if given."""
     if questions:
         arriving = Questions(server, step, lambda: True, len(questions), questions)
-        write_arriving(arriving, questions[0].session.state.who, step)
+        write_arriving(arriving, questions[0].session.state.who, step, blend)
 
 
 def _at_once(server: ChatServer) -> list[Question]:

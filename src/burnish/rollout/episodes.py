@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
 from burnish.parts import Rollout
 from burnish.rollout.hosted import hosted
@@ -15,18 +16,24 @@ WHOLE = "episode"  # the tag of episodes that a reward judges as a whole
 
 
 def episodes(
-    source: Source, n: int, temperature: float, who: str = "policy", one_trace: bool = False
+    source: Source,
+    n: int,
+    temperature: float,
+    who: str = "policy",
+    one_trace: bool = False,
+    blend: Blend | None = None,
 ) -> Rollout | None:
     """n episodes for each task of a source; None where its tasks are answered by single replies.
 
     one_trace: each episode is one trace, its last conversation, also where an agent had several or none
+    blend: other models that are mixed into every token; not where an agent of its own asks
     """
     agent = hosted_by(source)
     if agent is not None:
         return hosted(agent.agent, n, temperature=temperature, who=who, paid=agent.pays, one_trace=one_trace)
     if "env" in source.gives:
         judged = TAG if has_tools(source) else WHOLE
-        return play(n, temperature=temperature, who=who, paid=rewarded_while_played(source), judged=judged)
+        return play(n, temperature=temperature, who=who, paid=rewarded_while_played(source), judged=judged, blend=blend)
     return None
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from burnish import randomness
 from burnish.engine.local import Request, Sample
 from burnish.engine.mixture import Blend
+from burnish.forward.kept_keys import Kept
 from burnish.models.model import Model
 from burnish.parts import Asks
 from burnish.step import Step
@@ -44,7 +45,8 @@ class Start:
 class Reply:
     """A reply as far as it is written. stopped: why it ended; empty while it is being written. id: of
     all its traces. most: how many tokens the next call writes, at most; None: as many as the run allows. until: texts
-    after which the next call pauses.
+    after which the next call pauses. kept: keys and values by the name of the model that has read it, where tokens are
+    added one by one (rollout/candidates.py).
     """
 
     start: Start
@@ -53,6 +55,7 @@ class Reply:
     most: int | None = None
     until: tuple[str, ...] = ()
     id: TraceId = field(default_factory=TraceId)
+    kept: dict[str, Kept] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return 0 if self.said is None else len(self.said)
@@ -116,7 +119,7 @@ def write_on(
     blend: Blend | None = None,
     ended: Callable[[Reply], None] | None = None,
 ) -> None:
-    """Each of these replies, all by one model, gets at most `most` tokens more: to its end where nothing is said.
+    """Each of these replies, all by one model, gets at most `most` tokens more; None: as many as its own `most` says.
 
     A reply that goes on is read again from its beginning, by the weights of now: the log-probs of its new tokens are
     those of these weights after the same text, and keys and values of older weights are nowhere used. Its noise depends
@@ -126,11 +129,11 @@ def write_on(
     if not replies:
         return
     model, longest = step.models[replies[0].start.who], step.settings.max_new_tokens
-    requests = [_request(reply, model, longest, most) for reply in replies]
+    requests = [_request(reply, model, longest, reply.most if most is None else most) for reply in replies]
     others = [step.models[name] for name in blend.others] if blend else []
 
     def take(i: int, sample: Sample) -> None:
-        _grow(replies[i], sample, model, longest)
+        grow(replies[i], sample, model, longest)
         if ended is not None and replies[i].stopped:
             ended(replies[i])
 
@@ -140,7 +143,7 @@ def write_on(
             take(i, sample)
 
 
-def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
+def write_arriving(arrivals: Arrivals, who: str, step: Step, blend: Blend | None = None) -> None:
     """Write the replies that arrive, all by `who`, each to its end, until no more arrive. One that arrives while others
     are being written joins them. What is written depends on neither the order nor the time of arrival (`Start.key`).
     """
@@ -149,11 +152,12 @@ def write_arriving(arrivals: Arrivals, who: str, step: Step) -> None:
 
     def take(i: int, sample: Sample) -> None:
         reply = feed.replies.pop(i)
-        _grow(reply, sample, model, longest)
+        grow(reply, sample, model, longest)
         feed.wrote(i, reply)
         arrivals.wrote(reply)
 
-    model.generate([], on_sample=take, feed=feed)
+    others = [step.models[name] for name in blend.others] if blend else []
+    model.generate([], others, blend.mix if blend else None, on_sample=take, feed=feed)
 
 
 class _Feed:
@@ -188,7 +192,7 @@ class _Feed:
         return number if same and all(turn.content is None for turn in turns) else None
 
 
-def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
+def grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     """Append what was sampled to a reply."""
     start, before = reply.start, sum(len(turn) for turn in reply.turns())
     new = born(sample, start.author, model.version, start.turns[-1], start.settings)
@@ -200,13 +204,20 @@ def _grow(reply: Reply, sample: Sample, model: Model, longest: int) -> None:
     reply.stopped = "length" if paused and full else "" if paused else sample.stopped
 
 
-def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
-    start, prompt = reply.start, reply.tokens()
-    if prompt.shape[0] >= model.context:
+def require_room(reply: Reply, model: Model) -> None:
+    """Raise ValueError where a reply's prompt leaves no room for a token."""
+    size = sum(len(turn) for turn in reply.turns())
+    if size >= model.context:
+        start = reply.start
         raise ValueError(
-            f"task {start.task.key[:60]!r}: its prompt has {len(prompt)} tokens, but the context of {start.who!r} "
+            f"task {start.task.key[:60]!r}: its prompt has {size} tokens, but the context of {start.who!r} "
             f"holds {model.context}: shorten it or drop such rows from the dataset"
         )
+
+
+def _request(reply: Reply, model: Model, longest: int, most: int | None, after: int | None = None) -> Request:
+    start, prompt = reply.start, reply.tokens()
+    require_room(reply, model)
     left = longest - len(reply)
     size = left if most is None else min(most, left)
     keys = input_keys(reply.turns())

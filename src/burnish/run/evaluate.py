@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from burnish import randomness
+from burnish.engine.mixture import Blend
 from burnish.messages import shown
 from burnish.models.build import Models
 from burnish.rewards.functions import final_answer
@@ -118,25 +119,34 @@ def evaluate(
     who: str = "policy",
     reward_model: bool = False,
     on_progress: Callable[[int], None] = lambda answered: None,
+    blend: Blend | None = None,
 ) -> Evaluation:
     """Sample k replies to each of the first `tasks` held-out tasks and score them. Repeatable for a given seed.
 
     temperature: 0 is greedy
     reward_model: replies are scored by the model `rm`, not by the source
     on_progress: called with the number of tasks answered so far, after each batch of replies.
+    blend: other models that are mixed into every token
     Several ranks divide the tasks.
     """
-    all_tasks, ranks = held_out_tasks(source, tasks), models.ranks
+    step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
+    played = episodes(source, k, temperature, who, one_trace=True, blend=blend)
+    rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate", blend=blend)
+    heldout_tasks, ranks = held_out_tasks(source, tasks), models.ranks
     with ranks.apart():
-        own = _answered(
-            ranks.portion(all_tasks), models, source, settings, k, seed, temperature, who, reward_model, on_progress
-        )
-    return _together([_Answers(**head) for head, _ in ranks.gather_values(asdict(own))], all_tasks)
+        groups: list[Group] = []
+        mine, batch = ranks.portion(heldout_tasks), max(1, AT_ONCE // k)  # noise is keyed by task: any batch will do
+        for start in range(0, len(mine), batch):
+            groups += rollout.call(mine[start : start + batch], step)
+            on_progress(len(groups))
+        own = _answers(groups, step, source, who, reward_model)
+    found = [_Answers(**head) for head, _ in ranks.gather_values(asdict(own))]
+    return _together(found, tuple(task.key for task in heldout_tasks))
 
 
 @dataclass
 class _Answers:
-    """What one rank found: an Evaluation of its portion of the tasks, with the sum of lengths."""
+    """What one rank found: the fields of an Evaluation of its portion of the tasks, and all lengths."""
 
     correct: list[list[bool]]
     answers: list[list[str]]
@@ -146,42 +156,9 @@ class _Answers:
     failed: list[str]
 
 
-def _together(found: Sequence[_Answers], tasks: Sequence[Task]) -> Evaluation:
-    """The answers of all ranks as one evaluation."""
-
-    def rows(name: str) -> tuple:
-        return tuple(tuple(row) for one in found for row in getattr(one, name))
-
-    shown = tuple(Shown(**one) for answers in found for one in answers.shown)[:SHOWN]
-    lengths = [length for one in found for length in one.lengths]
-    keys, failed = tuple(task.key for task in tasks), tuple(why for one in found for why in one.failed)
-    return Evaluation(
-        rows("correct"), rows("answers"), rows("rewards"), shown, statistics.fmean(lengths or [0]), keys, failed
-    )
-
-
-def _answered(
-    heldout_tasks: list[Task],
-    models: Models,
-    source: Source,
-    settings: Settings,
-    k: int,
-    seed: int,
-    temperature: float,
-    who: str,
-    reward_model: bool,
-    on_progress: Callable[[int], None],
-) -> _Answers:
-    """The replies of one process to these tasks, scored."""
-    step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
-    played = episodes(source, k, temperature, who, one_trace=True)
-    rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate")
-    groups: list[Group] = []
-    batch = max(1, AT_ONCE // k)  # sampling noise is keyed by task and sample, so the batch size cannot change a reply
-    for start in range(0, len(heldout_tasks), batch):
-        groups += rollout.call(heldout_tasks[start : start + batch], step)
-        on_progress(len(groups))
-    chat = models[who].chat
+def _answers(groups: list[Group], step: Step, source: Source, who: str, reward_model: bool) -> _Answers:
+    """The replies in these groups, scored."""
+    chat = step.models[who].chat
     replies = [[reply_text(trace, chat) for trace in group.traces] for group in groups]
     rewards, correct = _scored(groups, step) if reward_model else _judged(source, groups, replies)
     shown = [
@@ -192,6 +169,18 @@ def _answered(
     answers = [[final_answer(text) for text in texts] for texts in replies]
     failed = [trace.note["why"] for group in groups for trace in group.traces if is_failed(trace)]
     return _Answers(correct, answers, rewards, shown, lengths, failed)
+
+
+def _together(found: Sequence[_Answers], keys: tuple[str, ...]) -> Evaluation:
+    """The answers of all ranks as one evaluation."""
+
+    def rows(name: str) -> tuple:
+        return tuple(tuple(row) for one in found for row in getattr(one, name))
+
+    shown = tuple(Shown(**one) for answers in found for one in answers.shown)[:SHOWN]
+    lengths = [length for one in found for length in one.lengths]
+    failed, mean = tuple(why for one in found for why in one.failed), statistics.fmean(lengths or [0])
+    return Evaluation(rows("correct"), rows("answers"), rows("rewards"), shown, mean, keys, failed)
 
 
 def can_evaluate(source: Source) -> bool:
