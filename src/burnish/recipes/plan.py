@@ -169,7 +169,7 @@ def _check_command(
 ) -> PlannedStage:
     maker = makers[stage.command]
     ready = filled(options, known.products)
-    asked = read(maker.options, maker.name, maker.words(ready), plain=1)
+    asked: tuple[list[str], Any] | None = read(maker.options, maker.name, maker.words(ready), plain=1)
     if asked is None:
         raise ValueError(f"`help` is no option of a stage; see burnish {maker.name} --help")
     options = _typed(options, ready, vars(asked[1]))
