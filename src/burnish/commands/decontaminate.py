@@ -54,12 +54,13 @@ def main(words: list[str]) -> int:
     if out is not None and (out.exists() or out.suffix != ".jsonl" or not out.parent.is_dir()):
         raise ValueError(f"--out {out} must be a new file that ends in .jsonl, in a folder that exists")
     from burnish.run.decontaminate import Index
+    from burnish.run.stored_rows import prompts_of
     from burnish.tasks.resolve import resolve_task
 
     rows = list(_rows(resolve_task(options.task, columns=options.columns), options.count))
     index = Index((text for text, _ in rows), options.n)
     names = [name.strip() for name in options.against.split("+") if name.strip()]
-    found = {name: index.overlap(_prompts(resolve_task(name), options.count), options.share) for name in names}
+    found = {name: index.overlap(prompts_of(resolve_task(name), options.count), options.share) for name in names}
     bad = frozenset().union(*(one.rows for one in found.values()))
     kept = [row for i, (_, row) in enumerate(rows) if i not in bad]
     if out is not None:
@@ -73,34 +74,15 @@ def main(words: list[str]) -> int:
 
 
 def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The prompt of each row, and the row: of a dataset as it is, of another task as a dataset would have it."""
+    """The prompt of each row, and the row."""
     from burnish.messages import prompt_shown
-    from burnish.tasks.resolve import datasets_of
-    from burnish.types_json import plain
+    from burnish.run.stored_rows import row_at
 
-    datasets = datasets_of(source)
-    for dataset in datasets:
-        for split in ("train", "heldout"):
-            part = dataset.part(split)
-            for i, number in enumerate(part.numbers):
-                yield prompt_shown(dataset.task(split, i).prompt), plain(part.rows[int(number)])
-    for i in range(count if not datasets else 0):
-        task = source.task("train", i)
-        more = {name: value for name, value in task.given.items() if name in ("answer", "chosen", "rejected")}
-        demo = {"completion": task.given["demo"]} if "demo" in task.given else {}
-        yield prompt_shown(task.prompt), plain({"prompt": task.prompt, **demo, **more})
-
-
-def _prompts(source: Source, count: int) -> list[str]:
-    """The prompts of an evaluation: all rows of a dataset, or held-out ones of a task without an end."""
-    from burnish.messages import prompt_shown
-    from burnish.tasks.resolve import datasets_of
-
-    if datasets_of(source):
-        splits = [(split, i) for split in ("train", "heldout") for i in range(source.size(split) or 0)]
-    else:
-        splits = [("heldout", i) for i in range(count)]
-    return [prompt_shown(source.task(split, i).prompt) for split, i in splits]
+    ended = source.size("train") is not None
+    places = [(split, i) for split in ("train", "heldout") for i in range(source.size(split) or 0)] if ended else []
+    for split, i in places or [("train", i) for i in range(count)]:
+        task, row = row_at(source, split, i)
+        yield prompt_shown(task.prompt), row
 
 
 def _show(options: DecontaminateOptions, found: dict[str, Overlap], rows: int, kept: int) -> None:

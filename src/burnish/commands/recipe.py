@@ -132,7 +132,7 @@ def recipe(
 
 def makers() -> dict[str, Maker]:
     """The commands that can be stages, beside `train`."""
-    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, refusals, steps
+    from burnish.commands import decontaminate, eval_reward, evaluate, pairs, rate, refusals, steps, toggle
     from burnish.recipes import formats
     from burnish.recipes.maker import Maker
 
@@ -140,8 +140,10 @@ def makers() -> dict[str, Maker]:
     found = [
         Maker("pairs", pairs.PairsOptions, pairs.main, like=formats.preferences),
         Maker("steps", steps.StepsOptions, steps.main, like=formats.labelled_steps),
-        Maker("decontaminate", decontaminate.DecontaminateOptions, decontaminate.main),
-        Maker("refusals", refusals.RefusalsOptions, refusals.main, **scorer),
+        Maker("rate", rate.RateOptions, rate.main, like=formats.rated),
+        Maker("toggle", toggle.ToggleOptions, toggle.main, like=formats.toggled),
+        Maker("decontaminate", decontaminate.DecontaminateOptions, decontaminate.main, like=formats.same_rows),
+        Maker("refusals", refusals.RefusalsOptions, refusals.main, like=formats.same_rows, **scorer),
         Maker("eval", evaluate.EvalOptions, evaluate.main, writes=False, **scorer),
         Maker("eval-reward", eval_reward.EvalRewardOptions, eval_reward.main, writes=False, **scorer),
     ]

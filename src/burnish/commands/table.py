@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),
     "decontaminate": ("decontaminate", "training rows without those that evaluations contain"),
+    "rate": ("rate", "how hard each prompt is for a model, as columns of a file"),
+    "toggle": ("toggle", "demonstrations that think or not, as the system message says"),
     "steps": ("steps", "labelled steps from a model, a task and its verifier"),
     "imagine": ("imagine", "dialogues with rewards from the description of a task"),
     "tests": ("tests", "make, filter and measure tests of programming problems"),

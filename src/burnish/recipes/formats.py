@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from burnish.recipes.maker import Rows
+from burnish.run.stored_rows import row_at
+from burnish.run.toggle import toggled_rows
+from burnish.tasks.resolve import resolve_task
 
 COUNT = 64  # enough for a held-out part
 
@@ -28,6 +31,26 @@ def labelled_steps(options: Mapping[str, Any]) -> Rows:
     soft = options.get("rule", "soft") not in ("hard", "first_error")
     right, wrong = (0.75, 0.25) if soft else (True, False)
     return [_asked(i) | {"completions": ["one\n", "answer: 1"], "labels": [right, wrong]} for i in range(COUNT)]
+
+
+def same_rows(options: Mapping[str, Any]) -> Rows:
+    """Of a command that filters rows: the first ones of its task."""
+    source = resolve_task(str(options["task"]), columns=options.get("columns"))
+    size = source.size("train")
+    return [row_at(source, "train", i)[1] for i in range(COUNT if size is None else min(COUNT, size))]
+
+
+def toggled(options: Mapping[str, Any]) -> Rows:
+    """Of `burnish toggle`: rows whose system messages switch thinking on and off."""
+    source = resolve_task(str(options["task"]), columns=options.get("columns"))
+    mark = str(options.get("mark", "answer:"))
+    return [row for i in range(COUNT // 2) for row in toggled_rows(source.task("train", i), mark)]
+
+
+def rated(options: Mapping[str, Any]) -> Rows:
+    """Of `burnish rate`: rows of its task with their rates."""
+    more = {"mean_score": 0.5, "score_variance": 0.1}
+    return [row | more | {"pass_rate": i % 9 / 8} for i, row in enumerate(same_rows(options))]
 
 
 def _asked(i: int) -> dict[str, Any]:

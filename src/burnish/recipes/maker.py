@@ -19,7 +19,7 @@ class Maker:
     positional  the option that is the first word of the command
     writes      whether it writes a data file (--out); a command that does not prints JSON (--json), which is kept
     replies     whether its model must give replies, so that it cannot be a reward model
-    like        rows in the format of its file, for checks before it exists; None: rows like those of its task
+    like        rows in the format of its file, for checks before it exists
     """
 
     name: str

@@ -27,8 +27,6 @@ from burnish.run.plan import plan as plan_run
 from burnish.run.resumable import ENDS, RESUMABLE
 from burnish.tasks.resolve import datasets_of, resolve_task
 
-LIKE = 64  # rows that stand for a file which is not there yet
-
 
 @dataclass(frozen=True)
 class PlannedStage:
@@ -190,11 +188,9 @@ def _check_command(
 
 
 def _stand_in(file: Path, maker: Maker, options: Mapping[str, Any]) -> str:
-    """A file in the format that a command will write; of one that filters rows, its own task."""
-    if maker.like is None:
-        return str(options["task"])
-    rows = maker.like(options)
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    """A file in the format that a command will write."""
+    assert maker.like is not None, maker.name
+    file.write_text("".join(json.dumps(row) + "\n" for row in maker.like(options)))
     return str(file)
 
 
