@@ -91,7 +91,8 @@ def mirror_descent(
     L = mean over replies of [ -(r_i - mean r) log pi(y_i) + tau/2 (log pi(y_i) / pi_old(y_i))^2 ]
 
     log pi is summed over the reply; pi_old is the policy that sampled, the paper's reference of the iteration. The
-    first update has no pull, as pi = pi_old. tau = 0 and one update is REINFORCE with the group's mean. tau and the
+    first update has no pull, as pi = pi_old, whose log-probs the trainer computes itself: the sampler's rounding would
+    add up over a reply. tau = 0 and one update is REINFORCE with the group's mean. tau and the
     number of updates are not printed. Left out: the reset of the optimiser at each iteration. The paper's length reward
     is --shape group_length, its sampling --draw prioritised, its partial rollouts --chunk.
     """
@@ -99,7 +100,7 @@ def mirror_descent(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=score.verify(task),
-        credit=chain(credit.group_relative(std=False), credit.behaviour()),
+        credit=chain(credit.group_relative(std=False), credit.old()),
         learn=learn.Learn(learn.pg_reinforce(), learn.pull_to_old(coef=tau), updates=updates),
         models=roles(),
     )
