@@ -14,7 +14,10 @@ import yaml
 import burnish
 from burnish.cli import main
 from burnish.commands import recipe as command
+from burnish.commands.papers import index
 from burnish.loop import Report
+from burnish.recipes.box import boxed
+from burnish.recipes.plan import plan_recipe
 from burnish.recipes.recipe import parse
 from burnish.recipes.runner import RecipeResult, run_recipe
 from burnish.run.observers import Observer
@@ -150,6 +153,50 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "exists already; continue it with --resume" in capsys.readouterr().err.replace("\n", " ")
     assert main(["recipe", str(file), "--set", "steps"]) == 2
     assert main(["recipe", "--resume", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("name", sorted(boxed()))
+def test_every_recipe_in_the_box_passes_its_checks(name: str) -> None:
+    one = boxed()[name]
+    assert one.recipe.about and one.recipe.represents and one.recipe.leaves_out
+    assert [paper.id for paper in one.papers] == [name]
+    planned = plan_recipe(one.recipe, command.makers())
+    assert planned[-1].stage.command in ("eval", "eval-reward") and any(stage.product for stage in planned)
+
+
+SMALLEST = {"steps": 1, "count": 24, "tasks": 4, "prompts": 4, "max_new_tokens": 40, "eval_tasks": 0}
+
+
+def smallest(name: str) -> dict[str, Any]:
+    """The recipe with one step, few prompts and no evaluation in each stage."""
+    changes: dict[str, Any] = {}
+    for one in plan_recipe(boxed()[name].recipe, command.makers()):
+        own = {"steps", "count", "tasks", "max_new_tokens"} & set(one.stage.options)
+        changes |= {f"{one.name}.{option}": SMALLEST[option] for option in own}
+    return {**changes, "prompts": 4, "eval_tasks": 0}
+
+
+@pytest.mark.parametrize("name", ["confucius3-math", "mimo-7b"])
+def test_recipes_of_the_box_run(name: str, tmp_path: Path) -> None:
+    result = burnish.recipe(name, out=tmp_path / "out", **{k.replace(".", "__"): v for k, v in smallest(name).items()})
+    assert all(one.done for one in result.stages) and result.stages[-1].numbers["tasks"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(set(boxed()) - {"confucius3-math", "mimo-7b"}))
+def test_the_other_recipes_of_the_box_run(name: str, tmp_path: Path) -> None:
+    test_recipes_of_the_box_run(name, tmp_path)
+
+
+def test_the_list_and_the_papers_name_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe"]) == 0 and "9 recipes" in (said := capsys.readouterr().out)
+    assert all(name in said for name in boxed())
+    assert main(["recipe", "show", "tulu3"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["stages"]["dpo"]["method"] == "dpo_norm"
+    rows = {(row["id"], row["kind"]): row["command"] for row in index()}
+    assert rows["tulu3", "recipe"] == "burnish recipe tulu3" and "--chunk" in rows["chunk-rollout", "flag"]
+    assert ("asyncflow", "flag") in rows
 
 
 def test_from_python(tmp_path: Path) -> None:

@@ -48,9 +48,8 @@ def lines(stages: Iterable[StageState]) -> list[str]:
 
 
 def _measured(one: StageState) -> str:
-    if one.after or one.before:
-        return str((one.after or one.before or {})["name"]).removeprefix("held-out ")
-    return str(one.numbers.get("measure", "rows" if "rows" in one.numbers else ""))
+    names = [str(found["name"]).removeprefix("held-out ") for found in (one.before, one.after) if found]
+    return " -> ".join(dict.fromkeys(names)) or str(one.numbers.get("measure", "rows" if "rows" in one.numbers else ""))
 
 
 def _shown(stored: dict[str, Any] | None) -> str:
@@ -65,7 +64,7 @@ def _number(numbers: dict[str, Any]) -> str:
     """The main number of a stage that measures or writes a file."""
     if "rows" in numbers:
         return f"{numbers['rows']:,}"
-    greedy = numbers.get("greedy")
+    greedy = numbers.get("greedy") or numbers.get("accuracy")
     if not isinstance(greedy, dict):
         return ""
     sampled = (numbers.get("pass") or {}).get("1")
