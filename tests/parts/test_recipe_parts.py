@@ -18,7 +18,7 @@ from burnish.cli import main
 from burnish.credit import by_hardness, entropy_side, weigh_cut_off
 from burnish.draw import EasyPool, apart_from_easy, note_solved
 from burnish.draw.failed import PLACE
-from burnish.draw.rated import in_order, prioritised, progressive_batches
+from burnish.draw.rated import by_failure, in_order, progressive_batches
 from burnish.draw.tasks import prompts
 from burnish.learn.maths import dpo_logistic
 from burnish.learn.maths.divergence import k3
@@ -179,7 +179,7 @@ def test_batches_move_from_easy_to_hard_by_hand() -> None:
 def test_prompts_in_proportion_to_their_failures() -> None:
     """Of 4 rows two are always solved: batches of 2 hold the other two; in batches of 1 the weights 1 and 1/2 count."""
     data = rows(4)
-    draw = prioritised(data, prompts(data))
+    draw = by_failure(data, prompts(data))
     assert draw.saw is not None
     for i, rate in enumerate((1.0, 1.0, 0.0, 0.5)):
         scores = [1.0] * int(4 * rate) + [0.0] * (4 - int(4 * rate))
@@ -190,7 +190,7 @@ def test_prompts_in_proportion_to_their_failures() -> None:
     counts = Counter(draw.call(a_step(1, step))[0].given[PLACE] for step in range(900))
     assert set(counts) == {2, 3} and counts[2] / 900 == pytest.approx(2 / 3, abs=0.06)  # four standard deviations
     state = json.loads(json.dumps(draw.state[-1].state_dict()))
-    other = prioritised(data, prompts(data))
+    other = by_failure(data, prompts(data))
     other.state[-1].load_state_dict(state)
     assert [t.given[PLACE] for t in other.call(a_step(2, 3))] == [t.given[PLACE] for t in draw.call(a_step(2, 3))]
 

@@ -11,7 +11,7 @@ from burnish.draw.helper_states import helper_states
 from burnish.draw.instructor import decided, taught
 from burnish.draw.labelled import has_labels, labelled_replies, labelled_steps
 from burnish.draw.made import mixed_in
-from burnish.draw.rated import by_rate, in_order, prioritised
+from burnish.draw.rated import by_failure, by_rate, in_order
 from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.stored import stored, stored_prompts
@@ -30,6 +30,7 @@ __all__ = [
     "Writing",
     "apart_from_easy",
     "by_bandit",
+    "by_failure",
     "by_rate",
     "decided",
     "demos",
@@ -49,7 +50,6 @@ __all__ = [
     "note_solved",
     "pairs",
     "past_groups",
-    "prioritised",
     "prompts",
     "questions",
     "self_instructed",

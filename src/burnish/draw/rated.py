@@ -116,7 +116,7 @@ class Successes:
         self.rates = {int(index): float(rate) for index, rate in state["rates"]}
 
 
-def prioritised(source: Source, old: Draw, score: str = "reward") -> Draw:
+def by_failure(source: Source, old: Draw, score: str = "reward") -> Draw:
     """In place of `old`: rows without replacement in proportion to 1 - s, s the success rate of their last replies.
 
     Kimi k1.5 (arXiv 2501.12599, section 2.3.4). A row that was never drawn counts as s = 0. Where fewer than a batch

@@ -189,7 +189,7 @@ def prioritised() -> Curriculum:
 
     A row that was not drawn yet has s = 0.
     """
-    return _of_rows("prioritised", rated.prioritised)
+    return _of_rows("prioritised", rated.by_failure)
 
 
 def _of_rows(name: str, make: Callable[[Source, Draw], Draw]) -> Curriculum:

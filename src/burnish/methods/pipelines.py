@@ -237,7 +237,9 @@ def confucius3(
     n: opt.GroupSize = 8,
     eps_low: opt.ClipLow = 0.2,
     eps_high: opt.ClipHigh = 0.28,
-    alpha: Annotated[float, Option("How the weight of a prompt changes with its mean score.")] = -0.256,
+    alpha: Annotated[
+        float, Option("How the weight of a prompt changes with its mean score.", at_least=-1, at_most=1)
+    ] = -0.256,
     offset: Annotated[float, Option("The weight of a prompt of which half is right.", above=0)] = 1.256,
     refills: Refills = 3,
     temperature: opt.Temperature = 1.0,
