@@ -134,6 +134,17 @@ def test_changed_data_and_lost_products_are_refused(tmp_path: Path) -> None:
         run(folder, Watching(), told, resumed=True)
 
 
+def test_a_stage_that_fails_is_named_and_the_recipe_can_continue(tmp_path: Path) -> None:
+    """The coolest replies are all alike, so there is no pair; with another temperature the recipe goes on."""
+    told = json.loads(json.dumps(TOLD))
+    told["stages"]["prefs"] |= {"temperature": 0.001, "n": 2, "count": 2}
+    folder, watching = tmp_path / "run", Watching()
+    with pytest.raises(ValueError, match="stage 'prefs': none of the 2 prompts gave a row.*--resume .*run continues"):
+        run(folder, Watching(), told)
+    assert run(folder, watching, TOLD, resumed=True, again=["prefs"])["measured"].done
+    assert {name for name, _ in watching.steps} == {"dpo"}
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "mine.yaml", tmp_path / "out"
     told = {**TOLD, "stages": {"sft": {"method": "sft", "steps": 50}, "rl": {"method": "grpo", "model": "sft", "n": 2}}}

@@ -91,7 +91,11 @@ def run_recipe(
                 say(f"{where}: done before")
                 continue
             say(f"{where}: {_described(one)}")
-            if not _run_stage(one, planned, state, makers, display):
+            try:
+                finished = _run_stage(one, planned, state, makers, display)
+            except ValueError as error:
+                raise ValueError(f"stage {one.name!r}: {error} (burnish recipe --resume {folder} continues)") from error
+            if not finished:
                 say(f"stopped in stage {i + 1} of {len(planned)}; continue with burnish recipe --resume {folder}")
                 return RecipeResult(folder, tuple(state.stages.values()), stopped=True)
         return RecipeResult(folder, tuple(state.stages[one.name] for one in planned))
