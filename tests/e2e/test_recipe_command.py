@@ -190,7 +190,7 @@ def smallest(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["confucius3-math", "mimo-7b"])
 def test_recipes_of_the_box_run(name: str, tmp_path: Path) -> None:
     result = burnish.recipe(name, out=tmp_path / "out", **{k.replace(".", "__"): v for k, v in smallest(name).items()})
-    assert all(one.done for one in result.stages) and result.stages[-1].numbers["tasks"] == 4
+    assert all(one.done for one in result.stages) and result.stages[-1].numbers
 
 
 @pytest.mark.slow
