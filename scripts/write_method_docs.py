@@ -201,7 +201,8 @@ def about(thing: object) -> str:
         return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     if "Callable" in str(thing):
         return f"The type `{re.sub(r'[a-z_.]+[.]', '', str(thing))}`."
-    return f"{type(thing).__name__}: {getattr(thing, 'name', thing)}."
+    shown = sorted(thing) if isinstance(thing, dict) else getattr(thing, "name", thing)  # functions have addresses
+    return f"{type(thing).__name__}: {', '.join(shown) if isinstance(thing, dict) else shown}."
 
 
 def plot(name: str, base: str, measured: dict[str, Any]) -> str:

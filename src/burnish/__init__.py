@@ -12,6 +12,7 @@ _PUBLIC = {  # name -> the module that has it; imported when it is asked for, so
     "train": "api.train",
     "resume": "api.train",
     "TrainResult": "api.result",
+    "recipe": "commands.recipe",
     "evaluate": "api.inference",
     "generate": "api.inference",
     "list_methods": "api.listing",
@@ -29,6 +30,7 @@ __all__ = [
     "list_models",
     "list_tasks",
     "open_store",
+    "recipe",
     "resume",
     "train",
 ]
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from burnish.api.listing import list_methods, list_models, list_tasks
     from burnish.api.result import TrainResult
     from burnish.api.train import resume, train
+    from burnish.commands.recipe import recipe
     from burnish.run.observers import Observer
     from burnish.store.reader import open_store
 

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
-        print(HELP.format(commands="\n".join(f"  {name:<11} {what}" for name, (_, what) in COMMANDS.items())))
+        print(HELP.format(commands="\n".join(f"  {name:<13} {what}" for name, (_, what) in COMMANDS.items())))
         return 0
     if words[0] in ("--version", "-V"):
         print(f"burnish {__version__}")

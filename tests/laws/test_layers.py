@@ -1,7 +1,8 @@
 """Layers: a package imports only packages below it, and no two packages import each other.
 
     util, papers <- core <- forward <- engine <- models <- rewards <- envs, serve <- tasks <- stages <- methods
-         <- scorers <- checkpoint, store <- run <- distributed <- report <- api <- compare, commands <- cli
+         <- scorers <- checkpoint, store <- run <- distributed <- report <- api <- recipes <- compare, commands
+         <- cli
     kernels: above engine, reached by lookup alone
 
 Imports inside functions count. Imports for the type checker alone (TYPE_CHECKING) may look up.
@@ -45,6 +46,7 @@ LAYERS: list[set[str]] = [
     {"distributed"},
     {"report"},
     {"api"},
+    {"recipes"},
     {"compare"},
     {"commands"},
     {"cli"},

@@ -31,6 +31,8 @@ from burnish.tasks.table import source
 # How each shape is switched off.
 OFF = {
     "overlong": "overlong(weight=0)",
+    "unfinished": "unfinished(coef=0)",
+    "rule_first": "rule_first(coef=0)",
     "cosine_length": "cosine_length(coef=0)",
     "alp": "alp(0)",
     "group_length": "group_length(0)",

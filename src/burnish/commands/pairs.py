@@ -45,9 +45,9 @@ class PairsOptions:
     format: Annotated[str, Option(choices=("pairs", "lists", "labels"))] = "pairs"
     """pairs (for dpo), lists (for lipo) or labels (for kto)."""
     rule: str = ""
-    """Which replies are compared: best_vs_worst, every_pair, first_round, longest_vs_any, diverse_vs_usual,
-    rejection_sampled or acecoder (by shares of tests); for lists unequal_lists or ranked; for labels each, or a rule
-    on pairs. By default the first."""
+    """Which replies are compared: best_vs_worst, every_pair, first_round, longest_vs_any, shortest_vs_longer,
+    diverse_vs_usual, rejection_sampled or acecoder (by shares of tests); for lists unequal_lists or ranked; for labels
+    each, or a rule on pairs. By default the first."""
     n: Annotated[int, Option(at_least=1)] = 8
     """Replies sampled for each prompt."""
     count: Annotated[int | None, Option(at_least=1)] = None
@@ -148,7 +148,7 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     from burnish.scorers.insert import scored_replies
     from burnish.step import Settings
 
-    source, rewards = _source(options)
+    source, rewards = scored_source(options.task, options.reward, options.columns)
     if "env" in source.gives:
         raise ValueError(f"task {options.task!r} is a game of several turns, and a pair has one reply; choose another")
     if options.reward_model is None:
@@ -187,15 +187,15 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
             progress.update(bar, completed=file.done)
 
 
-def _source(options: PairsOptions) -> tuple[Source, list[Named]]:
+def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[Source, list[Named]]:
     """The prompts with what scores their replies: functions and verifiers in the source, and scorers by name."""
     from burnish.rewards.resolve import read_rewards
     from burnish.scorers.read import named_rewards, split_rewards
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.unscored import Unscored
 
-    functions, scorers = split_rewards(read_rewards(options.reward) if options.reward else [])
-    source = resolve_task(options.task, functions, columns=options.columns)
+    functions, scorers = split_rewards(read_rewards(reward) if reward else [])
+    source = resolve_task(task, functions, columns=columns)
     source = Unscored(source) if scorers and not functions else source
     return source, named_rewards(scorers, source)
 

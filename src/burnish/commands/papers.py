@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from burnish import papers
 from burnish.run.flags import read
 from burnish.util.terminal import stdout_console
 
@@ -38,10 +39,26 @@ def main(words: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Flag:
+    """An option of every run that is the system of a paper (docs/async.md)."""
+
+    name: str
+    papers: tuple[papers.Paper, ...]
+    example: str
+
+
+FLAGS = (
+    Flag("--lag", (papers.ASYNCFLOW,), "burnish train grpo --on ray --samplers 2 --graders 1 --lag 1 --order free"),
+    Flag("--chunk", (papers.CHUNK_ROLLOUT,), "burnish train grpo --chunk 16"),
+)
+
+
 def index() -> list[dict[str, str]]:
-    """One row for each paper of each method, verifier, reward and shape."""
+    """One row for each paper of each method, verifier, reward, shape, curriculum, recipe and option."""
     from burnish.methods.curricula import CURRICULA
     from burnish.methods.table import METHODS, load_all
+    from burnish.recipes.box import boxed
     from burnish.rewards.verifiers.table import load_verifiers
     from burnish.scorers.table import load_scorers
 
@@ -50,6 +67,8 @@ def index() -> list[dict[str, str]]:
     entries += [("reward", entry) for entry in load_verifiers().values()]
     entries += [("reward", entry) for entry in load_scorers().values()]
     entries += [("draw", entry) for entry in CURRICULA.values()]
+    entries += [("recipe", entry) for entry in boxed().values()]
+    entries += [("flag", entry) for entry in FLAGS]
     return [
         {
             "id": paper.id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 # name -> (module of burnish.commands with a function `main(words)`, help text)
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a model; measure it on held-out tasks"),
+    "recipe": ("recipe", "several stages (SFT, pairs, DPO, RL, ...) from one file"),
     "plan": ("plan", "the GPU memory that a run will need, before it is loaded"),
     "methods": ("methods", "list the methods"),
     "show": ("show", "one method: paper, formula, composition, flags"),
@@ -17,6 +18,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "arena": ("arena", "battles between models, judged in both orders, and their Elo"),
     "refusals": ("refusals", "why the replies of a dataset refuse, by a classifier"),
     "pairs": ("pairs", "preference data from a model, a task and a scorer"),
+    "decontaminate": ("decontaminate", "training rows without those that evaluations contain"),
+    "rate": ("rate", "how hard each prompt is for a model, as columns of a file"),
+    "toggle": ("toggle", "demonstrations that think or not, as the system message says"),
     "steps": ("steps", "labelled steps from a model, a task and its verifier"),
     "imagine": ("imagine", "dialogues with rewards from the description of a task"),
     "tests": ("tests", "make, filter and measure tests of programming problems"),

@@ -26,13 +26,16 @@ from burnish.credit.consistency import local_and_global
 from burnish.credit.constrained import calibrated_weight, constrained_advantage, mixed_advantages
 from burnish.credit.contributions import contribution_rewards, outcome
 from burnish.credit.copies import copies
+from burnish.credit.cut_off import weigh_cut_off
 from burnish.credit.density import PromptMemory, density_ratio
 from burnish.credit.discriminator import discriminator_rewards, expert_labels
 from burnish.credit.entropy_control import swap_in_tempered
+from burnish.credit.entropy_target import entropy_side
 from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.goals import goals
 from burnish.credit.group import group_relative
+from burnish.credit.hardness import by_hardness
 from burnish.credit.helper import asks_for_help
 from burnish.credit.kl_baseline import kl_baseline
 from burnish.credit.leads import by_leads
@@ -108,6 +111,7 @@ __all__ = [
     "bi_level_gae",
     "by_bradley_terry",
     "by_comparison",
+    "by_hardness",
     "by_leads",
     "by_sequence",
     "by_token",
@@ -134,6 +138,7 @@ __all__ = [
     "distilled_where",
     "drop_from_band",
     "entropy_of_thoughts",
+    "entropy_side",
     "expert_labels",
     "factor_of_right",
     "fresh_or_familiar",
@@ -212,5 +217,6 @@ __all__ = [
     "turn_labels",
     "turn_rewards",
     "utterance_advantage",
+    "weigh_cut_off",
     "whiten",
 ]

@@ -3,6 +3,7 @@
 from burnish.draw.bandit import by_bandit
 from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.easier import easier_first
+from burnish.draw.easy_pool import EasyPool, apart_from_easy, note_solved
 from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.failed import failed_again
 from burnish.draw.few import few
@@ -10,6 +11,7 @@ from burnish.draw.helper_states import helper_states
 from burnish.draw.instructor import decided, taught
 from burnish.draw.labelled import has_labels, labelled_replies, labelled_steps
 from burnish.draw.made import mixed_in
+from burnish.draw.rated import by_failure, by_rate, in_order
 from burnish.draw.replay import past_groups, transitions, with_replies
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.draw.stored import stored, stored_prompts
@@ -18,6 +20,7 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
+    "EasyPool",
     "Evolution",
     "Instructions",
     "ORDERS",
@@ -25,7 +28,10 @@ __all__ = [
     "Source",
     "WEIGHTS",
     "Writing",
+    "apart_from_easy",
     "by_bandit",
+    "by_failure",
+    "by_rate",
     "decided",
     "demos",
     "distracted",
@@ -36,10 +42,12 @@ __all__ = [
     "few",
     "has_labels",
     "helper_states",
+    "in_order",
     "informativeness",
     "labelled_replies",
     "labelled_steps",
     "mixed_in",
+    "note_solved",
     "pairs",
     "past_groups",
     "prompts",

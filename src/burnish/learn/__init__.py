@@ -12,6 +12,13 @@ from burnish.learn.terms.focal import focal_pairs
 from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped, teacher_k2
 from burnish.learn.terms.imitation import imitate
 from burnish.learn.terms.labels import many_labels
+from burnish.learn.terms.pipelines import (
+    dpo_normalised,
+    entropy_towards,
+    kl_bounded,
+    pull_to_old,
+    reward_aware_pairs,
+)
 from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, kl_to, pg_clip, pg_clip_blended, pg_reinforce
 from burnish.learn.terms.preference import dpo, dpo_with_nll
 from burnish.learn.terms.preference_features import feature_constrained
@@ -122,12 +129,14 @@ __all__ = [
     "distil",
     "divergence",
     "dpo",
+    "dpo_normalised",
     "dpo_with_nll",
     "drift",
     "dueling_policy",
     "dueling_value",
     "entropy_bonus",
     "entropy_controlled",
+    "entropy_towards",
     "exo",
     "exo_rewards",
     "feature_constrained",
@@ -143,6 +152,7 @@ __all__ = [
     "imitate_steered",
     "imitate_weighted",
     "ipo",
+    "kl_bounded",
     "kl_by_kind",
     "kl_exact",
     "kl_k2",
@@ -189,6 +199,7 @@ __all__ = [
     "pg_token_ratio",
     "pg_whole",
     "posterior",
+    "pull_to_old",
     "q_recorded",
     "q_return",
     "q_temporal",
@@ -196,6 +207,7 @@ __all__ = [
     "redistribution",
     "regress_advantage",
     "regress_rewards",
+    "reward_aware_pairs",
     "reward_ranking",
     "robust",
     "score_all_pairs",

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from burnish import papers, score
+from burnish.draw import rated
 from burnish.draw.bandit import Bandit, MovingValues, UpperBounds, by_bandit
 from burnish.draw.evolve import OPERATIONS, Evolution, Pool, evolving, informativeness
 from burnish.draw.made import require_single_prompts
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.method import Method, Option, Phase, chain
+from burnish.parts import Draw
 from burnish.rewards.judges import rewrites
 from burnish.rewards.named import bound, read_call
 from burnish.score.judges import Judge, read_judge
@@ -160,6 +162,40 @@ def serl(
     return apply
 
 
+def in_order() -> Curriculum:
+    """Rows in the order of the file.
+
+    Qwen2.5 processes prompts by decreasing variance of the scores of their replies: `burnish rate --order variance`
+    writes rows in this order, and this draws them so. After the last row comes the first.
+    """
+    return _of_rows("in_order", rated.in_order)
+
+
+def by_rate(
+    *, width: Annotated[float, Option("Deviation of the pass rates of a batch.", above=0)] = 0.15
+) -> Curriculum:
+    """Batches from easy to hard, by the pass rates that `burnish rate` wrote (Llama-Nemotron).
+
+    centre = highest rate + (lowest - highest) t / (steps - 1);   of a rate p, exp(-(p - centre)^2 / (2 width^2)) of the
+    batch, as far as there are rows; the rest from the rates with most rows left
+
+    The paper prints no width.
+    """
+    return _of_rows("by_rate", lambda source, old: rated.by_rate(source, old, width))
+
+
+def prioritised() -> Curriculum:
+    """Rows in proportion to 1 - s, s the success rate of their last replies (Kimi k1.5).
+
+    A row that was not drawn yet has s = 0.
+    """
+    return _of_rows("prioritised", rated.by_failure)
+
+
+def _of_rows(name: str, make: Callable[[Source, Draw], Draw]) -> Curriculum:
+    return lambda method, source: _changed(method, name, lambda phase: replace(phase, draw=make(source, phase.draw)))
+
+
 CURRICULA = {
     "sec": CurriculumEntry("sec", sec, (papers.SEC,), "Draw more from sources whose replies have large advantages."),
     "dump": CurriculumEntry("dump", dump, (papers.DUMP,), "The same with an upper confidence bound on each source."),
@@ -167,6 +203,15 @@ CURRICULA = {
         "eva", eva, (papers.EVA,), "Rewrite prompts whose replies score differently, and train on them too.", "add"
     ),
     "serl": CurriculumEntry("serl", serl, (papers.SERL,), "Let the policy write more prompts like those given.", "add"),
+    "in_order": CurriculumEntry(
+        "in_order", in_order, (papers.QWEN2_5,), "Draw rows in the order of the file.", "rated.jsonl"
+    ),
+    "by_rate": CurriculumEntry(
+        "by_rate", by_rate, (papers.LLAMA_NEMOTRON,), "Draw rows from easy to hard, by their pass rates.", "rated.jsonl"
+    ),
+    "prioritised": CurriculumEntry(
+        "prioritised", prioritised, (papers.KIMI_K1_5,), "Draw rows that fail more often.", "rated.jsonl"
+    ),
 }
 
 

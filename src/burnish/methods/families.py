@@ -37,6 +37,7 @@ from burnish.methods import (  # noqa: F401
     offline,
     offline_agents,
     offline_values,
+    pipelines,
     playpen,
     policy,
     preference,

@@ -194,6 +194,8 @@ DEFINITIONS: list[Definition] = [
         ("expert_failed", "share of the episodes of the expert that failed"),
         ("branches", "share of the episodes that branched from another one"),
         ("refilled", "new groups drawn in place of dropped ones"),
+        ("recovered", "groups of the last step that had no room in its batch"),
+        ("easy_pool", "problems whose replies were all right when they were last drawn"),
         ("dropped/*", "share that a part of select removed, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),
         ("score/chosen_reward", "mean reward of the environment for the episodes that another score chose", "up"),

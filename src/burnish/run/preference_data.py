@@ -35,6 +35,7 @@ PAIR_RULES: dict[str, Callable[[], Part]] = {
     "acecoder": lambda: select.scored_pairs(share_pairs, name="acecoder"),
     "first_round": select.first_round,
     "longest_vs_any": select.longest_vs_any,
+    "shortest_vs_longer": select.shortest_vs_longer,
     "diverse_vs_usual": lambda: select.diverse_vs_usual(0.3, by_probability),
     "rejection_sampled": lambda: chain(select.keep_accepted(0.5, 8), select.first_round("accepted")),
 }

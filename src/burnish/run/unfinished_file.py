@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -59,16 +59,18 @@ class UnfinishedFile:
             for line in file:
                 yield Made(**json.loads(line))
 
-    def finish(self, share: float = 1.0) -> int:
+    def finish(self, share: float = 1.0, order: Callable[[Row], float] | None = None) -> int:
         """Write the rows of all prompts to the file, at once, and remove the partial one; returns how many.
 
         share: of the rows, those with the largest `gap`, in their order; ties go to the earlier row
+        order: by which rows are sorted, smallest first; ties stay in their order
         """
         aside = self.out.with_name(f".{self.out.name}.new")
         rows = [row for one in self.all() for row in one.rows]
         if share < 1:
             best = sorted(range(len(rows)), key=lambda i: (-rows[i].get("gap", 0.0), i))[: math.ceil(share * len(rows))]
             rows = [rows[i] for i in sorted(best)]
+        rows = rows if order is None else sorted(rows, key=order)
         if self.out.suffix == ".parquet":
             write_parquet(aside, rows)
         else:

@@ -5,9 +5,11 @@ They replace the weighted sum; the weights of --reward do not matter then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from burnish import papers
 from burnish.credit.components import normalised
 from burnish.method import Option, Step
 from burnish.score.maths.multipliers import Constraint, DualAscent
@@ -133,6 +135,36 @@ def lexicographic(
         return [mixed(r, rank, coef) for r, rank in zip(scored.rewards, ranks, strict=True)]
 
     return of_group("lexicographic", change, coef=coef)
+
+
+@register_shape(
+    papers.QWEN2_5_MATH,
+    summary="A reward model's score counts within the right and within the wrong replies, never between them.",
+    when="A verifier says what is right, and a reward model which of the right replies is better.",
+    example="burnish train grpo --reward 'rm(runs/DIR/model),success*0' --shape rule_first",
+    trial={"name": "correct"},
+)
+def rule_first(
+    task: Source,
+    name: Annotated[str, Option("The name of the reward model's reward.")] = "rm",
+    *,
+    rule: Annotated[str, Option("The name of the reward that is 1 or 0 by the rule.")] = "correct",
+    alpha: Annotated[float, Option("Scale of the reward model's score.", above=0)] = 0.5,
+    coef: Coef = 1.0,
+) -> Scorer:
+    """r = sigmoid(alpha r_model) + (r_rule - 1), r_rule 1 or 0 (Qwen2.5-Math, arXiv 2409.12122; alpha = 0.5).
+
+    Right replies have rewards in (0, 1), wrong ones in (-1, 0). A large negative score of a right reply is still above
+    the best wrong one. r' = (1 - coef) r_before + coef r.
+    """
+
+    def change(scored: Scored, step: Step) -> list[float]:
+        shaped = [
+            1 / (1 + math.exp(-alpha * component(trace, name))) + component(trace, rule) - 1 for trace in scored.traces
+        ]
+        return [mixed(r, x, coef) for r, x in zip(scored.rewards, shaped, strict=True)]
+
+    return of_group("rule_first", change, coef=coef)
 
 
 class RunningMeans:

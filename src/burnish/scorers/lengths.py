@@ -50,6 +50,27 @@ def overlong(
 
 
 @register_shape(
+    papers.TULU3,
+    summary="A fixed reward for every reply that was cut off.",
+    when="Replies must end by themselves.",
+    example="burnish train ppo --reward 'success*10' --shape 'unfinished(-10)'",
+)
+def unfinished(
+    task: Source,
+    value: Annotated[float, Option("The reward of a reply that was cut off.")] = -10.0,
+    *,
+    coef: Coef = 1.0,
+) -> Scorer:
+    """r' = value for a reply that was cut off at max_new_tokens, else r (Tulu 3, arXiv 2411.15124: -10)."""
+
+    def change(scored: Scored, step: Step) -> list[float]:
+        cut = [trace.note.get("stopped") == "length" for trace in scored.traces]
+        return [mixed(r, value if lost else r, coef) for r, lost in zip(scored.rewards, cut, strict=True)]
+
+    return of_group(f"unfinished({value:g})", change, coef=coef)
+
+
+@register_shape(
     papers.COSINE_LENGTH,
     summary="Right replies earn more when short, wrong ones lose less when long, along half a cosine.",
     when="Chains of thought grow until they are cut off, or stay too short to solve the hard problems.",

@@ -29,11 +29,13 @@ from burnish.select.lists import (
 from burnish.select.outcomes import partly_right, solvable
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.priority import prioritised
+from burnish.select.recovered import recovered
 from burnish.select.refill import refilled
 from burnish.select.refined import refined
 from burnish.select.remember import Store, remember, remember_right, turns_by
 from burnish.select.returns import Returns, best_returns, compared, normalised_score, watched
 from burnish.select.revisions import REVISIONS, revisions
+from burnish.select.shorter import shortest_vs_longer
 from burnish.select.siblings import sibling_pairs
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.select.turn_rows import by_turn
@@ -86,6 +88,7 @@ __all__ = [
     "prioritised",
     "r_squared",
     "ranked",
+    "recovered",
     "refilled",
     "refined",
     "relabel",
@@ -97,6 +100,7 @@ __all__ = [
     "rival_pairs",
     "satisfied_vs_violating",
     "scored_pairs",
+    "shortest_vs_longer",
     "sibling_pairs",
     "solvable",
     "turns_by",

@@ -27,7 +27,7 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
             if len(kept) >= wanted:
                 break
             settings = replace(step.settings, prompts=wanted - len(kept))
-            again = replace(step, clock=_other(step.clock, k), settings=settings)
+            again = replace(step, clock=other_moment(step.clock, k), settings=settings)
             fresh = score.call(rollout.call(draw.call(again), again), again)
             step.notes.count("refilled", len(fresh))
             kept = [*kept, *again.through(keep, fresh)]
@@ -37,6 +37,6 @@ def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) 
     return replace(keep, name=f"refilled({keep.name}, {times})", call=call, parts=(), state=state) if times else keep
 
 
-def _other(clock: Clock, k: int) -> Clock:
+def other_moment(clock: Clock, k: int) -> Clock:
     """The same moment under a seed of its own: other tasks, other noise."""
     return replace(clock, seed=randomness.key_of(clock.seed, "refill", k) & 0x7FFFFFFF)

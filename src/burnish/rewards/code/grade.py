@@ -56,6 +56,7 @@ class _Tally:
     def __init__(self, program: Program, total: int) -> None:
         self.program, self.total = program, total
         self.passed, self.tested = 0, 0
+        self.marks: list[bool] = []
         self.kind = Class.PASSED
         self.reason = ""
         self.line: int | None = None
@@ -63,10 +64,12 @@ class _Tally:
     def add_pass(self) -> None:
         self.passed += 1
         self.tested += 1
+        self.marks.append(True)
 
     def add(self, kind: Class, reason: str, error: Any = None) -> None:
         """A failed test. error: what the program's process said about it (load.describe), not to be trusted."""
         self.tested += 1
+        self.marks.append(False)
         if self.kind is Class.PASSED:
             self.reason = "".join(letter if letter.isprintable() else "?" for letter in reason[:500])
             self.line = _line(error, self.program)
@@ -77,7 +80,8 @@ class _Tally:
         kind = self.kind
         if kind is Class.PASSED and self.passed < total:
             kind, self.reason = Class.RUNTIME, "the program ended before all tests were done"
-        return Outcome(kind, self.passed, total, self.reason, self.line, self.program.place(self.line))
+        place = self.program.place(self.line)
+        return Outcome(kind, self.passed, total, self.reason, self.line, place, marks=tuple(self.marks))
 
 
 def _graded_calls(box: Box, tests: Calls, program: Program, limits: Limits) -> Outcome:

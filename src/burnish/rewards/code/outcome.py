@@ -33,6 +33,7 @@ class Outcome:
     reason  in words, empty if it passed
     failed  there is no verdict: the tests themselves are broken, or the sandbox is
     canary  the tests contradict each other, so that no program can pass them
+    marks   whether it passed each test, in their order, up to the last one that was run
     """
 
     kind: Class
@@ -43,6 +44,7 @@ class Outcome:
     place: tuple[int, int] | None = None
     failed: bool = False
     canary: bool = False
+    marks: tuple[bool, ...] = ()
 
     @property
     def share(self) -> float:

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any
 
 from burnish.option import Option
+from burnish.papers.pipelines import LLAMA_NEMOTRON
 from burnish.rewards.functions import spoken
 from burnish.rewards.verifiers.json_schema import check_schema, mismatch
 from burnish.rewards.verifiers.limit import TooSlow, cpu_limit
@@ -58,6 +59,33 @@ def tags(names: Names = "think,answer", *, outside: bool = False) -> Check:
 
     def check(row: Row, reply: str) -> Verdict:
         problem = tag_problem(reply, wanted, outside=outside)
+        return wrong(problem) if problem else Verdict(1.0, True)
+
+    return check
+
+
+@verifier(
+    LLAMA_NEMOTRON,
+    kinds=("format",),
+    summary="1 where a reply thinks in tags exactly if the system message says so.",
+)
+def toggled(
+    *,
+    on: Annotated[str, Option("The words that switch thinking on.")] = "detailed thinking on",
+    off: Annotated[str, Option("The words that switch thinking off.")] = "detailed thinking off",
+) -> Check:
+    """The format reward of Llama-Nemotron (arXiv 2505.00949, section 5.1), looked up in the prompt of the row.
+
+    on: 1 where <think> and </think> occur once each, in order, with text inside. off: 1 where neither occurs. A prompt
+    with neither of the two asks for nothing, and every reply gets 1. `burnish toggle` writes such rows.
+    """
+
+    def check(row: Row, reply: str) -> Verdict:
+        said = row["prompt"] if isinstance(row["prompt"], str) else " ".join(str(one) for one in row["prompt"])
+        if off in said:
+            found = [tag for tag in ("<think>", "</think>") if tag in reply]
+            return wrong(f"{found[0]} occurs, but thinking is switched off") if found else Verdict(1.0, True)
+        problem = tag_problem(reply, ["think"], outside=True) if on in said else ""
         return wrong(problem) if problem else Verdict(1.0, True)
 
     return check

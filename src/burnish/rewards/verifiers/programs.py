@@ -6,6 +6,7 @@ from typing import Annotated
 
 from burnish.option import Option
 from burnish.papers import rewards as papers
+from burnish.papers.pipelines import MIMO
 from burnish.rewards.code.outcome import Class, Outcome
 from burnish.rewards.verifiers.table import Row, Value, program_reward
 
@@ -94,3 +95,55 @@ def hardtests(*, unsafe_code: Unsafe = False) -> Value:
         return float(outcome.correct)
 
     return value
+
+
+@program_reward(
+    MIMO,
+    summary="Points for each level of difficulty of the tests that a program passes, as in an olympiad.",
+    when="Problems are so hard that few programs pass all tests, and the tests differ in difficulty.",
+)
+def levelled_tests(
+    *,
+    strict: Annotated[bool, Option("A level counts only with all its tests and those of easier levels.")] = True,
+    levels: Annotated[int, Option("Levels that pass rates are divided into.", at_least=1)] = 3,
+    unsafe_code: Unsafe = False,
+) -> Value:
+    """The test difficulty driven reward of MiMo (arXiv 2505.07608, section 3.3.1).
+
+    Of L levels each is worth 1/L.  strict: the sum over the levels whose tests, and those of all easier levels, are all
+    passed.  Not strict: each level's points are divided equally among its tests, and passed tests earn theirs.
+
+    A row says the level of each test in test_levels (0 is the easiest), or its pass rate p in test_rates, of which the
+    level is floor((1 - p) levels), at most levels - 1. The paper clusters pass rates of several models' programs, and
+    prints neither the clusters nor the points. One level, strict: 1 if all tests pass, else 0.
+    """
+
+    def value(row: Row, outcome: Outcome) -> float:
+        return level_points(levels_of(row, levels, outcome.total), outcome.marks, strict)
+
+    return value
+
+
+def levels_of(row: Row, levels: int, total: int) -> list[int]:
+    """The level of each test of a row."""
+    given = row.get("test_levels")
+    if given is None and row.get("test_rates") is not None:
+        given = [min(levels - 1, int((1 - float(rate)) * levels)) for rate in row["test_rates"]]
+    if given is None:
+        raise ValueError("levelled_tests needs a column test_levels or test_rates, with a number for each test")
+    if total and len(given) != total:
+        raise ValueError(f"levelled_tests: the row has {total} tests and {len(given)} levels; give one for each test")
+    return [int(level) for level in given]
+
+
+def level_points(levels: list[int], marks: tuple[bool, ...], strict: bool) -> float:
+    """The points of a program that passed the tests that `marks` says; tests that were not run are not passed."""
+    passed = [i < len(marks) and marks[i] for i in range(len(levels))]
+    names = sorted(set(levels))
+    points = 0.0
+    for name in names:
+        mine = [mark for mark, level in zip(passed, levels, strict=True) if level == name]
+        if strict and not all(mine):
+            break
+        points += sum(mine) / len(mine) / len(names)
+    return points

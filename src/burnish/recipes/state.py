@@ -1,0 +1,97 @@
+"""What is done of a recipe: state.json in its folder, and steps.jsonl with the tokens and seconds of each step."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from burnish.loop import Report
+from burnish.run.observers import Observer
+from burnish.util.files import write_text
+from burnish.util.plainfile import read_json
+
+FILE, STEPS = "state.json", "steps.jsonl"
+
+
+@dataclass
+class StageState:
+    """One stage: what it was started with, whether it is done, and its results.
+
+    same     what makes it the same stage (PlannedStage.same)
+    numbers  of a stage that measures: what it printed as JSON; of a stage that writes a file: its rows
+    """
+
+    name: str
+    what: str
+    same: dict[str, Any]
+    done: bool = False
+    seconds: float = 0.0
+    tokens: int = 0
+    product: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+class State:
+    """The stages of a recipe's folder that were started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        stored = read_json(folder / FILE) if (folder / FILE).exists() else {}
+        self.stages = {name: StageState(**one) for name, one in stored.items()}
+
+    def save(self) -> None:
+        told = {name: asdict(one) for name, one in self.stages.items()}
+        write_text(self.folder / FILE, json.dumps(told, indent=1) + "\n")
+
+    def forget(self, name: str) -> None:
+        """Set a stage back to the beginning; what it made is kept beside, as NAME.1, NAME.2, ..."""
+        self.stages.pop(name, None)
+        self.save()
+        made = self.folder / name
+        if made.exists():
+            number = next(i for i in range(1, 10_000) if not (self.folder / f"{name}.{i}").exists())
+            made.rename(self.folder / f"{name}.{number}")
+        kept = [line for line in self._lines() if line["stage"] != name]
+        write_text(self.folder / STEPS, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def spent(self, name: str) -> tuple[float, int]:
+        """Seconds and tokens of a stage, in all sessions; a step that was repeated counts once."""
+        sessions: dict[str, float] = {}
+        tokens: dict[int, int] = {}
+        for line in self._lines():
+            if line["stage"] == name:
+                sessions[line["session"]] = max(line["seconds"], sessions.get(line["session"], 0.0))
+                tokens[line["step"]] = line["tokens"]
+        return sum(sessions.values()), sum(tokens.values())
+
+    def _lines(self) -> list[dict[str, Any]]:
+        file = self.folder / STEPS
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]  # a crash may have cut the last one
+
+
+class Counting(Observer):
+    """Writes the tokens and the time of each step of a stage to steps.jsonl."""
+
+    def __init__(self, state: State, stage: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.file, self.stage, self.clock = state.folder / STEPS, stage, clock
+        self.began, self.session, self.last = clock(), f"{time.time():.3f}", -1
+
+    def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
+        traces = [trace for found in report.groups.values() for group in found for trace in group.traces]
+        traces += [one.trace for found in report.dropped.values() for one in found]
+        turns = [turn for trace in traces for turn in trace.turns]
+        self.last = report.clock.step
+        self.add(self.last, sum(turn.tokens.numel() for turn in turns))
+
+    def add(self, step: int, tokens: int = 0) -> None:
+        """One line; step -1 is the time before and after training."""
+        line = {"stage": self.stage, "session": self.session, "step": step, "tokens": tokens}
+        with self.file.open("a") as file:
+            file.write(json.dumps({**line, "seconds": round(self.clock() - self.began, 3)}) + "\n")

@@ -1,0 +1,71 @@
+"""The final table of a recipe: each stage with held-out results before and after, minutes and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+
+from burnish.recipes.state import StageState
+from burnish.report.final_message import estimate
+from burnish.run.heldout import Outcome
+
+COLUMNS = ("stage", "what", "held-out", "before", "after", "minutes", "tokens")
+
+
+def rows(stages: Iterable[StageState]) -> list[list[str]]:
+    """The cells of the table; accuracies are of greedy replies, with those of sampled ones in brackets."""
+    return [
+        [
+            one.name + ("" if one.done else " (not done)"),
+            one.what,
+            _measured(one),
+            _shown(one.before),
+            _shown(one.after) or _number(one.numbers),
+            f"{one.seconds / 60:.1f}",
+            f"{one.tokens:,}" if one.tokens else "",
+        ]
+        for one in stages
+    ]
+
+
+def table(stages: Iterable[StageState]) -> Table:
+    """The table for a terminal."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for column in COLUMNS:
+        shown.add_column(column, justify="right" if column in ("minutes", "tokens") else "left", no_wrap=True)
+    for row in rows(stages):
+        shown.add_row(*row)
+    return shown
+
+
+def lines(stages: Iterable[StageState]) -> list[str]:
+    """The table as plain text."""
+    cells = [list(COLUMNS), *rows(stages)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(COLUMNS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _measured(one: StageState) -> str:
+    names = [str(found["name"]).removeprefix("held-out ") for found in (one.before, one.after) if found]
+    return " -> ".join(dict.fromkeys(names)) or str(one.numbers.get("measure", "rows" if "rows" in one.numbers else ""))
+
+
+def _shown(stored: dict[str, Any] | None) -> str:
+    if stored is None:
+        return ""
+    outcome = Outcome.from_json(stored)
+    value = estimate(outcome).partition(" [")[0]
+    return value if outcome.sampled is None else f"{value} ({outcome.sampled.accuracy.mean:.1%})"
+
+
+def _number(numbers: dict[str, Any]) -> str:
+    """The main number of a stage that measures or writes a file."""
+    if "rows" in numbers:
+        return f"{numbers['rows']:,}"
+    greedy = numbers.get("greedy") or numbers.get("accuracy")
+    if not isinstance(greedy, dict):
+        return ""
+    sampled = (numbers.get("pass") or {}).get("1")
+    return f"{greedy['mean']:.1%}" + (f" ({sampled['mean']:.1%})" if sampled else "")
