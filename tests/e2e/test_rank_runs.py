@@ -137,6 +137,21 @@ def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_stage_of_a_recipe_may_have_ranks(small_model: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"model: {small_model}\ntask: sort\noptions: {{prompts: 2, steps: 2, max_new_tokens: 8, eval_tasks: 2}}\n"
+        "stages:\n  sft: {method: sft}\n  rl: {method: grpo, model: sft, n: 2, ranks: 2}\n"
+    )
+    process = started([str(recipe), "--out", str(tmp_path / "made")], ("-m", "burnish", "recipe"))
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert len(metrics(tmp_path / "made" / "rl")) == 2
+    state = json.loads((tmp_path / "made" / "state.json").read_text())
+    assert state["rl"]["done"] and state["rl"]["after"]["name"] == "accuracy"
+
+
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks_of_a_python_program(small_model: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -129,8 +129,8 @@ def mimo(
     a problem whose replies are all right goes into the pool; a slot is drawn from the pool with chance alpha, else from
     the other problems
 
-    alpha = 0.1 is the paper's, which prints neither n nor the clip; 16 updates of a batch. A problem that is drawn from
-    the pool and no longer solved leaves it: the natural reading.
+    alpha = 0.1 is the paper's, which prints neither n nor the clip, and makes 16 updates of a batch. A problem that is
+    drawn from the pool and no longer solved leaves it: the natural reading.
     """
     pool = draw.EasyPool()
     drawn, sampled = draw.apart_from_easy(task, pool, alpha), rollout.sample(n, temperature=temperature)

@@ -15,10 +15,14 @@ from typing import Any
 import yaml
 
 from burnish.api.train import resume, run_anywhere
+from burnish.distributed import launch
+from burnish.methods.table import find
 from burnish.recipes.maker import Maker
 from burnish.recipes.plan import PlannedStage, configured, plan_recipe
 from burnish.recipes.recipe import Recipe, filled, read_recipe
 from burnish.recipes.state import Counting, StageState, State
+from burnish.run.config import Config
+from burnish.run.folder import Folder
 from burnish.run.lock import RunLock
 from burnish.run.observers import Observer, Observers
 from burnish.run.train import Result
@@ -184,20 +188,40 @@ def _train(
     display: Display,
 ) -> bool:
     place = state.folder / one.name
+    _, config = configured(one.stage, options)
+    if (world := launch.wanted(config.options.ranks)) > 1:
+        return _train_on_ranks(place, config, world, now)
     with display() as shown:
         watching = Observers(counting, shown)
         if (place / "config.yaml").is_file():
             result: Result = resume(place, observer=watching, progress=False)
         else:
-            entry, config = configured(one.stage, options)
             config = replace(config, options=replace(config.options, out=str(place)))
-            result = run_anywhere(entry, config, watching)
+            result = run_anywhere(find(one.stage.method), config, watching)
     now.before = result.before.to_json() if result.before else now.before
     now.after = result.after.to_json() if result.after else None
+    _without_answers(now)
+    return not result.stopped
+
+
+def _train_on_ranks(place: Path, config: Config, world: int, now: StageState) -> bool:
+    """A training stage with `ranks`: processes of their own, of which the first shows the run."""
+    file = place.with_name(f".{place.name}.yaml")
+    write_text(file, yaml.safe_dump({**config.to_dict(), "out": str(place)}, sort_keys=False))
+    code = launch.launch(["--resume", str(place)] if (place / "config.yaml").is_file() else [str(file)], world)
+    if code not in (0, 130):
+        raise ValueError(f"its ranks ended with exit code {code}, and said why above")
+    found = Folder(place).read_json("evaluation.json") or {}
+    now.before, now.after = found.get("before"), found.get("after")
+    _without_answers(now)
+    return code == 0
+
+
+def _without_answers(now: StageState) -> None:
+    """The answers of an evaluation are in the stage's own evaluation.json."""
     for outcome in (now.before, now.after):
         if outcome is not None:
-            outcome["shown"] = []  # the answers are in the stage's own evaluation.json
-    return not result.stopped
+            outcome["shown"] = []
 
 
 def _command(one: PlannedStage, options: dict[str, Any], state: State, now: StageState, maker: Maker) -> bool:
