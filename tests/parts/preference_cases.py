@@ -13,6 +13,7 @@ import torch
 
 from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.term import Term
+from burnish.learn.terms import pipelines as recipes
 from burnish.learn.terms import preference_lists as lists
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms import preference_unpaired as unpaired
@@ -77,7 +78,35 @@ def held_features(p: list[float]) -> list[float]:
     return [nls(0.5 * (0.3 - -0.1) - 0.5 * 0.4 * (drift_l - drift_w))]
 
 
+def entropy(row: int) -> float:
+    """The entropy at the token `row`."""
+    probs = torch.tensor(LOGITS[row], dtype=torch.float64).softmax(-1).tolist()
+    return -sum(q * math.log(q) for q in probs)
+
+
 ROWS = [
+    Row(recipes.dpo_normalised(0.5), "--++", lambda p: [nls(0.5 * (0.3 + 0.1))], above=RATIOS),  # means of two tokens
+    Row(
+        recipes.reward_aware_pairs(0.5, 2.0),  # margin 0.4, gap 2 x 0.5
+        "--++",
+        lambda p: [s(1) * (nls(0.4) - nls(1)) + s(-1) * (nls(-0.4) - nls(-1))],
+        {"reward": [1.0, 1.0, 0.5, 0.5]},
+        RATIOS,
+    ),
+    Row(pairs.step_apo(0.5, "worth"), "--++", lambda p: [nls(0.4 - 0.5)], {"worth": [0.75, 0.75, 0.25, 0.25]}, RATIOS),
+    Row(recipes.pull_to_old(coef=1.0), "++--", lambda p: [0.6**2 / 2, 0.2**2 / 2], above={"old": RATIOS["ref"]}),
+    Row(
+        recipes.entropy_towards(coef=1.0),  # below the target in the first reply, above it in the second
+        "++++",
+        lambda p: [-entropy(0), -entropy(1), entropy(2), entropy(3)],
+        {"side": [-1.0, -1.0, 1.0, 1.0]},
+    ),
+    Row(  # k3 = e^-d + d - 1 of d = 0.2, 0.4, -0.1, -0.1; the second is cut
+        recipes.kl_bounded(coef=1.0, most=0.05),
+        "+0--",
+        lambda p: [math.exp(-0.2) + 0.2 - 1, 0.05, math.exp(0.1) - 0.1 - 1, math.exp(0.1) - 0.1 - 1],
+        above=RATIOS,
+    ),
     Row(pairs.ipo(0.5), "--++", lambda p: [(0.8 - 1) ** 2], above=RATIOS),
     Row(pairs.ipo(1.0), "++--", lambda p: [(0.8 - 0.5) ** 2], above=RATIOS),
     Row(pairs.soft_ipo(0.5), "++--", lambda p: [0.75 * 0.04 + 0.25 * 1.8**2], {"preference": [0.75] * 4}, RATIOS),

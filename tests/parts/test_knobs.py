@@ -328,7 +328,7 @@ def test_half_a_reward_of_a_game_is_not_a_win() -> None:
     """Evaluation of a task with an environment counts rewards above 0.5."""
     groups = [group(0.0, 0.5, 0.500001, 1.0)]
     rewards, right = _judged(source("guess"), groups, [[""] * 4])
-    assert rewards == ((0.0, 0.5, 0.500001, 1.0),) and right == ((False, False, True, True),)
+    assert rewards == [[0.0, 0.5, 0.500001, 1.0]] and right == [[False, False, True, True]]
 
 
 @pytest.mark.parametrize(

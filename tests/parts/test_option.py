@@ -34,6 +34,7 @@ UNRANGED = {  # numbers of which every finite one makes sense
     *("playpen_sft.win", "playpen_dpo.win", "playpen_grpo.win", "eef.win", "itool.enough"),  # rewards
     *("arpo_replay.above", "arpo_replay.flat", "arpo_replay.low", "agent_r.alpha", "agent_r.final"),
     "armap_reflexion.threshold",
+    *("rest_mcts.gate", "rest_mcts_search.gate", "r_mcts_distill.above"),  # values and rewards
 }
 
 

@@ -11,8 +11,8 @@ import torch
 from conftest import SMALL, Tossed, build_cast, coin, credited
 from gradients import gradient
 
+from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.maths.preference import dpo_logistic
-from burnish.learn.maths.preference_pairs import step_advantage
 from burnish.method import Method
 from burnish.methods.reflective_search import r_mcts, r_mcts_distill
 from burnish.methods.tree_search import after_the_first, meds3, rest_mcts
@@ -95,16 +95,16 @@ def test_the_weakest_step_after_the_first_decides() -> None:
 def test_step_apo_by_hand() -> None:
     """pi = ref and values .75 and .25: -log s(-.5) = .974; equal values are DPO's ln 2."""
     zero = torch.zeros(1)
-    assert float(step_advantage(zero, zero, zero + 0.75, zero + 0.25, 0.1)) == pytest.approx(0.974, abs=1e-3)
+    assert float(maths.step_apo(zero, zero, zero + 0.75, zero + 0.25, 0.1)) == pytest.approx(0.974, abs=1e-3)
     ratios = torch.tensor([0.4]), torch.tensor([-1.2])
-    same = step_advantage(*ratios, zero + 0.3, zero + 0.3, 0.1)
+    same = maths.step_apo(*ratios, zero + 0.3, zero + 0.3, 0.1)
     assert torch.equal(same, dpo_logistic(*ratios, 0.1))
 
 
 def test_the_weight_of_a_pair_is_the_sigmoid_of_what_is_missing() -> None:
     """dL/d lr_w = -beta s(V_w - V_l - beta (lr_w - lr_l)): .1 s(.5) = .0622 at pi = ref and a gap of .5."""
     ratio = torch.zeros(1, requires_grad=True)
-    step_advantage(ratio, torch.zeros(1), torch.tensor([0.5]), torch.zeros(1), 0.1).backward()
+    maths.step_apo(ratio, torch.zeros(1), torch.tensor([0.5]), torch.zeros(1), 0.1).backward()
     assert ratio.grad is not None and float(ratio.grad) == pytest.approx(-0.1 / (1 + math.exp(-0.5)))
 
 

@@ -114,17 +114,16 @@ def _from_yaml(path: Path) -> dict[str, Any]:
 def _run_resumed(words: list[str], name: str | None, flags: dict[str, Any], quiet: bool) -> int:
     from burnish.api.train import resume
 
-    folder = flags["resume"]
-    asked = flags.get("ranks", Folder.open(Path(folder))[1].get("ranks", 1))
-    if (world := launch.wanted(coerce("ranks", asked, int))) > 1:
-        return launch.launch(words, world)
-    flags.pop("resume")
+    folder = flags.pop("resume")
     if name:
         raise ValueError(f"--resume takes everything from the run folder {folder}; leave out {name!r}")
     for flag in flags:
         if flag not in RESUMABLE:
             allowed = ", ".join(f"--{dashed(one)}" for one in RESUMABLE)
             raise ValueError(f"--{dashed(flag)} cannot change when a run is resumed; only {allowed} can")
+    asked = flags.get("ranks", Folder.open(Path(folder))[1].get("ranks", 1))
+    if (world := launch.wanted(coerce("ranks", asked, int))) > 1:
+        return launch.launch(words, world)
     with _observer(quiet) as observer:
         result = resume(folder, observer=observer, **valued(flags, RESUMABLE))
     return 130 if result.stopped else 0

@@ -113,8 +113,8 @@ def rlm_blueprint_search(
     answer: Annotated[
         str,
         Option(
-            "path: each step of the answer has the largest value of its siblings; end: the finished reply with the "
-            "largest value.",
+            "How the answer is read off. path: each step has the largest value of its siblings; end: the finished "
+            "reply with the largest value.",
             choices=tuple(ANSWERS),
         ),
     ] = "path",
@@ -211,9 +211,7 @@ def step_apo(
             credit.last_turn("reply", "node"),
             credit.last_turn("step", "node", "last"),
         ),
-        learn=learn.Learn(
-            learn.step_advantage(beta, "worth", on=learn.CLAIMED), learn.step_regression("worth", name="step")
-        ),
+        learn=learn.Learn(learn.step_apo(beta, "worth", on=learn.CLAIMED), learn.step_regression("worth", name="step")),
     )
     models = roles(prm=trained(prm or "base", outputs=1, lr=prm_lr), ref=snapshot("policy", sync, offset=warmup))
     return Method(models=models, phases=(first, main), product=saves, lr_share=0.1)

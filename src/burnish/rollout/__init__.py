@@ -36,6 +36,7 @@ from burnish.rollout.particles import particles
 from burnish.rollout.planned import reflected
 from burnish.rollout.play import of_episodes, play
 from burnish.rollout.recalled import recalled
+from burnish.rollout.reflective import reflective
 from burnish.rollout.replayed import replayed
 from burnish.rollout.reranked import next_candidates, reranked
 from burnish.rollout.resets import Cut, any_stage, anywhere, handed_over, reset, restarted, sliding_stage
@@ -170,6 +171,7 @@ __all__ = [
     "ranked_by",
     "recalled",
     "reflected",
+    "reflective",
     "replayed",
     "replies_with",
     "reranked",

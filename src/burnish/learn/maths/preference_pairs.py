@@ -215,7 +215,7 @@ def multi_objective(logratio_w: Tensor, logratio_l: Tensor, gap: Tensor, beta: f
     return -F.logsigmoid((beta * (logratio_w - logratio_l) - (1 - weight) * gap.detach().to(logratio_w)) / weight)
 
 
-def step_advantage(logratio_w: Tensor, logratio_l: Tensor, value_w: Tensor, value_l: Tensor, beta: float) -> Tensor:
+def step_apo(logratio_w: Tensor, logratio_l: Tensor, value_w: Tensor, value_l: Tensor, beta: float) -> Tensor:
     """Step-APO (CPL, Wang et al., arXiv 2409.08642), per pair of next steps in one state.
 
         L = -log s( r_w - V_w - r_l + V_l ),   V the value of the state after the step

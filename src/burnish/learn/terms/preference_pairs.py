@@ -258,10 +258,10 @@ def levelled(beta: Schedule, *, on: Authors = "policy") -> Term:
     )
 
 
-def step_advantage(beta: Schedule, value: str, *, on: Authors = "policy") -> Term:
+def step_apo(beta: Schedule, value: str, *, on: Authors = "policy") -> Term:
     """Step-APO on pairs of next steps; the stream `value` has the value after a step on each of its tokens."""
     return pair_term(
-        lambda w, r, beta: maths.step_advantage(w.logratio, r.logratio, w[value], r[value], beta),
+        lambda w, r, beta: maths.step_apo(w.logratio, r.logratio, w[value], r[value], beta),
         beta=beta,
         marks=(value,),
         on=on,

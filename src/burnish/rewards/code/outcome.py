@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from burnish.task import CANARY_PASSED, Verdict
@@ -44,7 +44,7 @@ class Outcome:
     place: tuple[int, int] | None = None
     failed: bool = False
     canary: bool = False
-    marks: tuple[bool, ...] = ()
+    marks: tuple[bool, ...] = field(default=(), compare=False)
 
     @property
     def share(self) -> float:
