@@ -19,6 +19,7 @@ from torch import Tensor
 from burnish.sampled import PartialStep, Sampled, Seconds, Trail, joined
 from burnish.step import Step
 from burnish.types import Group, Task
+from burnish.types_json import plain
 
 T = TypeVar("T")
 Work = Callable[[list[Task], Step, PartialStep], list[Group]]
@@ -66,14 +67,19 @@ def divided(ranks: Peers, tasks: Sequence[Task], work: Work, step: Step, seconds
     trail += joint.trail
     for stage, spent in outcome.seconds.items():
         seconds[stage] = seconds.get(stage, 0.0) + spent
-    known = {task.key: task for task in tasks}
+    known = {_asked(task): task for task in tasks}
     groups = joint.passes[0].groups
     for group in groups:
-        group.task = known.get(group.task.key, group.task)
+        group.task = known.get(_asked(group.task), group.task)
     if joint.refusals:
         step.drop(groups, "refused on another rank")
         return []
     return groups
+
+
+def _asked(task: Task) -> tuple[str, str]:
+    """What tells a task from others: its key, and its prompt, which a draw may have rewritten."""
+    return task.key, json.dumps(plain(task.prompt))
 
 
 def fingerprint(groups: Iterable[Group]) -> str:
