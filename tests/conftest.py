@@ -24,6 +24,7 @@ from burnish.loop import run_phase
 from burnish.method import Method, Phase
 from burnish.methods.table import METHODS, load_all
 from burnish.models.build import Models, build
+from burnish.models.lora import Lora
 from burnish.randomness import key_of
 from burnish.step import Settings, Step
 from burnish.store.reader import open_store
@@ -47,6 +48,7 @@ CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+OF_THE_RUN = ("lora",)  # of a trial: options that every run has, not of the method
 SMALL = Settings(prompts=3, max_new_tokens=10, token_budget=4096, lr=1e-3)
 
 
@@ -183,11 +185,13 @@ def scoring_model(start: Path) -> Path:
 
 
 def build_method(name: str, teacher: Path) -> Method:
-    return METHODS[name].build(task_for(name), **arguments_for(name, teacher))
+    given = {key: value for key, value in arguments_for(name, teacher).items() if key not in OF_THE_RUN}
+    return METHODS[name].build(task_for(name), **given)
 
 
 def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models:
-    return build(method.models, base, settings, device="cpu")
+    rank = METHODS[method.name].trial.get("lora") if method.name in METHODS else None
+    return build(method.models, base, settings, device="cpu", lora=Lora(rank) if rank else None)
 
 
 def doubled(models: Models) -> Models:

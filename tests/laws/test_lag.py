@@ -32,7 +32,7 @@ from burnish.types_json import group_from_record, group_to_record
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
-REFUSED = ("aepo", "eva", "serl", "teams_rl")  # sampling and learning share a memory, or the draw asks a model
+REFUSED = ("aepo", "essa", "eva", "serl", "teams_rl")  # sampling and learning share a memory, or the draw asks a model
 
 
 def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) -> dict[str, Any]:

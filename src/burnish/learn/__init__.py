@@ -1,5 +1,6 @@
 """Learn: terms to minimise, how each is averaged, and how the weights move. `learn=learn.Learn(learn.pg_clip(0.2))`."""
 
+from burnish.learn.evolution import Population, evolve
 from burnish.learn.inputs import noise_keys, other_tokens, own_guess, uniform_noise
 from burnish.learn.learn import Embed, Learn, Move, Rest
 from burnish.learn.norms import Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
@@ -107,6 +108,7 @@ __all__ = [
     "Move",
     "Norm",
     "PairSurrogate",
+    "Population",
     "Rest",
     "Score",
     "Term",
@@ -137,6 +139,7 @@ __all__ = [
     "entropy_bonus",
     "entropy_controlled",
     "entropy_towards",
+    "evolve",
     "exo",
     "exo_rewards",
     "feature_constrained",

@@ -25,6 +25,7 @@ from burnish.methods import (  # noqa: F401
     evolving,
     exploration,
     filtration,
+    gradient_free,
     guided,
     hints,
     hybrid,

@@ -264,6 +264,11 @@ DEFINITIONS: list[Definition] = [
         ("*/grad_norm", "the same for another trained model (critic/grad_norm)"),
         ("trust/kl", "KL between the policies before and after the update"),
         ("trust/accepted", "share of the updates that the line search accepted"),
+        ("evolution/best", "mean score of the best candidate of the step's population", "up"),
+        ("evolution/spread", "standard deviation of the candidates' mean scores; 0: all tie, and nothing moves"),
+        ("evolution/sigma", "step size of CMA-ES after the step, in multiples of the singular values"),
+        ("evolution/distance", "root mean square of how far the singular values have moved, in multiples of them"),
+        ("start_kl", "mean over reply tokens of log-prob minus that of the policy at the start of the run"),
         (
             "kl/loss",
             "mean over reply tokens of the estimated KL to the reference (k3, unless the method's page says otherwise)",

@@ -45,6 +45,8 @@ def show(entry: Entry, name: str, console: Console) -> None:
         if plan_of(phase).terms:
             console.print(terms(plan_of(phase)))
             console.print(Text(_updates(plan_of(phase)), style="dim"))
+        elif (search := plan_of(phase).search) is not None:
+            console.print(Text(f"learn: {search.name} moves {_names(search.trainees)} by scores alone, once a step"))
         else:
             console.print(Text("learn: nothing is trained in this phase", style="dim"))
     console.print("\nModels", style="bold")
