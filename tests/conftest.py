@@ -48,7 +48,7 @@ CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-OF_THE_RUN = ("lora",)  # of a trial: options that every run has, not of the method
+OF_THE_RUN = ("task", "lora")  # options of a trial that every run has; the others are the method's own
 SMALL = Settings(prompts=3, max_new_tokens=10, token_budget=4096, lr=1e-3)
 
 
@@ -163,9 +163,14 @@ def task_for(name: str) -> Source:
 
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
     """The small arguments of a method's trial; wherever it wants the model tiny, a random model stands in."""
-    given = {key: value for key, value in METHODS[name].trial.items() if key != "task"}
+    given = {key: value for key, value in METHODS[name].trial.items() if key not in OF_THE_RUN}
     found = {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
     return found | {key: str(scoring_model(teacher)) for key in ("prm", "value_model") if key in found}
+
+
+def run_options_for(name: str) -> dict[str, Any]:
+    """The run's options of a method's trial, apart from its task: adapters, where it needs them."""
+    return {key: value for key, value in METHODS[name].trial.items() if key in OF_THE_RUN and key != "task"}
 
 
 def scoring_model(start: Path) -> Path:
@@ -185,12 +190,11 @@ def scoring_model(start: Path) -> Path:
 
 
 def build_method(name: str, teacher: Path) -> Method:
-    given = {key: value for key, value in arguments_for(name, teacher).items() if key not in OF_THE_RUN}
-    return METHODS[name].build(task_for(name), **given)
+    return METHODS[name].build(task_for(name), **arguments_for(name, teacher))
 
 
 def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models:
-    rank = METHODS[method.name].trial.get("lora") if method.name in METHODS else None
+    rank = run_options_for(method.name).get("lora") if method.name in METHODS else None
     return build(method.models, base, settings, device="cpu", lora=Lora(rank) if rank else None)
 
 

@@ -41,9 +41,9 @@ def essa(
     A = U_A diag(s_A) V_A^T, B = U_B diag(s_B) V_B^T of each adapter at the start;  U and V stay, x = (s_A, s_B, ...)
     x_i = m + sigma sqrt(c) z_i;  f_i = mean reward of candidate i over the step's prompts;  m, sigma, c by CMA-ES
 
-    All candidates answer the same prompts with the same sampling keys. The policy is the mean m. learn/cma_es.py
-    has the formulas of CMA-ES. sigma = 0 is the model at the start. It needs --lora; start from the adapters of an SFT run
-    (--model DIR --lora RANK). The best populations of the paper are about 192, the top share 40%, ranks 8 to 64.
+    All candidates answer the same prompts with the same sampling keys. The policy is the mean m. The formulas of CMA-ES
+    are in learn/cma_es.py. sigma = 0 is the model at the start. It needs --lora; start from the adapters of an SFT
+    run (--model DIR --lora RANK). The best populations of the paper are about 192, the top share 40%, ranks 8 to 64.
     Departures: the covariance is diagonal; s moves in multiples of the mean of each factor's moving values, and a
     factor of zeros (fresh adapters) takes its partner's; the paper's first step size could not be read; candidates
     that tie share their weights. Weights of four bits are --quantization nf4, not INT4.

@@ -70,7 +70,7 @@ def built(entry: Entry) -> Method:
     for task in ("sort", "guess"):
         with contextlib.suppress(ValueError):
             return entry.build(source(task), **needed)
-    trial = {name: value for name, value in entry.trial.items() if name != "task"}
+    trial = {name: value for name, value in entry.trial.items() if name not in ("task", "lora")}
     return entry.build(source(entry.trial.get("task", "sort")), **{**needed, **trial})
 
 
