@@ -71,6 +71,7 @@ from burnish.methods import (  # noqa: F401
     self_regulation,
     structured_agents,
     surrogates,
+    swarm,
     token_weights,
     tree_search,
     tree_values,

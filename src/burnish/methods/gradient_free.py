@@ -17,7 +17,7 @@ START = snapshot("policy", offset=NEVER)
     family="policy",
     summary="An evolution strategy on the singular values of LoRA adapters: no gradient, no optimiser state.",
     when="Backward passes do not fit or are not possible, sampling is cheap, and an SFT run has made adapters.",
-    example="burnish train essa --lora 8",
+    example="burnish train essa --lora 8 --prompts 64 --population 24",
     trial={"n": 1, "population": 4, "lora": 2},
 )
 def essa(
@@ -28,7 +28,7 @@ def essa(
     ] = 96,
     sigma: Annotated[
         float, Option("First step size, in multiples of the singular values; 0 moves nothing.", at_least=0)
-    ] = 0.05,
+    ] = 1.0,
     share: Annotated[
         float, Option("Share of the singular values of each factor that moves, the largest.", above=0, at_most=1)
     ] = 0.4,

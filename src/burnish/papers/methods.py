@@ -247,6 +247,9 @@ RSO = Paper("rso", "2309.06657", "Statistical Rejection Sampling Improves Prefer
 RTO = Paper("rto", "2404.18922", "DPO Meets PPO: Reinforced Token Optimization for RLHF")
 R_MCTS = Paper("r-mcts", "2410.02052", "Improving Autonomous AI Agents with Reflective Tree Search and Self-Learning")
 SALSA = Paper("salsa", "2411.01798", "SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF")
+SAPO_SWARM = Paper(
+    "swarm-sapo", "2509.08721", "Sharing is Caring: Efficient LM Post-Training with Collective RL Experience Sharing"
+)
 SAPO = Paper("sapo", "2511.20347", "Soft Adaptive Policy Optimization")
 SATORI = Paper(
     "satori",

@@ -268,6 +268,9 @@ DEFINITIONS: list[Definition] = [
         ("evolution/spread", "standard deviation of the candidates' mean scores; 0: all tie, and nothing moves"),
         ("evolution/sigma", "step size of CMA-ES after the step, in multiples of the singular values"),
         ("evolution/distance", "root mean square of how far the singular values have moved, in multiples of them"),
+        ("swarm/published", "groups of the step that other nodes of the swarm can read"),
+        ("swarm/drawn", "groups of other nodes that the step learns from"),
+        ("swarm/discarded", "groups of other nodes that were read and left out: equal rewards, too long, or damaged"),
         ("start_kl", "mean over reply tokens of log-prob minus that of the policy at the start of the run"),
         (
             "kl/loss",
