@@ -111,6 +111,8 @@ def options(entry: Entry, models: dict[str, str], steps: int) -> dict[str, Any]:
     argument's name.
     """
     found: dict[str, Any] = {"task": entry.trial.get("task", TASK), "steps": steps}
+    if "lora" in entry.trial:
+        found["lora"] = 8
     for name in needs(entry):
         kind = "dpo_policy" if "dpo" in name else "reward" if "reward" in name or "value" in name else "teacher"
         found[name] = models[kind]

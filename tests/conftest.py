@@ -24,6 +24,7 @@ from burnish.loop import run_phase
 from burnish.method import Method, Phase
 from burnish.methods.table import METHODS, load_all
 from burnish.models.build import Models, build
+from burnish.models.lora import Lora
 from burnish.randomness import key_of
 from burnish.step import Settings, Step
 from burnish.store.reader import open_store
@@ -47,6 +48,7 @@ CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+OF_THE_RUN = ("task", "lora")  # options of a trial that every run has; the others are the method's own
 SMALL = Settings(prompts=3, max_new_tokens=10, token_budget=4096, lr=1e-3)
 
 
@@ -161,9 +163,14 @@ def task_for(name: str) -> Source:
 
 def arguments_for(name: str, teacher: Path) -> dict[str, Any]:
     """The small arguments of a method's trial; wherever it wants the model tiny, a random model stands in."""
-    given = {key: value for key, value in METHODS[name].trial.items() if key != "task"}
+    given = {key: value for key, value in METHODS[name].trial.items() if key not in OF_THE_RUN}
     found = {key: str(teacher) if value == "tiny" else value for key, value in given.items()}
     return found | {key: str(scoring_model(teacher)) for key in ("prm", "value_model") if key in found}
+
+
+def run_options_for(name: str) -> dict[str, Any]:
+    """The run's options of a method's trial, apart from its task: adapters, where it needs them."""
+    return {key: value for key, value in METHODS[name].trial.items() if key in OF_THE_RUN and key != "task"}
 
 
 def scoring_model(start: Path) -> Path:
@@ -187,7 +194,8 @@ def build_method(name: str, teacher: Path) -> Method:
 
 
 def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models:
-    return build(method.models, base, settings, device="cpu")
+    rank = run_options_for(method.name).get("lora") if method.name in METHODS else None
+    return build(method.models, base, settings, device="cpu", lora=Lora(rank) if rank else None)
 
 
 def doubled(models: Models) -> Models:

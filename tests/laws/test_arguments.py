@@ -18,6 +18,7 @@ from burnish.run.config import method_fields
 
 UNUSED = {  # in the trial, and why
     ("ma_rlhf", "repeats"): "only a random cut repeats its lengths",
+    ("sapo_swarm", "recent"): "without a swarm there are no files",
     ("pairwise_grpo", "orders"): "without a judge no pair is shown to one",
 }
 

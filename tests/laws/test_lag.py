@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import SMALL, arguments_for, build_cast, build_method, task_for
+from conftest import SMALL, arguments_for, build_cast, build_method, run_options_for, task_for
 from runs import halted_after
 
 import burnish
@@ -32,7 +32,7 @@ from burnish.types_json import group_from_record, group_to_record
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
-REFUSED = ("aepo", "eva", "serl", "teams_rl")  # sampling and learning share a memory, or the draw asks a model
+REFUSED = ("aepo", "essa", "eva", "serl", "teams_rl")  # sampling and learning share a memory, or the draw asks a model
 
 
 def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) -> dict[str, Any]:
@@ -47,7 +47,8 @@ def options_of(name: str, model: Path, teacher: Path, out: Path, **more: Any) ->
             "in completions]\n"
         )
         options["reward"] = f"{reward}:coin"
-    return options | (arguments_for(name, teacher) if name in METHODS else {"n": 4}) | more
+    own = {**arguments_for(name, teacher), **run_options_for(name)} if name in METHODS else {"n": 4}
+    return options | own | more
 
 
 def reports_of(method: Method, model: Path, lag: int, steps: int = 5, **more: Any) -> tuple[list[Report], list[Any]]:

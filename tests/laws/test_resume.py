@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import arguments_for, build_method, recorded
+from conftest import arguments_for, build_method, recorded, run_options_for
 
 import burnish
 from burnish.api.train import resume
@@ -50,7 +50,7 @@ def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -
         "lr_warmup": 1,
         "device": "cpu",
     }
-    burnish.train(name, out=str(out), **options, **arguments_for(name, teacher), **more)
+    burnish.train(name, out=str(out), **options, **arguments_for(name, teacher), **run_options_for(name), **more)
 
 
 @pytest.mark.parametrize("name", law_cases())

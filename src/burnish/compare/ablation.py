@@ -21,7 +21,7 @@ from burnish.parts import Part, Wired, chain, tokens_read
 from burnish.run.config import method_fields
 from burnish.tasks.source import Source
 
-_SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move")
+_SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move", "search")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def measured(run: Run, tasks: int, replies: int, *, done: bool = False) -> Measu
     if not run.method.generates or not can_evaluate(run.source):
         outcome = held_out(run.method, run.models, run.source, run.settings, tasks)
         return Measured(outcome.name, outcome.value.mean)
-    if done and not any(phase.learn.terms for phase in run.method.phases):
+    if done and not any(phase.learn.trainees for phase in run.method.phases):
         return _chosen(run, tasks)
     evaluation = evaluate(run.models, run.source, run.settings, tasks=tasks, k=replies, who=run.method.product)
     right = tuple(sum(row) for row in evaluation.correct)

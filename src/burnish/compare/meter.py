@@ -73,7 +73,8 @@ class Meter:
             move(batch, plan, step)
 
         settings = {
-            name: getattr(plan, name) for name in ("updates", "minibatches", "logp_temperature", "embed", "rest")
+            name: getattr(plan, name)
+            for name in ("updates", "minibatches", "logp_temperature", "embed", "rest", "search")
         }
         return Learn(*plan.terms, **settings, move=counted)
 

@@ -186,7 +186,7 @@ def entry_of_job(job: Job) -> Entry:
 
 
 def _trains_nothing(run: Run) -> bool:
-    return not any(phase.learn.terms for phase in run.method.phases)
+    return not any(phase.learn.trainees for phase in run.method.phases)
 
 
 def _step_of(path: Path) -> int:

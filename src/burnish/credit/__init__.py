@@ -31,6 +31,7 @@ from burnish.credit.density import PromptMemory, density_ratio
 from burnish.credit.discriminator import discriminator_rewards, expert_labels
 from burnish.credit.entropy_control import swap_in_tempered
 from burnish.credit.entropy_target import entropy_side
+from burnish.credit.fitness import fitness
 from burnish.credit.forced import over_forced
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.goals import goals
@@ -141,6 +142,7 @@ __all__ = [
     "entropy_side",
     "expert_labels",
     "factor_of_right",
+    "fitness",
     "fresh_or_familiar",
     "from_teacher",
     "gae",

@@ -1,8 +1,10 @@
 """Learn: terms to minimise, how each is averaged, and how the weights move. `learn=learn.Learn(learn.pg_clip(0.2))`."""
 
+from burnish.learn.evolution import Population, evolve
 from burnish.learn.inputs import noise_keys, other_tokens, own_guess, uniform_noise
 from burnish.learn.learn import Embed, Learn, Move, Rest
 from burnish.learn.norms import Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
+from burnish.learn.search import Search
 from burnish.learn.term import CLAIMED, Live, Term
 from burnish.learn.terms.compared import list_term, pair_term, unpaired_term
 from burnish.learn.terms.distillation import distil
@@ -107,8 +109,10 @@ __all__ = [
     "Move",
     "Norm",
     "PairSurrogate",
+    "Population",
     "Rest",
     "Score",
+    "Search",
     "Term",
     "against_population",
     "alphapo",
@@ -137,6 +141,7 @@ __all__ = [
     "entropy_bonus",
     "entropy_controlled",
     "entropy_towards",
+    "evolve",
     "exo",
     "exo_rewards",
     "feature_constrained",

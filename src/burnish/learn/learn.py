@@ -35,6 +35,7 @@ from burnish.learn.explained import note_explained
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.passes import Embed as Embed
 from burnish.learn.passes import cut_masks, outputs_of, piecewise
+from burnish.learn.search import Search
 from burnish.learn.taken_back import taken_back
 from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
@@ -59,6 +60,7 @@ class Learn:
     embed             changes a trainee's input embeddings while it learns (noise, mixtures)
     rest              parameters that keep still in a step
     move              how one update is made of a batch; AdamW on the clipped gradient by default
+    search            moves weights by scores alone, once a pass; it needs no terms
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Learn:
         embed: Embed | None = None,
         rest: Rest | None = None,
         move: Move | None = None,
+        search: Search | None = None,
     ) -> None:
         twice = {t.name for t in terms if sum(t.name == other.name for other in terms) > 1}
         if twice:
@@ -84,6 +87,7 @@ class Learn:
         self.embed: Final = embed
         self.rest: Final = rest
         self.move: Final = move
+        self.search: Final = search
 
     def with_terms(self, *terms: Term) -> Learn:
         """The same plan with other terms."""
@@ -95,17 +99,20 @@ class Learn:
             embed=self.embed,
             rest=self.rest,
             move=self.move,
+            search=self.search,
         )
 
     @property
     def reads(self) -> frozenset[str]:
         """What is read besides the terms' own needs."""
-        return frozenset(f"stream:{name}" for name in self.embed.streams) if self.embed else frozenset()
+        streams = frozenset(f"stream:{name}" for name in self.embed.streams) if self.embed else frozenset()
+        return streams | self.search.reads if self.search else streams
 
     @property
     def trainees(self) -> tuple[str, ...]:
-        """The models that its terms train."""
-        return tuple(dict.fromkeys(term.trainee for term in self.terms))
+        """The models that its terms train, and those that its search moves."""
+        searched = self.search.trainees if self.search else ()
+        return tuple(dict.fromkeys((*(term.trainee for term in self.terms), *searched)))
 
     def call(self, groups: list[Group], step: Step) -> None:
         """All the updates that one pass's groups make."""
@@ -133,6 +140,8 @@ def learn(groups: list[Group], plan: Learn, step: Step) -> None:
                 move(batch, plan, step)
             except NotFinite as why:
                 step.refuse(str(why), batch)
+    if plan.search is not None and groups:
+        plan.search.call(groups, step)
 
 
 def descend(batch: list[Group], plan: Learn, step: Step) -> None:

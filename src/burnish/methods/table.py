@@ -28,7 +28,8 @@ class Entry:
     papers     where it was published, the main paper first
     when       in what situation one would choose it
     example    a command that works on the embedded model
-    trial      arguments that make one step small, for the laws; "task" among them names a built-in task other than sort
+    trial      arguments that make one step small, for the laws; "task" among them names a built-in task other than
+               sort, "lora" the rank of the adapters that the method needs
     """
 
     name: str

@@ -95,6 +95,7 @@ DUAL_TOKEN_ARCHER = Paper(
 DVPO = Paper("dvpo", "2502.16944", "Lean and Mean: Decoupled Value Policy Optimization with Global Value Guidance")
 EFT = Paper("eft", "2310.12962", "An Emulator for Fine-Tuning Large Language Models using Small Language Models")
 ESRL = Paper("esrl", "2308.02223", "ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation")
+ESSA = Paper("essa", "2507.04453", "ESSA: Evolutionary Strategies for Scalable Alignment")
 EXO = Paper("exo", "2402.00856", "Towards Efficient and Exact Optimization of Language Model Alignment")
 FPO = Paper("fpo", "2411.07618", "Direct Preference Optimization Using Sparse Feature-Level Constraints")
 F_DPO = Paper(
@@ -246,6 +247,9 @@ RSO = Paper("rso", "2309.06657", "Statistical Rejection Sampling Improves Prefer
 RTO = Paper("rto", "2404.18922", "DPO Meets PPO: Reinforced Token Optimization for RLHF")
 R_MCTS = Paper("r-mcts", "2410.02052", "Improving Autonomous AI Agents with Reflective Tree Search and Self-Learning")
 SALSA = Paper("salsa", "2411.01798", "SALSA: Soup-based Alignment Learning for Stronger Adaptation in RLHF")
+SAPO_SWARM = Paper(
+    "swarm-sapo", "2509.08721", "Sharing is Caring: Efficient LM Post-Training with Collective RL Experience Sharing"
+)
 SAPO = Paper("sapo", "2511.20347", "Soft Adaptive Policy Optimization")
 SATORI = Paper(
     "satori",

@@ -149,7 +149,7 @@ def _check_training(
         inputs |= present(planned.source)
     if start is None:
         inputs["model"] = fingerprint(planned.base)
-    learns = any(phase.learn.terms for phase in planned.method.phases)
+    learns = any(phase.learn.trainees for phase in planned.method.phases)
     return PlannedStage(stage, options, uses, f"{stage.name}/model" if learns else "", inputs, reward)
 
 

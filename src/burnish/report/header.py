@@ -37,6 +37,8 @@ def derived(run: Run) -> list[tuple[str, str]]:
     rate = (
         f"{settings.lr:g} {settings.lr_schedule}"
         if any(phase.learn.terms for phase in run.method.phases)
+        else "none: weights move by scores alone, without gradients"
+        if any(phase.learn.trainees for phase in run.method.phases)
         else "nothing is trained"
     )
     engines = {

@@ -45,6 +45,8 @@ def show(entry: Entry, name: str, console: Console) -> None:
         if plan_of(phase).terms:
             console.print(terms(plan_of(phase)))
             console.print(Text(_updates(plan_of(phase)), style="dim"))
+        elif (search := plan_of(phase).search) is not None:
+            console.print(Text(f"learn: {search.name} moves {_names(search.trainees)} by scores alone, once a step"))
         else:
             console.print(Text("learn: nothing is trained in this phase", style="dim"))
     console.print("\nModels", style="bold")
@@ -68,7 +70,7 @@ def built(entry: Entry) -> Method:
     for task in ("sort", "guess"):
         with contextlib.suppress(ValueError):
             return entry.build(source(task), **needed)
-    trial = {name: value for name, value in entry.trial.items() if name != "task"}
+    trial = {name: value for name, value in entry.trial.items() if name not in ("task", "lora")}
     return entry.build(source(entry.trial.get("task", "sort")), **{**needed, **trial})
 
 

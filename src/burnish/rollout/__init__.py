@@ -35,6 +35,7 @@ from burnish.rollout.operated import answered, expanded, operated
 from burnish.rollout.particles import particles
 from burnish.rollout.planned import reflected
 from burnish.rollout.play import of_episodes, play
+from burnish.rollout.population import by_population
 from burnish.rollout.recalled import recalled
 from burnish.rollout.reflective import reflective
 from burnish.rollout.replayed import replayed
@@ -112,6 +113,7 @@ __all__ = [
     "by_chances",
     "by_lookahead",
     "by_model",
+    "by_population",
     "by_probability",
     "by_value_models",
     "by_values",

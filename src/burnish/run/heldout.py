@@ -83,10 +83,10 @@ def held_out(
 
     measure: loss is what the method's terms say of given replies, also where replies could be judged
     k, temperature: so many replies are sampled beside it; 0 of either: none
-    done: after the run, when a method without terms is judged by its selection
+    done: after the run, when a method that trains nothing is judged by its selection
     """
     if measure == "auto" and method.generates and can_evaluate(source):
-        if done and not any(plan_of(phase).terms for phase in method.phases):
+        if done and not any(plan_of(phase).trainees for phase in method.phases):
             return _selected(method, models, settings, tasks)
         greedy = evaluate(models, source, settings, tasks=tasks, temperature=0.0, who=method.product)
         sampled = None

@@ -14,7 +14,7 @@ def late_phases(method: Method, steps: int) -> str:
     late = [phase for phase in method.phases if not _runs(phase, steps) and at(phase.times, Clock(LATER, steps)) > 0]
     if not late:
         return ""
-    learning = {term.trainee for phase in method.phases if _runs(phase, steps) for term in phase.learn.terms}
+    learning = {name for phase in method.phases if _runs(phase, steps) for name in phase.learn.trainees}
     still = "" if method.product in learning else f", so the {method.product} is not trained"
     return (
         f"the phase {late[0].name!r} of {method.name} does not begin within {steps} steps{still}; raise --steps, or "

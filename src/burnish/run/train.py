@@ -331,7 +331,7 @@ def _execute(run: Run, everyone: Observers, control: Control | Follower, saver: 
     _rank_last(run, at, after)
     model = None
     folder.confirm()
-    if any(phase.learn.terms for phase in run.method.phases):
+    if any(phase.learn.trainees for phase in run.method.phases):
         model = folder.path / "model"
     if model is not None and folder.writes:
         checkpoint.publish_model(run.models[run.method.product], model, merge=options.merge)

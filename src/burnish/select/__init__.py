@@ -37,6 +37,8 @@ from burnish.select.returns import Returns, best_returns, compared, normalised_s
 from burnish.select.revisions import REVISIONS, revisions
 from burnish.select.shorter import shortest_vs_longer
 from burnish.select.siblings import sibling_pairs
+from burnish.select.swarm import with_swarm
+from burnish.select.swarm_files import SwarmFolder
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.select.turn_rows import by_turn
 from burnish.select.users import user_pairs
@@ -45,10 +47,11 @@ from burnish.select.verified import keep_verified, right_where_hard
 __all__ = [
     "Fits",
     "Gaps",
-    "Returns",
     "REVISIONS",
+    "Returns",
     "STRATEGIES",
     "Store",
+    "SwarmFolder",
     "TaskStore",
     "above",
     "apart",
@@ -110,4 +113,5 @@ __all__ = [
     "whole_lists",
     "winners",
     "with_feedback",
+    "with_swarm",
 ]

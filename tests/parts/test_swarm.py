@@ -1,0 +1,169 @@
+"""Nodes that share groups as text: what is written, what is drawn, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import SMALL, build_cast, coin
+from gradients import gradient
+
+import burnish
+from burnish.api.train import resume
+from burnish.learn.batch import write_claims
+from burnish.learn.learn import Learn
+from burnish.loop import loop, run_phase
+from burnish.method import Method, Phase
+from burnish.methods.policy import grpo
+from burnish.methods.swarm import sapo_swarm
+from burnish.models.build import Models
+from burnish.select.swarm_files import SharedGroup, SwarmFolder
+from burnish.step import Step
+from burnish.tasks.rewarded import Rewarded
+from burnish.tasks.table import source
+from burnish.types import Clock, Group, Task
+
+TASK = Rewarded(source("sort"), coin)
+
+
+def by_last_letter(completions: list[str]) -> list[float]:
+    return [float(text.endswith("1")) for text in completions]
+
+
+JUDGED = Rewarded(source("sort"), by_last_letter)
+
+
+def line(*texts: str, finished: bool = True, **changed: Any) -> str:
+    replies = [{"text": text, "finished": finished} for text in texts]
+    return json.dumps({"key": "k", "prompt": "Which?", "given": {"answer": "a1"}, "replies": replies, **changed})
+
+
+def learned(method: Method, models: Models) -> tuple[list[Group], Step]:
+    """The groups that a step of the method learns from."""
+    step = Step(Clock(0, 4), models, SMALL)
+    phase: Phase = method.phases[0]
+    groups = run_phase(replace(phase, learn=Learn()), step, {}, [])
+    write_claims(groups, phase.learn.terms)
+    return groups, step
+
+
+def test_a_group_goes_through_a_file_and_back() -> None:
+    task = Task("question", ({"role": "user", "content": "1+1?"},), {"answer": "2", "digits": [1, 1]}, "one")
+    group = SharedGroup(task, (("2", True), ("so it is", False)))
+    assert SharedGroup.of(group.line()) == group
+    with pytest.raises(ValueError, match="cannot be shared with a swarm"):
+        SharedGroup(Task("game", "play", {"env": object()}, "g"), ()).line()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    (
+        "{",
+        "[]",
+        "null",
+        line("a", key=3),
+        line("a", given=[]),
+        line("a", prompt=[{"role": "user", "content": [{"type": "image"}]}]),
+        line("a", prompt=[3]),
+        line("a", given={"env": "x"}),
+        json.dumps({"key": "k", "prompt": "p", "given": {}, "replies": [{"text": 3, "finished": True}]}),
+        "[" * 100_000,
+    ),
+)
+def test_a_line_of_another_form_is_left_out(bad: str) -> None:
+    assert SharedGroup.of(bad) is None
+
+
+def test_only_the_newest_files_of_others_are_read(tmp_path: Path) -> None:
+    mine, other = SwarmFolder(str(tmp_path), "mine", recent=2), SwarmFolder(str(tmp_path), "other")
+    group = SharedGroup.of(line("a"))
+    assert group is not None
+    for step in range(3):
+        other.publish([SharedGroup(Task("question", f"{step}?", {}, str(step)), group.replies)], step)
+    mine.publish([group], 7)
+    (tmp_path / "notes.jsonl").write_text("{}\n")
+    assert [json.loads(one)["key"] for one in mine.lines()] == ["1", "2"]
+    assert [json.loads(one)["key"] for one in other.lines()] == ["k"]
+    assert SwarmFolder(str(tmp_path / "missing"), "mine").lines() == []
+    with pytest.raises(ValueError, match="--node is 'a/b'"):
+        SwarmFolder(str(tmp_path), "a/b")
+
+
+def test_groups_with_equal_rewards_are_not_drawn(small_model: Path, tmp_path: Path) -> None:
+    """Of rewards (1, 1) and (0, 1) only the second may be drawn; its advantages are -.707 and .707."""
+    (tmp_path / "other.00000000.jsonl").write_text(
+        f"{line('a1', 'b1', key='equal')}\n{line('a2', 'b1', key='unequal')}\n"
+    )
+    method = sapo_swarm(JUDGED, swarm=str(tmp_path), node="mine", external=2, n=4)
+    models = build_cast(method, small_model)
+    groups, step = learned(method, models)
+    drawn = groups[SMALL.prompts :]
+    assert [group.task.key for group in drawn] == ["unequal"]
+    traces, chat = drawn[0].traces, models["policy"].chat
+    assert [trace.scores["reward"] for trace in traces] == [0.0, 1.0]
+    assert [float(trace.streams["adv"][0]) for trace in traces] == pytest.approx([-0.7071, 0.7071], abs=1e-4)
+    for trace, text in zip(traces, ("a2", "b1"), strict=True):
+        prompt, reply = trace.turns
+        assert (reply.author, reply.logp) == ("swarm", None)
+        assert reply.tokens.tolist() == chat.reply(text).tolist()
+        assert torch.isfinite(trace.streams["old"][len(prompt) :]).all()
+        assert trace.streams["claim:pg"].tolist() == trace.by("swarm").tolist()
+    assert step.notes.values()["swarm/drawn"] == 1 and step.notes.values()["swarm/published"] == SMALL.prompts
+    assert len(list(tmp_path.glob("mine.00000000.jsonl"))) == 1
+
+
+def test_a_reply_that_was_cut_off_stays_open_and_one_that_is_too_long_is_left_out(
+    small_model: Path, tmp_path: Path
+) -> None:
+    lines = [line("a2", "b1", finished=False, key="open"), line("a" * 300, "b1", key="long"), line("b1", key="alone")]
+    (tmp_path / "other.00000000.jsonl").write_text("\n".join(lines))
+    method = sapo_swarm(JUDGED, swarm=str(tmp_path), node="mine", external=3, n=4)
+    models = build_cast(method, small_model)
+    drawn = learned(method, models)[0][SMALL.prompts :]
+    assert [group.task.key for group in drawn] == ["open"]
+    chat = models["policy"].chat
+    assert drawn[0].traces[0].turns[1].tokens.tolist() == chat.reply("a2")[: -len(chat.closing)].tolist()
+
+
+def test_without_external_groups_it_is_grpo(small_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.00000000.jsonl").write_text(line("a2", "b1"))
+    found = []
+    for method in (
+        grpo(TASK, n=4, beta=0.0),
+        sapo_swarm(TASK, n=4, swarm=str(tmp_path), external=0),
+        sapo_swarm(TASK, n=4),
+    ):
+        groups, step = learned(method, build_cast(method, small_model))
+        assert len(groups) == SMALL.prompts
+        found.append(gradient(groups, method.phases[0].learn, step))
+    assert float(found[0].abs().max()) > 1e-4
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-6, rtol=1e-3)
+
+
+def test_two_nodes_learn_from_each_other(small_model: Path, tmp_path: Path) -> None:
+    nodes = {}
+    for name in ("a", "b"):
+        method = sapo_swarm(TASK, swarm=str(tmp_path), node=name, external=2, n=4)
+        nodes[name] = loop(method, build_cast(method, small_model), SMALL, steps=3, seed=ord(name))
+    reports = [(next(nodes["a"]), next(nodes["b"])) for _ in range(3)]
+    assert "swarm/drawn" not in reports[0][0].metrics or reports[0][0].metrics["swarm/drawn"] == 0
+    for theirs in (reports[0][1], *reports[1], *reports[2]):
+        assert theirs.metrics["swarm/drawn"] == 2
+        assert sum("swarm" in t.tags for group in theirs.groups["main"] for t in group.traces) == 8
+    assert len(list(tmp_path.glob("*.jsonl"))) == 6
+
+
+def test_a_resumed_run_is_the_same_node(small_model: Path, tmp_path: Path) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text("def odd(completions):\n    return [float(len(c) % 2) for c in completions]\n")
+    options = {"task": "sort", "prompts": 2, "max_new_tokens": 8, "eval_tasks": 0, "device": "cpu", "n": 4}
+    options |= {"model": str(small_model), "reward": f"{reward}:odd", "swarm": str(tmp_path / "swarm")}
+    burnish.train("sapo_swarm", steps=2, save_every=1, out=str(tmp_path / "run"), **options)
+    resume(tmp_path / "run", steps=3)
+    files = sorted(file.name for file in (tmp_path / "swarm").glob("*.jsonl"))
+    assert len(files) == 3 and len({name.rpartition(".0")[0].partition(".")[0] for name in files}) == 1
