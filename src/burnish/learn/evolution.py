@@ -15,6 +15,10 @@ from burnish.learn.singular_values import SingularValues, factors_of
 from burnish.step import Step
 from burnish.types import Group, Trace
 
+NO_ADAPTERS = (
+    "evolution moves the singular values of LoRA adapters, and the policy has none: add --lora 16, or with --model the "
+    "adapters of an SFT run add --lora and their rank"
+)
 CANDIDATE = "candidate"  # in a trace's note: the number of the candidate that wrote it
 
 
@@ -44,10 +48,7 @@ class Population:
         if self._space is None or self._search is None:
             factors = factors_of(step.models[self.start].module)
             if not factors or not factors_of(step.models[self.who].module):
-                raise ValueError(
-                    "evolution moves the singular values of LoRA adapters, and the policy has none: add --lora 16, or "
-                    "with --model the adapters of an SFT run add --lora and their rank"
-                )
+                raise ValueError(NO_ADAPTERS)
             self._space = SingularValues(factors, self.share)
             n = self._space.size
             self._search = CMAES(np.zeros(n), self.sigma, self.size or default_population(n))
@@ -112,7 +113,7 @@ def evolve(population: Population) -> Search:
         members = range(population.prepare(step)[1].population)
         population.tell([found.get(i, worst) for i in members], step)
 
-    return Search("evolve", (population.who,), frozenset({"stream:fitness"}), call)
+    return Search("evolve", (population.who,), frozenset({"stream:fitness"}), call, NO_ADAPTERS)
 
 
 def _note_distance(traces: list[Trace], population: Population, step: Step) -> None:

@@ -16,9 +16,11 @@ class Search:
     trainees  the models whose weights it moves
     reads     the names that it reads of the groups
     call      moves the weights, given all groups of a pass
+    needs_lora  why the run needs LoRA adapters, with the fix; empty: it does not
     """
 
     name: str
     trainees: tuple[str, ...]
     reads: frozenset[str]
     call: Callable[[list[Group], Step], None]
+    needs_lora: str = ""

@@ -61,6 +61,14 @@ def check_master_weights(config: Config, method: Method) -> None:
         )
 
 
+def check_search(config: Config, method: Method) -> None:
+    """Raise ValueError for a method that moves LoRA adapters in a run without them."""
+    for phase in method.phases:
+        search = phase.learn.search if isinstance(phase.learn, Learn) else None
+        if search is not None and search.needs_lora and config.options.lora is None:
+            raise ValueError(search.needs_lora)
+
+
 def check_engine(config: Config, method: Method) -> None:
     """Raise ValueError for a method that needs what the engine cannot do."""
     options = config.options

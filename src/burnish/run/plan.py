@@ -21,7 +21,7 @@ from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import Part, read_rewards
 from burnish.rollout.chunked import chunked
-from burnish.run.checks import check_engine, check_master_weights, check_options
+from burnish.run.checks import check_engine, check_master_weights, check_options, check_search
 from burnish.run.config import Config
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
@@ -133,6 +133,7 @@ def plan(
         )
     check_engine(config, method)
     check_master_weights(config, method)
+    check_search(config, method)
     named_method = replace(method, name=config.method)
     require_pipelined(named_method, options.lag, options.steps)
     check_placing(options, named_method)
