@@ -194,7 +194,8 @@ def build_method(name: str, teacher: Path) -> Method:
 
 
 def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models:
-    rank = run_options_for(method.name).get("lora") if method.name in METHODS else None
+    name = method.name if isinstance(method, Method) else ""
+    rank = run_options_for(name).get("lora") if name in METHODS else None
     return build(method.models, base, settings, device="cpu", lora=Lora(rank) if rank else None)
 
 

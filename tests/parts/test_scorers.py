@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SMALL, build_cast, make_model
+from conftest import OF_THE_RUN, SMALL, build_cast, make_model
 from transformers import AutoModelForSequenceClassification
 
 from burnish.loop import loop
@@ -201,7 +201,7 @@ def test_every_method_that_verifies_takes_a_shape() -> None:
     taken = 0
     for entry in METHODS.values():
         try:
-            method = entry.build(TASK, **{k: v for k, v in entry.trial.items() if k != "task"})
+            method = entry.build(TASK, **{k: v for k, v in entry.trial.items() if k not in OF_THE_RUN})
         except ValueError:
             continue
         atoms = [atom for phase in method.phases for atom in phase.score if atom.name.startswith("verify")]
