@@ -230,6 +230,7 @@ WANTED: dict[str, dict[str, Any]] = {
         "weight_decay": 0.01,
     },
     "verl.yaml": {
+        "ranks": 8,
         "method": "grpo",
         "prompts": 64,
         "n": 5,
@@ -288,7 +289,7 @@ def test_an_imported_file_trains(name: str, place: Path, small_model: Path, caps
     assert {key: ours.get(key) for key in WANTED[name]} == WANTED[name]
     assert ours["model"] == str(small_model) and ours["task"].split(",")[0].startswith(str(place))
     assert "without counterpart:" in said and "run it: burnish train ours.yaml" in said
-    small = [*SMALL, *(["--n", "2"] if "n" in ours else [])]
+    small = [*SMALL, "--ranks", "1", *(["--n", "2"] if "n" in ours else [])]
     assert main(["train", "ours.yaml", *small, "--out", "run", "--lr-warmup", "0"]) == 0
     assert main(["import", name, "-o", "ours.yaml"]) == 2
     assert "exists already" in capsys.readouterr().err

@@ -65,6 +65,7 @@ def test_two_ranks_are_one_run(shared: Path, small_model: Path, tmp_path: Path) 
     assert (shared / "model" / "config.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(shared: Path, small_model: Path, tmp_path: Path) -> None:
     """SIGTERM to the launcher stops after the step; the same number of ranks then repeats what was left."""
     out = tmp_path / "stopped"

@@ -110,23 +110,14 @@ def _undecided(key: str, metrics: dict[str, float]) -> bool:
     return last in ("accuracy", "ties") and abs(metrics.get(f"{prefix}/margin", 1.0)) < 1e-4
 
 
-@pytest.fixture(scope="module")
-def kinds(small_model: Path, other_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two ranks made of one method of each kind."""
+def test_two_ranks_run_as_one_process(small_model: Path, other_model: Path, tmp_path: Path) -> None:
+    """One method of each kind; and with --shard-optimiser each parameter's moments are on one rank."""
     if not dist.is_gloo_available():
         pytest.skip("this torch has no gloo")
-    folder = tmp_path_factory.mktemp("ranks")
-    together(list(KINDS), small_model, other_model, folder)
-    return folder
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_ranks_run_as_one_process(kind: str, kinds: Path, small_model: Path, other_model: Path) -> None:
-    compare(kind, small_model, other_model, kinds)
-
-
-def test_each_rank_holds_the_moments_of_its_own_weights(kinds: Path, small_model: Path, other_model: Path) -> None:
-    held = [json.loads((kinds / f"moments-{rank}.json").read_text()) for rank in range(WORLD)]
+    together(list(KINDS), small_model, other_model, tmp_path)
+    for kind in KINDS:
+        compare(kind, small_model, other_model, tmp_path)
+    held = [json.loads((tmp_path / f"moments-{rank}.json").read_text()) for rank in range(WORLD)]
     weights = dict(build_cast(build_method("grpo", other_model), small_model)["policy"].module.named_parameters())
     assert sorted(sum(held, [])) == sorted(weights), "each parameter has one owner"
     sizes = [sum(weights[name].numel() for name in names) for names in held]

@@ -351,6 +351,7 @@ def test_methods_become_others(name: str, options: dict[str, Any], known: str, k
     assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
+@pytest.mark.slow
 def test_an_entropy_above_its_target_falls_and_one_below_rises() -> None:
     """From 0.10 nats; measured after 5 steps: 0.03 and 3.4."""
     last = {}
