@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.multiprocessing
 
 from burnish.forward.accelerate import kernels
 from burnish.forward.prefix_tree import Numbers
@@ -197,6 +199,19 @@ def build_cast(method: Method, base: Path, settings: Settings = SMALL) -> Models
     name = method.name if isinstance(method, Method) else ""
     rank = run_options_for(name).get("lora") if name in METHODS else None
     return build(method.models, base, settings, device="cpu", lora=Lora(rank) if rank else None)
+
+
+def run_ranks(work: Callable[..., None], arguments: tuple[Any, ...], world: int, seconds: float) -> None:
+    """work(rank, *arguments) in `world` processes. What one of them raises is raised here; none outlives its time."""
+    running = torch.multiprocessing.spawn(work, arguments, nprocs=world, join=False)
+    assert running is not None
+    try:
+        deadline = time.monotonic() + seconds
+        while not running.join(timeout=1):  # true once all have ended
+            assert time.monotonic() < deadline, f"the ranks were not done after {seconds} s"
+    finally:
+        for process in running.processes:
+            process.kill()
 
 
 def doubled(models: Models) -> Models:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
-from conftest import SMALL, build_cast, build_method, credited
+from conftest import SMALL, build_cast, build_method, credited, run_ranks
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -57,15 +55,7 @@ def shared(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("this torch has no gloo")
     out = tmp_path_factory.mktemp("ranks")
     arguments = (["sft", "dpo"], small_model, out / "meeting", out)
-    running = multiprocessing.spawn(work, arguments, nprocs=WORLD, join=False)
-    assert running is not None
-    try:
-        deadline = time.monotonic() + SECONDS
-        while not running.join(timeout=1):  # true once all have ended; it raises what a rank raised
-            assert time.monotonic() < deadline, f"the ranks were not done after {SECONDS} s"
-    finally:
-        for process in running.processes:
-            process.kill()
+    run_ranks(work, arguments, WORLD, SECONDS)
     return out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
-from conftest import SMALL, build_cast, build_method
+from conftest import SMALL, build_cast, build_method, run_ranks
 
 from burnish.loop import loop
 from burnish.method import Method
@@ -71,15 +69,7 @@ def together(names: list[str], model: Path, teacher: Path, folder: Path) -> None
     """Run the methods on WORLD ranks. The models that they need are made before, not by all ranks at once."""
     for name in names:
         build_method(name, teacher)
-    running = multiprocessing.spawn(work, (names, model, teacher, folder), nprocs=WORLD, join=False)
-    assert running is not None
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not running.join(timeout=1):  # true once all have ended; it raises what a rank raised
-            assert time.monotonic() < deadline, f"the ranks were not done after {PATIENCE} s"
-    finally:
-        for process in running.processes:
-            process.kill()
+    run_ranks(work, (names, model, teacher, folder), WORLD, PATIENCE)
 
 
 def compare(name: str, model: Path, teacher: Path, folder: Path) -> None:

@@ -181,7 +181,10 @@ def _minibatches(groups: list[Group], plan: Learn, step: Step, epoch: int) -> It
 
 @dataclass(frozen=True)
 class _Update:
-    """What is known of an update before its first backward: the sizes that divide, counted over the whole batch."""
+    """What is known of an update before its first backward: the sizes that divide, counted over the whole batch.
+
+    atoms: those of this rank: consecutive rows, about as many tokens as every other rank has
+    """
 
     plan: Learn
     step: Step
@@ -194,7 +197,9 @@ class _Update:
         longest, claimed = step.settings.max_new_tokens, claims(groups, plan.terms)
         sizes = {term.name: float(term.norm.size(count(term, groups, claimed, longest))) for term in plan.terms}
         tokens = {(name, g): sum(sizes) for name, its in claimed.items() for g, sizes in enumerate(its.sizes)}
-        return cls(plan, step, sizes, tokens, list(atoms(groups, plan.terms, claimed)))
+        found = list(atoms(groups, plan.terms, claimed))
+        mine = step.models.ranks.portion(found, [sum(row.length for row in atom.rows) for atom in found])
+        return cls(plan, step, sizes, tokens, mine)
 
     def terms(self, trainee: str) -> list[Term]:
         """The trainee's terms that claim anything."""
@@ -205,10 +210,8 @@ class _Update:
         return self.step.models[trainee].token_room.within(self.step.settings.token_budget)
 
     def micro_batches(self, trainee: str) -> list[Micro]:
-        """Those of this rank: consecutive rows, about as many tokens as every other rank has."""
-        tokens = [sum(row.length for row in atom.rows) for atom in self.atoms]
-        mine = self.step.models.ranks.portion(self.atoms, tokens)
-        return micro_batches(mine, self.budget(trainee), self.step.models[trainee].packed)
+        """This rank's atoms in passes that fit the token budget."""
+        return micro_batches(self.atoms, self.budget(trainee), self.step.models[trainee].packed)
 
     def fitting(self, trainee: str, attempt: Callable[[], T], undo: Callable[[], None]) -> T:
         """What `attempt` gives, in smaller passes where it runs out of memory (models/token_room.py)."""

@@ -1,8 +1,9 @@
-"""The ranks of a run: processes that execute the same loop on the same data and divide what is expensive.
+"""Data parallelism: the ranks of a run are processes that execute the same loop on the same data and divide what is
+expensive.
 
     rollout, score          each rank samples and scores its portion of the tasks; all get the groups of all
     model calls elsewhere   each rank computes its portion of the rows; all get all outputs
-    learn                   each rank takes its portion of the rows; gradients and metrics are added up
+    learn                   each rank takes its portion of the rows; gradients (all-reduce) and metrics are summed
 
 Everything else is computed by every rank, from the same numbers, so that all decide alike. Sizes are counted over the
 whole batch before the first backward pass, so gradients simply add, and their sum does not depend on the number of
@@ -62,6 +63,8 @@ class Ranks:
 
         sizes: of the items, of which each rank gets about as much as every other; by default all have the same
         """
+        if self.world == 1:
+            return list(items)
         owners = self.owners(sizes if sizes is not None else [1] * len(items))
         return [item for item, rank in zip(items, owners, strict=True) if rank == self.rank]
 
@@ -72,7 +75,7 @@ class Ranks:
         return np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int).tolist()
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What every rank passed, in the order of the ranks."""
+        """All-gather: what every rank passed, in the order of the ranks."""
         if not self.connected:
             return [data]
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
@@ -91,7 +94,7 @@ class Ranks:
         return [decode(data) for data in self.gather(encode(head, tensors))]
 
     def from_first(self, value: T) -> T:
-        """The (JSON-able) value of rank 0, on every rank."""
+        """Broadcast: the (JSON-able) value of rank 0, on every rank."""
         if not self.connected:
             return value
         return self.gather_values(value if not self.rank else None)[0][0]
@@ -118,7 +121,7 @@ class Ranks:
         return total
 
     def sum_gradients(self, models: Iterable[nn.Module]) -> None:
-        """Add up the gradients of all ranks; a parameter without one counts as zero."""
+        """All-reduce: sum the gradients of all ranks; a parameter without one counts as zero."""
         if not self.connected:
             return
         trained = {id(p): p for model in models for p in model.parameters() if p.requires_grad}
@@ -130,7 +133,7 @@ class Ranks:
 
     @torch.no_grad()
     def spread(self, tensors: Sequence[Tensor], owners: Sequence[int]) -> None:
-        """Give every rank the numbers that the owner of each tensor has."""
+        """Broadcast each tensor from the rank that owns it to all others."""
         if not self.connected:
             return
         for owner in range(self.world):
