@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, doubled
+from cover import by_cover, first_of_each_unit
 from gradients import apart, assert_same, gradient
 from torch import Tensor
 
@@ -19,10 +22,12 @@ from burnish.learn.learn import Learn
 from burnish.learn.term import CLAIMED, Term
 from burnish.loop import loop
 from burnish.method import Method, Phase
+from burnish.methods.table import METHODS
 from burnish.models.build import Models
 from burnish.models.ranks import Ranks
 from burnish.parts import Part, chain
 from burnish.schedules import at
+from burnish.step import Step
 from burnish.types import Clock, Group, Trace, Turn
 
 
@@ -41,6 +46,111 @@ def shapes_read(models: Models, trainees: tuple[str, ...]) -> Iterator[list[tupl
         hook.remove()
 
 
+@dataclass(frozen=True)
+class Phase64:
+    """What one phase of a method learns from, in fp64: shared by the laws of that method, which leave it as it was."""
+
+    phase: Phase
+    groups: list[Group]
+    step: Step
+    whole: Tensor  # the gradient that the laws compare with
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(self.phase.learn.terms)
+
+    @contextmanager
+    def streams_kept(self) -> Iterator[None]:
+        """Streams and their dictionaries are as before once the block is left."""
+        traces = [trace for group in self.groups for trace in group.traces]
+        held = [{name: stream.clone() for name, stream in trace.streams.items()} for trace in traces]
+        try:
+            yield
+        finally:
+            for trace, streams in zip(traces, held, strict=True):
+                trace.streams = streams
+
+
+@pytest.fixture(scope="module", params=by_cover())
+def name(request: pytest.FixtureRequest) -> str:
+    """Every registered method in turn; those that only combine what others have, too, are slow tests."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def learned(name: str, small_model: Path, other_model: Path) -> list[Phase64]:
+    """The phases of a method: loaded, sampled, scored and credited once for all laws."""
+    method = build_method(name, other_model)
+    found = list(apart(method, doubled(build_cast(method, small_model))))
+    return [Phase64(phase, groups, step, gradient(groups, phase.learn, step)) for phase, groups, step in found]
+
+
+# ------------------------------------------------------------------------------- laws of building: every method, always
+
+
+def collect(check: Callable[[str], Iterator[str]]) -> None:
+    """Run a check on every method; one failure lists all faults."""
+    faults = [f"{name}: {fault}" for name in sorted(METHODS) for fault in check(name)]
+    assert not faults, "\n".join(faults)
+
+
+def refusal(build: Callable[[], object], pattern: str) -> str:
+    """What is wrong with the way in which `build` is refused; empty if it raises a ValueError of that pattern."""
+    try:
+        build()
+    except ValueError as error:
+        return "" if re.search(pattern, str(error)) else f"is refused with other words: {error}"
+    return "is not refused"
+
+
+def test_a_method_is_refused_when_any_part_is_removed(other_model: Path) -> None:
+    def check(name: str) -> Iterator[str]:
+        built = list(_with_one_part_less(build_method(name, other_model)))
+        if len(built) < 2:
+            yield "fewer than two parts can be removed"
+        for broken in built:
+            if wrong := refusal(broken, r"reads|no part in stage|nothing after it reads"):
+                yield f"with one part less it {wrong}"
+
+    collect(check)
+
+
+def test_a_term_on_tokens_that_nobody_writes_is_refused(other_model: Path) -> None:
+    """`Term(on=...)` is wired like a stream: the author's tokens come from the rollout, a claim from credit."""
+
+    def check(name: str) -> Iterator[str]:
+        method = build_method(name, other_model)
+        for i, phase in enumerate(method.phases):
+            for term in phase.learn.terms:
+                claimed = any(f"claim:{term.name}" in atom.writes for atom in phase.credit)
+                if claimed != (term.authors == CLAIMED):
+                    yield f"{term.name}: on={term.on!r}, claimed by credit: {claimed}"
+                lost = replace(term, name="lost", on="an author without a turn")
+                for changed in (lost, replace(lost, on=CLAIMED)):
+                    terms = [changed if other is term else other for other in phase.learn.terms]
+                    less = replace(phase, credit=_without_claims(phase, term), learn=Learn(*terms))
+                    words = r"'lost' reads '(tokens:an author without a turn|claim:lost)'"
+                    if wrong := refusal(partial(_rebuilt, method, i, less), words):
+                        yield f"{term.name} on {changed.on!r} {wrong}"
+
+    collect(check)
+
+
+def test_a_method_is_refused_without_one_of_its_models(other_model: Path) -> None:
+    def check(name: str) -> Iterator[str]:
+        method = build_method(name, other_model)
+        for model in method.models:
+            if model != method.product:
+                less = {k: v for k, v in method.models.items() if k != model}
+                if wrong := refusal(partial(replace, method, models=less), re.escape(model)):
+                    yield f"without the model {model!r} it {wrong}"
+
+    collect(check)
+
+
+# ---------------------------------------------------------------------------------------------------- laws of one step
+
+
 def test_one_step_runs_and_moves_what_it_trains(name: str, small_model: Path, other_model: Path) -> None:
     method = build_method(name, other_model)
     models = build_cast(method, small_model)
@@ -57,137 +167,88 @@ def test_one_step_runs_and_moves_what_it_trains(name: str, small_model: Path, ot
     assert all(torch.isfinite(torch.tensor(float(v))) for v in report.metrics.values())
 
 
-def test_a_method_is_refused_when_any_part_is_removed(name: str, other_model: Path) -> None:
-    method = build_method(name, other_model)
-    removed = 0
-    for broken in _with_one_part_less(method):
-        with pytest.raises(ValueError, match=r"reads|no part in stage|nothing after it reads"):
-            broken()
-        removed += 1
-    assert removed >= 2
+def test_micro_batching_cannot_change_the_gradient(name: str, learned: list[Phase64]) -> None:
+    """A token budget of 1 puts each row alone; it is tried where a method is the first with one of its units."""
+    for one in learned:
+        budgets = (1, 120, 300) if name in first_of_each_unit() else (120, 300)
+        for budget in budgets:
+            found = gradient(one.groups, one.phase.learn, one.step, replace(SMALL, token_budget=budget))
+            assert_same(one.whole, found, f"a token budget of {budget}")
 
 
-def test_a_term_on_tokens_that_nobody_writes_is_refused(name: str, other_model: Path) -> None:
-    """`Term(on=...)` is wired like a stream: the author's tokens come from the rollout, a claim from credit."""
-    method = build_method(name, other_model)
-    for i, phase in enumerate(method.phases):
-        for term in phase.learn.terms:
-            claimed = any(f"claim:{term.name}" in atom.writes for atom in phase.credit)
-            assert claimed == (term.authors == CLAIMED), f"{term.name}: on={term.on!r}, claimed by credit: {claimed}"
-            lost = replace(term, name="lost", on="an author without a turn")
-            for changed in (lost, replace(lost, on=CLAIMED)):
-                terms = [changed if other is term else other for other in phase.learn.terms]
-                with pytest.raises(ValueError, match=r"'lost' reads '(tokens:an author without a turn|claim:lost)'"):
-                    _rebuilt(method, i, replace(phase, credit=_without_claims(phase, term), learn=Learn(*terms)))
-
-
-def test_a_method_is_refused_without_a_member_of_its_cast(name: str, other_model: Path) -> None:
-    method = build_method(name, other_model)
-    for model in method.models:
-        if model != method.product:
-            with pytest.raises(ValueError, match=rf"{model}"):
-                replace(method, models={k: v for k, v in method.models.items() if k != model})
-
-
-def test_micro_batching_cannot_change_the_gradient(name: str, small_model: Path, other_model: Path) -> None:
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, doubled(build_cast(method, small_model))):
-        whole = gradient(groups, phase.learn, step)
-        for budget in (1, 120, 300):
-            assert_same(
-                whole,
-                gradient(groups, phase.learn, step, replace(SMALL, token_budget=budget)),
-                f"a token budget of {budget}",
-            )
-
-
-def test_order_padding_and_packing_cannot_change_the_gradient(name: str, small_model: Path, other_model: Path) -> None:
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, doubled(build_cast(method, small_model))):
-        whole = gradient(groups, phase.learn, step)
-        assert_same(whole, gradient(groups[::-1], phase.learn, step), "the order of groups")
-        with shapes_read(step.models, phase.learn.trainees) as shapes:
-            gradient(groups, phase.learn, step)
+def test_order_padding_and_packing_cannot_change_the_gradient(learned: list[Phase64]) -> None:
+    for one in learned:
+        groups, plan, step = one.groups, one.phase.learn, one.step
+        with shapes_read(step.models, plan.trainees) as shapes:
+            assert_same(one.whole, gradient(groups[::-1], plan, step), "the order of groups")
         assert {rows for rows, _ in shapes} == {1}, "packed rows lie end to end"
-        with shapes_read(step.models, phase.learn.trainees) as shapes:
-            assert_same(whole, gradient(groups, phase.learn, step, packed=False), "packing")
+        with shapes_read(step.models, plan.trainees) as shapes:
+            assert_same(one.whole, gradient(groups, plan, step, packed=False), "packing")
         assert max(rows for rows, _ in shapes) > 1, "without packing, rows lie side by side"
         bystander = Group(groups[0].task, [_long_bystander(groups[0].traces[0])])
-        assert_same(
-            whole, gradient([*groups, bystander], phase.learn, step), "a long row that no term claims (padding)"
-        )
+        found = gradient([*groups, bystander], plan, step)
+        assert_same(one.whole, found, "a long row that no term claims (padding)")
 
 
-def test_the_number_of_ranks_cannot_change_the_gradient(name: str, small_model: Path, other_model: Path) -> None:
-    method = build_method(name, other_model)
+def test_the_number_of_ranks_cannot_change_the_gradient(learned: list[Phase64]) -> None:
     small = replace(SMALL, token_budget=150)
-    for phase, groups, step in apart(method, doubled(build_cast(method, small_model))):
-        whole = gradient(groups, phase.learn, step, small)
+    for one in learned:
         parts = []
         for rank in range(3):
-            step.models.ranks = Ranks(rank, 3)
-            parts.append(gradient(groups, phase.learn, step, small))
-        step.models.ranks = Ranks()
+            one.step.models.ranks = Ranks(rank, 3)
+            parts.append(gradient(one.groups, one.phase.learn, one.step, small))
+        one.step.models.ranks = Ranks()
         sizes = {len(part) for part in parts}
-        parts = [part if len(part) == len(whole) else torch.zeros_like(whole) for part in parts]
-        assert sizes <= {len(whole), 1}
-        assert_same(whole, torch.stack(parts).sum(0), "three ranks")
+        parts = [part if len(part) == len(one.whole) else torch.zeros_like(one.whole) for part in parts]
+        assert sizes <= {len(one.whole), 1}
+        assert_same(one.whole, torch.stack(parts).sum(0), "three ranks")
 
 
-def test_zero_advantages_give_no_policy_gradient(name: str, small_model: Path, other_model: Path) -> None:
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, build_cast(method, small_model)):
-        terms = [term for term in phase.learn.terms if "adv" in term.streams]
-        for group in groups:
-            for trace in group.traces:
+def test_zero_advantages_give_no_policy_gradient(learned: list[Phase64]) -> None:
+    for one in learned:
+        terms = [term for term in one.terms if "adv" in term.streams]
+        with one.streams_kept():
+            for trace in (trace for group in one.groups for trace in group.traces):
                 if "adv" in trace.streams:
                     trace.streams["adv"] = torch.zeros(len(trace))
-        if terms:
-            assert float(gradient(groups, Learn(*terms), step).abs().max()) == 0.0
+            if terms:
+                assert float(gradient(one.groups, Learn(*terms), one.step).abs().max()) == 0.0
 
 
-def test_every_term_has_a_gradient(name: str, small_model: Path, other_model: Path) -> None:
+def test_every_term_has_a_gradient(learned: list[Phase64]) -> None:
     """Otherwise the laws above say nothing of it."""
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, doubled(build_cast(method, small_model))):
-        for term in phase.learn.terms:
-            alone = phase.learn.with_terms(replace(term, coef=1.0))
-            largest = float(gradient(groups, alone, step).abs().max())
+    for one in learned:
+        for term in one.terms:
+            alone = one.phase.learn.with_terms(replace(term, coef=1.0))
+            largest = float(gradient(one.groups, alone, one.step).abs().max())
             assert largest > 1e-5, f"the gradient of {term.name!r} is nowhere larger than {largest:.0e}: rounding"
 
 
-def test_tokens_outside_the_claim_get_no_gradient(name: str, small_model: Path, other_model: Path) -> None:
+def test_tokens_outside_the_claim_get_no_gradient(learned: list[Phase64]) -> None:
     """What stands in the streams of tokens that a term does not claim cannot matter, not even nan."""
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, build_cast(method, small_model)):
-        for term in phase.learn.terms:
-            alone = Learn(term, logp_temperature=phase.learn.logp_temperature)
-            clean = gradient(groups, alone, step)
-            held = [(trace, dict(trace.streams)) for group in groups for trace in group.traces]
-            for group in groups:
-                for trace, mask in zip(group.traces, masks(term, group), strict=True):
-                    assert term.authors == CLAIMED or not (mask & ~trace.by(*term.authors)).any()
-                    for stream in term.streams:
-                        if stream in trace.streams:
-                            trace.streams[stream] = _spoiled(trace.streams[stream], mask)
-            assert torch.isfinite(clean).all()
-            assert torch.equal(clean, gradient(groups, alone, step)), f"{term.name} reads outside its claim"
-            for trace, streams in held:  # the next term may claim other tokens
-                trace.streams = streams
+    for one in learned:
+        for term in one.terms:
+            alone = Learn(term, logp_temperature=one.phase.learn.logp_temperature)
+            clean = gradient(one.groups, alone, one.step)
+            with one.streams_kept():  # the next term may claim other tokens
+                for group in one.groups:
+                    for trace, mask in zip(group.traces, masks(term, group), strict=True):
+                        assert term.authors == CLAIMED or not (mask & ~trace.by(*term.authors)).any()
+                        for stream in term.streams:
+                            if stream in trace.streams:
+                                trace.streams[stream] = _spoiled(trace.streams[stream], mask)
+                assert torch.isfinite(clean).all()
+                assert torch.equal(clean, gradient(one.groups, alone, one.step)), f"{term.name} reads outside its claim"
 
 
-def test_streams_that_were_never_assigned_are_an_error_not_zero(
-    name: str, small_model: Path, other_model: Path
-) -> None:
-    method = build_method(name, other_model)
-    for phase, groups, step in apart(method, build_cast(method, small_model)):
-        for term in phase.learn.terms:
-            for stream in term.streams:
-                held = [(t, t.streams.pop(stream)) for g in groups for t in g.traces if stream in t.streams]
+def test_streams_that_were_never_assigned_are_an_error_not_zero(learned: list[Phase64]) -> None:
+    for one in learned:
+        for stream, term in {stream: term for term in one.terms for stream in term.streams}.items():
+            with one.streams_kept():
+                for trace in (trace for group in one.groups for trace in group.traces):
+                    trace.streams.pop(stream, None)
                 with pytest.raises(ValueError, match=rf"reads stream '{stream}', which was never assigned"):
-                    gradient(groups, phase.learn, step)
-                for trace, values in held:
-                    trace.streams[stream] = values
+                    gradient(one.groups, one.phase.learn.with_terms(term), one.step)
 
 
 def _weights(models: Models, name: str) -> Tensor:
