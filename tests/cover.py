@@ -5,7 +5,7 @@ A method that only combines terms, norms and streams which others have, too, is 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,9 @@ def cover() -> frozenset[str]:
     return frozenset(chosen)
 
 
-def by_cover() -> list[Any]:
-    """Every method as a parameter, those outside the cover as slow tests."""
-    return [name if name in cover() else pytest.param(name, marks=pytest.mark.slow) for name in sorted(METHODS)]
+def by_cover(names: Iterable[str] = METHODS) -> list[Any]:
+    """Methods as parameters, those outside the cover as slow tests."""
+    return [name if name in cover() else pytest.param(name, marks=pytest.mark.slow) for name in sorted(names)]
 
 
 @cache

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from guards import guards
 
 import burnish
+
+pytestmark = guards("serve", "rollout", "envs")
 
 SMALL = {"steps": 2, "prompts": 2, "n": 2, "max_new_tokens": 6, "eval_tasks": 2, "eval_every": 0, "lr": 1e-3}
 FILES = '''

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from guards import guards
 from runs import COIN, contents, function, go, halted_after, same_run, saved, tensors
 
 import burnish
@@ -24,6 +25,8 @@ from burnish.run.folder import Folder
 from burnish.run.train import Observer, Run
 from burnish.store.recorder import cut
 from burnish.util import files as disk
+
+pytestmark = guards("checkpoint", "loop.py")
 
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 
 import burnish
 from burnish.cli import main
 from burnish.compare.job import Job
 from burnish.compare.single import run_job
+
+pytestmark = guards("compare", "commands")
 
 SMALL = [
     "--task",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SMALL, build_cast
+from guards import guards
 
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
@@ -23,6 +24,8 @@ from burnish.step import Step
 from burnish.tasks.table import source
 from burnish.types import Clock, Turn
 
+pytestmark = guards("serve")
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WITH_TOOLS = (
     "{% if tools %}<|user|>{{ tools | length }} tools<|end|>{% endif %}{% for m in messages %}{% if m.role == 'tool' %}"
@@ -32,6 +35,7 @@ WITH_TOOLS = (
 )
 
 
+@pytest.mark.extras
 def test_an_agent_of_langgraph_is_recorded_token_by_token() -> None:
     pytest.importorskip("langgraph")
     pytest.importorskip("langchain_openai")
@@ -47,7 +51,7 @@ def test_an_agent_of_langgraph_is_recorded_token_by_token() -> None:
 
 @pytest.mark.parametrize(
     ("package", "function"),
-    [("openai", "openai_tools.py:play"), ("langgraph", "langgraph_boxes.py:run")],
+    [("openai", "openai_tools.py:play"), pytest.param("langgraph", "langgraph_boxes.py:run", marks=pytest.mark.extras)],
 )
 def test_agents_with_a_tool_call_it_and_pay_for_the_answer(package: str, function: str) -> None:
     """The replies are given here, in a model's place. The wrong box is empty; the right one answers the question."""

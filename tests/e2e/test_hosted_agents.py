@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import SMALL, build_cast, make_model
+from guards import guards
 
 from burnish.methods.multi_turn import played
 from burnish.methods.table import find
@@ -23,6 +24,8 @@ from burnish.step import Step
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.table import source
 from burnish.types import Clock, Task
+
+pytestmark = guards("serve", "rollout")
 
 openai = pytest.importorskip("openai", reason="the client of the OpenAI protocol: pip install openai")
 TASKS = [Task("question", ({"role": "user", "content": "Sort: b a"},), {"answer": "a b"}, "one")]

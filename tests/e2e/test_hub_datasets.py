@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from fake_hub import FakeHub, plain_environment, without_hub
+from guards import guards
+
+pytestmark = guards("tasks/data", "models/hub.py")
 
 CARD = """---
 configs:

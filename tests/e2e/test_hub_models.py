@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from conftest import make_model
 from fake_hub import FakeHub, plain_environment, without_hub
+from guards import guards
+
+pytestmark = guards("models/hub.py", "models/load.py", "models/loader.py")
 
 WEIGHTS = "model.safetensors"
 OPTIONS = "task='sort', steps=1, prompts=2, max_new_tokens=4, eval_tasks=0, device='cpu'"

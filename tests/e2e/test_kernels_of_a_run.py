@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from guards import guards
 from runs import contents, go
 
 from burnish.api.train import resume
 from burnish.kernels.cpu import build, kernel_cache
 from burnish.run.train import Observer
 from burnish.store.reader import open_store
+
+pytestmark = guards("run/kernels.py", "kernels")
 
 needs_kernels = pytest.mark.skipif(build.kernels() is None, reason=f"no kernels here: {build.why_not()}")
 SAID = "from step 1 on the run uses other CPU kernels (before: "

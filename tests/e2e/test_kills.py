@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 
 import burnish
+
+pytestmark = guards("checkpoint", "run", "store")
 
 HARNESS = Path(__file__).parent.parent.parent / "scripts" / "kill_harness.py"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import function, go, halted_after, same_run
 
 import burnish
@@ -26,6 +27,8 @@ from burnish.run.folder import Folder
 from burnish.run.lock import DRIVER, NAME, RUN, TRAINER, RunLock, holder
 from burnish.run.train import Observer
 from burnish.util.files import whole_directory
+
+pytestmark = guards("run/lock.py")
 
 HOLD = """
 import sys, time

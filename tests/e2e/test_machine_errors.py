@@ -13,11 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from guards import guards
 from runs import rows
 
 import burnish
 from burnish.cli import main
 from burnish.util.failures import MEMORY, sentence
+
+pytestmark = guards("util", "cli.py", "checkpoint")
 
 LONG = "x" * 300
 HUGE = str(10**400)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from guards import guards
 from runs import go
 
 from burnish.loop import Report
 from burnish.run.train import Observer
+
+pytestmark = guards("loop.py", "forward", "models")
 
 
 class Alive(Observer):

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import rows
 
 import burnish
 from burnish.cli import main
+
+pytestmark = guards("report/final_message.py", "report/summary.py", "run")
 
 COIN = """
 import hashlib

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import function, go
 
 from burnish.cli import main
 from burnish.run import unfinished_file
 from burnish.run.preference_data import Made
 from burnish.tasks.data import Dataset
+
+pytestmark = guards("run/preference_data.py", "commands/pairs.py")
 
 FAST = ("--model", "tiny", "--task", "sort", "--device", "cpu", "--max-new-tokens", "48")
 

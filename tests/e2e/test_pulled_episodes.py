@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import SMALL, build_cast
+from guards import guards
 
 from burnish.methods.table import find
 from burnish.rollout.hosted import hosted
@@ -27,6 +28,8 @@ from burnish.serve.pulled import KEY, Pulled, read_pulled
 from burnish.step import Step
 from burnish.tasks.table import source
 from burnish.types import Clock, Task
+
+pytestmark = guards("serve", "rollout")
 
 openai = pytest.importorskip("openai", reason="the client of the OpenAI protocol: pip install openai")
 TOKEN = "a-key-for-tests-0123456789"

@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from guards import guards
 
 from burnish.checkpoint.diff import differences
 from burnish.store.reader import open_store
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo")
+pytestmark = [
+    pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
+    guards("models/ranks.py", "models/shards.py", "exchange.py", "distributed/launch.py", "loop.py"),
+]
 RUN = ("--steps", "4", "--prompts", "4", "--n", "4", "--max-new-tokens", "12", "--eval-tasks", "6", "--eval-every", "2")
 SECONDS = 150.0
 

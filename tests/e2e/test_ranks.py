@@ -10,11 +10,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import SMALL, build_cast, build_method, credited, run_ranks
+from guards import guards
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from burnish.learn.learn import accumulate
 from burnish.models.ranks import Ranks
+
+pytestmark = guards("models/ranks.py", "exchange.py", "distributed/launch.py")
 
 WORLD = 2
 SECONDS = 60

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from guards import guards
 
 from burnish.distributed.ray import watchdog
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the watchdog reads /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the watchdog reads /proc"),
+    guards("distributed/ray"),
+]
 
 # A process that behaves as a driver with a Ray does: a child that runs a file below the folder `ray`, a grandchild in a
 # session of its own, and another child that is not Ray's.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from guards import guards
 
 import burnish
 from burnish.cli import main
@@ -21,6 +22,8 @@ from burnish.recipes.plan import plan_recipe
 from burnish.recipes.recipe import parse
 from burnish.recipes.runner import RecipeResult, run_recipe
 from burnish.run.observers import Observer
+
+pytestmark = guards("recipes")
 
 TOLD: dict[str, Any] = {
     "task": "add",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, credited
+from guards import guards
 from runs import COIN, function, go, same_run
 
 import burnish
@@ -22,6 +23,8 @@ from burnish.run.refused import IN_A_ROW
 from burnish.run.train import Observer, Run
 from burnish.types import Group
 from burnish.types_json import group_from_record
+
+pytestmark = guards("nonfinite.py", "loop.py", "run")
 
 NAN_AT = (
     COIN

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from conftest import make_model
+from guards import guards
+
+pytestmark = guards("models/hub.py", "models/load.py", "models/loader.py", "models/precision.py", "models/tokenizer.py")
 
 HOSTILE = """
 import os

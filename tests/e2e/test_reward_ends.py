@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import function, go
 
 from burnish.rewards.call import call_reward
@@ -20,6 +21,8 @@ from burnish.rewards.timed import TimedReward
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.types import Verdict
+
+pytestmark = guards("rewards")
 
 STARTS = """
 import os, pathlib, subprocess, time

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, credited, make_model
+from guards import guards
 from runs import COIN, function, go, same_run, saved, tensors
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
@@ -23,6 +24,8 @@ from burnish.run.train import Observer, Run
 from burnish.store.reader import open_store
 from burnish.tasks.table import source
 from burnish.types import Trace
+
+pytestmark = guards("checkpoint", "models/save.py", "models/lora.py")
 
 TEXT = "<|user|>sort 3 1 2<|end|><|assistant|>answer: 1 2 3<|end|>"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from serving import Browser, answer, served
 
 from burnish.cli import main
@@ -27,6 +28,8 @@ from burnish.report.limits import (
     TooLarge,
 )
 from burnish.report.server import LONGEST_PATH, make_server
+
+pytestmark = guards("report", "serve")
 
 TOKEN = "a-token-of-some-length"
 ALL = "0.0." + "0.0"  # the lint forbids the address in one piece

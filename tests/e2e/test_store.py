@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import recorded
+from guards import guards
 from runs import COIN, function, go
 from transformers import AutoTokenizer
 
@@ -27,6 +28,8 @@ from burnish.store.recorder import RunRecorder, cut
 from burnish.store.rows import Pieces
 from burnish.store.schema import FILE, connect
 from burnish.types import Clock, Group, Task, Trace, Turn
+
+pytestmark = guards("store")
 
 
 @pytest.fixture(scope="module")

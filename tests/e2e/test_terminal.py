@@ -15,6 +15,7 @@ from fcntl import ioctl
 from pathlib import Path
 
 import pytest
+from guards import guards
 from runs import go
 
 import burnish
@@ -25,6 +26,8 @@ from burnish.methods.table import METHODS, find, load_all
 from burnish.run.config import Options, method_fields
 from burnish.run.flags import dashed, flags_of
 from burnish.run.help import GROUPS, grouped
+
+pytestmark = guards("commands", "report")
 
 load_all()
 RUN = [sys.executable, "-c", "import sys; from burnish.cli import main; sys.exit(main())"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import function, go
 
 from burnish.checkpoint.diff import log_rows
@@ -15,6 +16,8 @@ from burnish.nonfinite import NotFinite
 from burnish.rewards.reward import MAX_FAILED_BATCHES, MAX_HUNG_REPLIES
 from burnish.rewards.timed import TimedReward
 from burnish.types import Verdict
+
+pytestmark = guards("rewards")
 
 CODE = """
 import os, re, sys, time

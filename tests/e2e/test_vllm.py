@@ -26,7 +26,7 @@ from burnish.models.lora import Lora
 from burnish.models.model import Model
 from burnish.roles import roles
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extras
 VLLM = replace(SMALL, engine="vllm")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from runs import COIN, function, go, same_run, saved
 
 import burnish
@@ -22,6 +23,8 @@ from burnish.run.train import Observer, Result
 from burnish.store.control import order
 from burnish.store.reader import open_store
 from burnish.store.sinks import SINKS, sink_names
+
+pytestmark = guards("store", "report", "run")
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +222,7 @@ def logged(name: str, model: Path, out: Path) -> list[dict[str, Any]]:
         return store.metrics()
 
 
+@pytest.mark.extras
 def test_tensorboard_hears_the_same_numbers(small_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -234,6 +238,7 @@ def test_tensorboard_hears_the_same_numbers(small_model: Path, tmp_path: Path) -
     assert all(definition(name) for name in events.Tags()["scalars"])
 
 
+@pytest.mark.extras
 def test_mlflow_hears_the_same_numbers(small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
@@ -247,6 +252,7 @@ def test_mlflow_hears_the_same_numbers(small_model: Path, tmp_path: Path, monkey
     assert [(one.step, one.value) for one in history] == [(m["step"], m["sft/loss"]) for m in metrics]
 
 
+@pytest.mark.extras
 def test_trackio_hears_the_same_numbers(small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     pytest.importorskip("trackio")
@@ -276,6 +282,7 @@ def log_records(data: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.extras
 def test_wandb_hears_the_same_numbers_offline(
     small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

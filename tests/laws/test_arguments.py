@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from at_once import at_once
 from conftest import arguments_for, task_for
 
 from burnish.method import Method
@@ -84,6 +85,7 @@ def other(name: str, given: dict[str, Any], key: str, value: Any) -> Method | No
     return None
 
 
+@at_once("name", sorted(METHODS))
 def test_another_number_is_another_method(name: str, other_model: Path) -> None:
     given = arguments_for(name, other_model)
     base = list(parts(METHODS[name].build(task_for(name), **given)))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method
+from guards import guards
 from runs import halted_after
 from test_lag import CURRICULUM, options_of
 
@@ -27,6 +28,8 @@ from burnish.run.train import Observer
 from burnish.step import Step
 from burnish.types import Group, Trace
 from burnish.types_json import group_to_record
+
+pytestmark = guards("run/pipeline.py", "rollout/chunked.py", "rollout/starts.py", "loop.py", "sampled.py")
 
 LONG = replace(SMALL, max_new_tokens=24)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, build_method, run_options_for, task_for
+from guards import guards
 from runs import halted_after
 
 import burnish
@@ -29,6 +30,8 @@ from burnish.sampled import PartialStep
 from burnish.step import Notes, Step
 from burnish.types import Group, Trace
 from burnish.types_json import group_from_record, group_to_record
+
+pytestmark = guards("run/pipeline.py", "models/snapshot.py", "loop.py", "sampled.py", "ahead.py")
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")

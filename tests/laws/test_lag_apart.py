@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method
+from guards import guards
 from runs import halted_after
 from test_lag import options_of
 
@@ -22,6 +23,8 @@ from burnish.engine.subprocess.engine import SubprocessEngine
 from burnish.engine.subprocess.probe import NAME, WrongWeights
 from burnish.loop import loop
 from burnish.run.pipeline import Pipeline
+
+pytestmark = guards("run/pipeline.py", "models/snapshot.py", "engine/subprocess")
 
 
 def ahead_of(pipeline: Pipeline) -> SubprocessEngine:

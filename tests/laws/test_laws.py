@@ -243,7 +243,7 @@ def test_tokens_outside_the_claim_get_no_gradient(learned: list[Phase64]) -> Non
 
 def test_streams_that_were_never_assigned_are_an_error_not_zero(learned: list[Phase64]) -> None:
     for one in learned:
-        for stream, term in {stream: term for term in one.terms for stream in term.streams}.items():
+        for stream, term in {stream: each for each in one.terms for stream in each.streams}.items():
             with one.streams_kept():
                 for trace in (trace for group in one.groups for trace in group.traces):
                     trace.streams.pop(stream, None)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from at_once import at_once
 
 import burnish
 
@@ -90,7 +90,7 @@ def imports(node: ast.AST) -> Iterator[str]:
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+@at_once("file", FILES)
 def test_a_file_imports_only_its_own_layer_and_those_below(file: Path) -> None:
     place = file.relative_to(SOURCE)
     mine = layer_of(".".join(("burnish", *place.with_suffix("").parts)))

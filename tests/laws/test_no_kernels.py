@@ -12,8 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from guards import guards
 
 import burnish
+
+pytestmark = guards("forward", "kernels", "engine")
 
 SRC = Path(burnish.__file__).parent
 ROOT = SRC.parent.parent

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from at_once import at_once
 
 import burnish
 from burnish.cli import main
@@ -143,10 +144,12 @@ def method_source(name: str) -> Function:
     return node
 
 
+@at_once("name", sorted(METHODS))
 def test_a_method_is_short(name: str) -> None:
     assert code_lines(method_source(name)) <= METHOD_LINES
 
 
+@at_once("name", sorted(METHODS))
 def test_a_method_says_what_it_is(name: str) -> None:
     entry = METHODS[name]
     assert entry.family and entry.summary and entry.title
@@ -156,6 +159,7 @@ def test_a_method_says_what_it_is(name: str) -> None:
     assert "docs" not in entry.example and entry.example.startswith("burnish ")
 
 
+@at_once("name", sorted(METHODS))
 def test_a_methods_docstring_holds_its_formula_and_its_options(name: str) -> None:
     text = inspect.getdoc(inspect.unwrap(METHODS[name].build)) or ""
     assert "=" in text, "the docstring has no formula"

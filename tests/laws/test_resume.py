@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,23 +15,24 @@ from burnish.checkpoint.diff import differences, log_rows
 from burnish.methods.table import METHODS
 
 
-def what_is_saved(name: str) -> tuple[object, ...]:
-    """What a checkpoint of a method holds: kinds of state, roles of models, phases."""
+@cache
+def what_is_saved(name: str) -> frozenset[object]:
+    """What a checkpoint of a method holds: kinds of state, roles of models, number of phases."""
     method = build_method(name, Path("teacher"))
-    kinds = sorted(type(part).__qualname__ for part in method.stateful().values())
-    roles = sorted((role.liveness, role.outputs > 0) for role in method.models.values())
-    return *kinds, *roles, len(method.phases)
+    kinds = {type(part).__qualname__ for part in method.stateful().values()}
+    roles = {(role.liveness, role.outputs > 0) for role in method.models.values()}
+    return frozenset({*kinds, *roles, len(method.phases), tuple(sorted(run_options_for(name)))})
 
 
 def law_cases() -> list[object]:
-    """Every method; those after the first whose checkpoints hold the same kinds of things are slow tests."""
-    seen: set[tuple[object, ...]] = set()
-    cases: list[object] = []
-    for name in METHODS:
-        saved = what_is_saved(name)
-        cases.append(pytest.param(name, marks=pytest.mark.slow) if saved in seen else name)
-        seen.add(saved)
-    return cases
+    """Every method; beside as few as together save everything that can be saved, they are slow tests."""
+    left = set().union(*map(what_is_saved, METHODS))
+    chosen: set[str] = set()
+    while left:
+        best = max(sorted(METHODS), key=lambda name: len(what_is_saved(name) & left))
+        chosen.add(best)
+        left -= what_is_saved(best)
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 
 
 def run_once(name: str, model: Path, teacher: Path, out: Path, **more: object) -> None:

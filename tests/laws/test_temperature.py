@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, credited, task_for
+from cover import by_cover
 from torch import Tensor
 
 from burnish.forward.temperatures import Temperature
@@ -77,7 +78,7 @@ def sampled(trace: Trace) -> Tensor:
     return torch.cat(known)
 
 
-@pytest.mark.parametrize("name", SAMPLING)
+@pytest.mark.parametrize("name", by_cover(SAMPLING))
 def test_sampler_old_reference_and_learner_agree(name: str, small_model: Path, other_model: Path) -> None:
     """At the first step policy, old policy and reference are one model: their log-probs of a token are one number."""
     method = METHODS[name].build(task_for(name), **{**arguments_for(name, other_model), "temperature": HOT})

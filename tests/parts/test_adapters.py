@@ -252,6 +252,7 @@ def openenv_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     server.should_exit = True
 
 
+@pytest.mark.extras
 def test_openenv_episodes_of_a_real_server(openenv_server: str, small_model: Path) -> None:
     source = resolve_task(f"openenv:{openenv_server}")
     task = source.task("train", 0)
@@ -345,6 +346,7 @@ def load_environment(most=2):
 """
 
 
+@pytest.mark.extras
 def test_an_environment_of_verifiers_before_v1_plays_itself_and_pays(
     tmp_path: Path, small_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

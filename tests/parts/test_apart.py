@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_method
+from guards import guards
 from runs import refused
 
 from burnish import train
@@ -32,6 +33,8 @@ from burnish.models.process_sampler import Sampler
 from burnish.roles import roles
 from burnish.run.pipeline import loop_as_set
 from burnish.types import Task
+
+pytestmark = guards("engine/subprocess")
 
 APART = replace(SMALL, engine="process")
 

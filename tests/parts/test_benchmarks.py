@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # scripts there import each other by name
@@ -23,6 +24,8 @@ import records  # noqa: E402
 import tables  # noqa: E402
 import workload  # noqa: E402
 from harness import Goal, Part, Side, compete, disagreements  # noqa: E402
+
+pytestmark = guards("util/processes.py")
 
 SIDES = """
     import time

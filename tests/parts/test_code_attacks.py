@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from code_attacks import attacks, generated, parameters
+from guards import guards
 
 from burnish.rewards.code.box import Box
 from burnish.rewards.code.grade import grade
@@ -17,7 +18,7 @@ from burnish.rewards.code.limits import Limits
 from burnish.rewards.code.outcome import Class, Outcome
 from burnish.rewards.code.tests import Asserts, Call, Calls, Scripts, Tests
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's"), guards("rewards")]
 
 FORGERIES = {**attacks("forgeries"), **generated()}
 ESCAPES, BOMBS = attacks("escapes"), attacks("bombs")

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from at_once import at_once
 
 import burnish
 from burnish.compare import sweep
@@ -373,6 +374,7 @@ def built(name: str, task: str = "sort") -> Any:
     return entry.build(source(str(entry.trial.get("task", task))), **dict.fromkeys(needs(entry), "tiny"), **columns)
 
 
+@at_once("name", sorted(METHODS))
 def test_every_difference_is_undone_or_refused_in_a_sentence(name: str) -> None:
     above = parent(name, METHODS[name])
     base = build_parent(METHODS[above], source("sort"), {})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import make_model, numbers
+from guards import guards
 from torch import Tensor
 
 from burnish.engine.sampling import choose, logp_of
@@ -26,6 +27,8 @@ from burnish.kernels.cpu.weight_layout import WeightLayout
 from burnish.models.known_models import TINY
 from burnish.models.load import load_model
 from burnish.randomness import generator
+
+pytestmark = guards("kernels")
 
 CPU = torch.device("cpu")
 needs_kernels = pytest.mark.skipif(build.kernels() is None, reason=f"no kernels here: {build.why_not()}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from at_once import at_once
+
 import burnish
 from burnish.methods.table import METHODS
 from burnish.run.flags import dashed, flags_of_method
@@ -11,6 +13,7 @@ from burnish.run.flags import dashed, flags_of_method
 PAGES = Path(burnish.__file__).parents[2] / "docs" / "methods"
 
 
+@at_once("name", sorted(METHODS))
 def test_the_defaults_of_a_method_are_those_on_its_page(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     for flag in flags_of_method(METHODS[name]):

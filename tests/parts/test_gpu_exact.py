@@ -9,13 +9,17 @@ from collections.abc import Iterator
 import pytest
 import torch
 from conftest import trainers_logp
+from guards import guards
 
 from burnish.engine.local import LocalEngine, Request, Sample
 from burnish.forward import attention
 from burnish.kernels.triton import decoder
 from burnish.models.mixed_precision import ComputeCopy
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    guards("kernels", "engine", "forward"),
+]
 
 COMMON = {"vocab_size": 5000, "num_hidden_layers": 3, "max_position_embeddings": 2048, "tie_word_embeddings": True}
 HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3}

@@ -8,6 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+from guards import guards
+
+pytestmark = guards("kernels", "engine", "forward")
 
 pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test], on Linux with x86-64)")
 

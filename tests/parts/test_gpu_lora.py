@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from guards import guards
 from test_gpu_kernels import interpreted
+
+pytestmark = guards("kernels", "engine", "forward")
 
 pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test], on Linux with x86-64)")
 pytest.importorskip("peft", reason="LoRA needs peft")

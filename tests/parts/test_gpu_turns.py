@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from guards import guards
 
 pytest.importorskip("triton", reason="the GPU kernels need triton (burnish[test], on Linux with x86-64)")
 from test_gpu_kernels import interpreted  # noqa: E402
+
+pytestmark = guards("kernels", "engine", "forward")
 
 TURNS = """
 import sys, tempfile

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from guards import guards
 
 from burnish.kernels.cpu import build, kernel_cache
+
+pytestmark = guards("kernels/cpu")
 
 needs_kernels = pytest.mark.skipif(build.kernels() is None, reason=f"no kernels here: {build.why_not()}")
 SAYS = "from burnish.kernels.cpu import build; print(build.kernels() is not None, build.why_not())"

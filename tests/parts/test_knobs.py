@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from at_once import at_once
 from conftest import SMALL, arguments_for, build_cast, task_for
+from cover import by_cover
 
 from burnish.draw.replay import transitions
 from burnish.engine.local import Request
@@ -84,7 +86,7 @@ def test_a_roles_learning_rate_moves_it_further(small_model: Path) -> None:
     assert moved["critic"] == pytest.approx(3 * SMALL.lr, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", methods_with("critic_lr"))
+@at_once("name", methods_with("critic_lr"))
 def test_a_methods_critic_learns_at_the_rate_that_it_is_given(name: str, other_model: Path) -> None:
     method = METHODS[name].build(task_for(name), **{**arguments_for(name, other_model), "critic_lr": 7.5})
     assert 7.5 in {role.lr for role in method.models.values() if role.outputs}
@@ -187,7 +189,7 @@ def test_a_reply_ends_at_a_stop_string_and_keeps_it(policy: Model) -> None:
     assert cut.tokens.tolist() == plain.tokens[: len(cut.tokens)].tolist() and len(cut.tokens) < len(plain.tokens)
 
 
-@pytest.mark.parametrize("name", methods_with("top_k"))
+@at_once("name", methods_with("top_k"))
 def test_a_method_samples_with_its_top_k(name: str, small_model: Path, other_model: Path) -> None:
     method = METHODS[name].build(task_for(name), **{**arguments_for(name, other_model), "top_k": 1})
     phase = method.phases[0]
@@ -196,7 +198,7 @@ def test_a_method_samples_with_its_top_k(name: str, small_model: Path, other_mod
     assert len(group.traces) > 1 and len({tuple(trace.tokens.tolist()) for trace in group.traces}) == 1
 
 
-@pytest.mark.parametrize("name", methods_with("n"))
+@pytest.mark.parametrize("name", by_cover(methods_with("n")))
 def test_a_method_samples_as_many_replies_as_it_is_told(name: str, small_model: Path, other_model: Path) -> None:
     """One more reply is asked for: more is sampled for the same tasks."""
     built = arguments_for(name, other_model)

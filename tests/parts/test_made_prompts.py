@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast
+from guards import guards
 from judge_server import serving
 
 from burnish.draw.evolve import Pool, in_proportion, informativeness
@@ -31,6 +32,8 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.types import Clock, Group, Trace, Turn
+
+pytestmark = guards("draw")
 
 
 def group_of(*rewards: float, key: str = "x") -> Group:

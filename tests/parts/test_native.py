@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import CHAT, make_model
+from guards import guards
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from burnish.engine.local import LocalEngine, Request
@@ -30,6 +31,8 @@ from burnish.models.template import Template
 from burnish.models.tokenizer import tokenizer_of
 from burnish.step import Settings
 from burnish.types import Clock
+
+pytestmark = guards("kernels", "forward")
 
 CPU = torch.device("cpu")
 SHAPES = {

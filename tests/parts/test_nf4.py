@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import make_model
+from guards import guards
 from runs import halted_after
 from test_gpu_kernels import interpreted
 from torch import nn
@@ -19,6 +20,8 @@ from burnish.checkpoint.diff import differences
 from burnish.forward.nf4 import CODES, Nf4, Nf4Linear, make_dense, quantise_linears
 from burnish.models.loader import Loader, share_parameters
 from burnish.models.lora import Lora, add_lora, merged
+
+pytestmark = guards("kernels", "forward", "models/load.py", "models/loader.py")
 
 
 def test_a_block_by_hand() -> None:

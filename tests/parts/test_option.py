@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from at_once import at_once
 from conftest import task_for
 
 import burnish
@@ -85,6 +86,7 @@ def test_an_option_is_found_in_its_type() -> None:
 # ------------------------------------------------------------------------------------------------------- every method
 
 
+@at_once("name", sorted(METHODS))
 def test_every_option_of_a_method_has_its_help_and_its_range(name: str) -> None:
     kinds = {key: typed(kind) for key, kind in method_types(METHODS[name]).items()}
     for key in method_fields(METHODS[name]):
@@ -94,6 +96,7 @@ def test_every_option_of_a_method_has_its_help_and_its_range(name: str) -> None:
         assert option.limited or not number or f"{name}.{key}" in UNRANGED, f"--{key} of {name} has no range"
 
 
+@at_once("name", sorted(METHODS))
 def test_a_default_lies_within_its_own_range(name: str) -> None:
     options = options_of(METHODS[name].build)
     for key, parameter in method_fields(METHODS[name]).items():
@@ -101,6 +104,7 @@ def test_a_default_lies_within_its_own_range(name: str) -> None:
             options[key].check(key, parameter.default)
 
 
+@at_once("name", sorted(METHODS))
 def test_the_help_of_a_flag_is_that_of_its_type(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = options_of(METHODS[name].build)
     assert {flag.name: flag.help for flag in flags_of_method(METHODS[name])} == {
@@ -163,7 +167,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "key", "value", "said"), BAD)
+@at_once(("name", "key", "value", "said"), BAD)
 def test_a_bad_value_is_refused_before_anything_is_loaded(
     name: str, key: str, value: Any, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, credited, doubled
+from guards import guards
 
 sys.path.append(str(Path(__file__).parents[1] / "e2e"))
 from runs import go, same_run
@@ -28,6 +29,10 @@ from burnish.models.token_room import TokenRoom
 from burnish.run.train import Observer
 from burnish.step import Notes
 from burnish.tasks.data import Dataset
+
+pytestmark = guards(
+    "models/token_room.py", "models/model.py", "forward", "learn/passes.py", "learn/batch.py", "learn/taken_back.py"
+)
 
 ROWS = [{"prompt": f"{n}?", "chosen": "y" * (3 + n % 9), "rejected": "n" * (2 + n % 5)} for n in range(60)]
 COMPUTES = Model.outputs

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import torch
 from conftest import SMALL, build_cast
+from guards import guards
 
 import burnish
 from burnish.api.train import resume
@@ -19,6 +20,8 @@ from burnish.rollout.given import given
 from burnish.step import Step
 from burnish.tasks.table import source
 from burnish.types import Clock, Task
+
+pytestmark = guards("credit/cached.py", "checkpoint")
 
 
 def rows(path: Path, n: int) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, build_cast
+from guards import guards
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.learn.entanglement import entanglement, top_mass
@@ -16,6 +17,8 @@ from burnish.run.evaluate import Evaluation
 from burnish.step import Notes
 from burnish.tasks.table import source
 from burnish.types import Group, Task, Trace, Turn
+
+pytestmark = guards("learn/terms", "select")
 
 
 def reply(states: list[list[float]], p: list[list[float]], tokens: list[int]) -> tuple[torch.Tensor, ...]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, make_model
 from conftest import scoring_model as with_head
+from guards import guards
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
@@ -30,6 +31,8 @@ from burnish.tasks.data.preferences import ranked
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
 from burnish.types import Clock, Group
+
+pytestmark = guards("score", "scorers")
 
 TASK = source("sort")
 

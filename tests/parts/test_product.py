@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SMALL, build_cast, build_method
+from guards import guards
 
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour
@@ -23,6 +24,8 @@ from burnish.score.verify import verify
 from burnish.step import Settings
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+
+pytestmark = guards("report", "roles.py")
 
 TASK = Rewarded(source("sort"), lambda completions: [float(len(text) % 2) for text in completions])
 

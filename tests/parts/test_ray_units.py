@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, build_cast
+from guards import guards
 
 import burnish
 from burnish.distributed.ray.admission import chosen, limits_of
@@ -39,6 +40,8 @@ from burnish.step import Settings
 from burnish.store.health import HealthLimits
 from burnish.store.schema import FILE
 from burnish.types import Clock, Group, Task, Trace, Turn
+
+pytestmark = guards("distributed/ray", "ledger.py", "rollout")
 
 
 def a_unit(number: int, drawn: int = 0, tasks: int = 2) -> Unit:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import build_cast
+from guards import guards
 
 from burnish.loop import loop
 from burnish.method import Method
@@ -23,6 +24,8 @@ from burnish.step import Settings, Step
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
 from burnish.types import Clock, Group
+
+pytestmark = guards("scorers", "score", "learn/terms", "learn/maths")
 
 SIDES = ("chosen", "rejected")
 FAST = Settings(prompts=8, max_new_tokens=16, lr=3e-3)

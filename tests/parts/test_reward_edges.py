@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, make_model, task_for
+from guards import guards
 from judge_server import serving
 from shaping import a_step, group, said, trace
 from test_judge_scorers import Replies, at, scorer_of
@@ -33,6 +34,8 @@ from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
 from burnish.types import Group, Trace
+
+pytestmark = guards("scorers", "rewards")
 
 __all__ = ["scoring_model"]  # a fixture
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 
 from burnish.rewards import seccomp
 from burnish.rewards.codec import decode, encode
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's"), guards("rewards")]
 
 INSIDE = """
 import contextlib, ctypes, json, os, signal, socket, subprocess, sys, tempfile, threading

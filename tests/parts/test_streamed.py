@@ -16,12 +16,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guards import guards
 
 from burnish import randomness
 from burnish.tasks.data import Dataset, arrow, cache, lines
 from burnish.tasks.data.files import read_file
 from burnish.tasks.mixture import BLOCK, Ingredient, Mixture
 from burnish.tasks.table import source
+
+pytestmark = guards("tasks/data")
 
 ROWS = [{"prompt": f"Wie viel ist {n} + 1?", "completion": "ä" * (n % 50) + str(n + 1)} for n in range(3000)]
 

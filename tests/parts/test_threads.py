@@ -6,9 +6,12 @@ import sys
 import threading
 
 import pytest
+from guards import guards
 
 from burnish.util import threads
 from burnish.util.threads import in_thread, quick_switches
+
+pytestmark = guards("util")
 
 
 def test_a_free_thread_is_used_again() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import numbers
+from guards import guards
 
 from burnish.forward.accelerate import cpu_library
 from burnish.forward.outputs import outputs
@@ -15,6 +16,8 @@ from burnish.forward.runner import runner_of
 from burnish.models.known_models import TINY
 from burnish.models.load import load_model
 from burnish.randomness import rng
+
+pytestmark = guards("forward", "kernels")
 
 LIBRARY = cpu_library()
 CPU = torch.device("cpu")

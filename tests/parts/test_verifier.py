@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from guards import guards
 
 from burnish.rewards.functions import final_answer
 from burnish.rewards.verifier import Verifier, verifier
@@ -25,6 +26,8 @@ from burnish.tasks.sort import Sort
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import BUILTIN, source
 from burnish.types import Task, Trace, Verdict
+
+pytestmark = guards("rewards", "tasks")
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "hostile_replies.py"
 

@@ -199,6 +199,7 @@ def load_environment():
 """
 
 
+@pytest.mark.extras
 def test_an_environment_before_v1_calls_its_tools_through_the_endpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
