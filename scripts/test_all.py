@@ -4,7 +4,7 @@
     python scripts/test_all.py 3       shard 3 alone
     python scripts/test_all.py status  what has passed, and when
 
-A shard is a share of the tests by the hash of file and parameter, so that the tests which share a fixture stay together.
+A shard is a share of the tests by the hash of file and parameter: tests which share a fixture stay together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARDS = 6
 
 
 def tree() -> str:
-    """What the tests depend on: the hash of the commit's src, tests, examples and docs, with all that is not committed."""
+    """What the tests depend on: a hash of the commit's files, and of what is not committed."""
     paths = ["src", "tests", "examples", "docs", "scripts", "benchmarks", "pyproject.toml"]
     tracked = subprocess.run(["git", "ls-tree", "HEAD", *paths], cwd=ROOT, capture_output=True, check=True).stdout
     changed = subprocess.run(["git", "diff", "HEAD", "--", *paths], cwd=ROOT, capture_output=True, check=True).stdout
