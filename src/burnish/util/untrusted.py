@@ -1,4 +1,4 @@
-"""Read JSON that somebody else wrote: a request, a reply, a row, a message of a peer. Any failure is a ValueError.
+"""Read foreign JSON: a request, a reply, a row, a message of a peer. Any failure is a ValueError.
 
 Text that is small to send can be expensive to handle: 900 brackets exhaust the stack of whatever walks the value
 later, long after the parser accepted it. So depth and size are limited here, where the text enters.
