@@ -124,7 +124,7 @@ class Following:
 def test_both_displays_follow_a_run_on_ray(straight: Path) -> None:
     """What they read of the run is there, from the header to the next commands."""
     lines, screen = (straight.with_name(name).read_text() for name in ("lines", "screen"))
-    assert re.search(X, re.M), lines
+    assert re.search(r"^reward: coin@\w{10}$", lines, re.M), lines
     assert "eval:   4 held-out tasks" in lines and "before: held-out" in lines
     assert re.search(r"^step 4/8: reward .*held-out ", lines, re.M), lines
     assert f"next:   burnish chat {straight / 'model'}" in lines

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import math
 import os
 import selectors
 import signal
@@ -28,6 +29,7 @@ from pathlib import Path
 BEAT = 1.0  # seconds between two lines
 STOPPED = 10.0  # seconds after which a stopped rank is lost
 SILENCE = 15.0  # seconds without a line after which a rank is lost
+GRACE = 2.0  # seconds that the others have to end before a stopped rank is killed, when its launcher ends all
 JOIN = 60.0  # seconds that a rank has to connect to the hub
 LONGEST = 256  # bytes of a line
 DONE = b"done"  # a rank says it before it ends in an orderly way
@@ -92,6 +94,7 @@ class Beside:
         self.waits.register(0, selectors.EVENT_READ)
         self.server: socket.socket | None = None
         self.lost = self.over = False
+        self.ends_at = math.inf  # when the rank is killed, because it is stopped
 
     def listen(self, host: str) -> int:
         """Accept the others from now on; the port."""
@@ -171,7 +174,7 @@ class Beside:
         if words[:1] in (["lost"], ["done"]):
             self._say(" ".join(words))
         if words == ["lost", str(self.rank), STOPS]:
-            self._end_rank()
+            self.ends_at = time.monotonic() + GRACE
 
     def _beat(self) -> None:
         """Once a second: the state of the rank, a line to the others, and how old their last lines are."""
@@ -182,6 +185,8 @@ class Beside:
         self._tell(STOPS if stopped and self.rank else "beat")
         if stopped and not self.rank:
             self._lose(0, STOPS)
+            self.ends_at = min(self.ends_at, time.monotonic() + GRACE)
+        if time.monotonic() > self.ends_at:
             self._end_rank()
         for link in list(self.links):
             link.age += min(passed, 2 * BEAT)

@@ -22,7 +22,7 @@ from burnish.util.failures import LOST_RANK
 
 END_SECONDS = 10.0  # how long ranks have to end by themselves, once one is lost
 CHILDREN_SECONDS = 3.0  # how long the processes that ranks have started have to end, once their rank has ended
-TICK = 0.05  # seconds between two looks at whether a rank has ended
+TICK, LOOK = 0.05, 1.0  # seconds between two looks at whether a rank has ended, and whether it is stopped
 SAID_ITSELF = (2, 130)  # exit codes after a sentence on the terminal
 LAST_WORDS = 4000  # characters of a rank's output
 
@@ -62,12 +62,10 @@ class Launched:
         for process in self.ranks:
             self._kill(process)
         left = self.below | having(f"{MEETING}={self.folder}/")
-        deadline = time.monotonic() + CHILDREN_SECONDS
-        while (pids := alive(left)) and time.monotonic() < deadline:
-            time.sleep(TICK)
-        for pid in pids:
+        for pid in _outlasting(left, CHILDREN_SECONDS):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        _outlasting(left, CHILDREN_SECONDS)
 
     def _look(self) -> None:
         self.ended += [r for r, process in enumerate(self.ranks) if r not in self.ended and process.poll() is not None]
@@ -77,7 +75,7 @@ class Launched:
         self._look()
         if any(self.ranks[rank].returncode for rank in self.ended):
             return True
-        if time.monotonic() - self.watch.looked < 1.0:
+        if time.monotonic() - self.watch.looked < LOOK:
             return False
         running = [process.pid for rank, process in enumerate(self.ranks) if rank not in self.ended]
         self.watch.look(running)
@@ -116,6 +114,14 @@ class Launched:
             said = log_of(self.folder, rank).read_text(errors="replace").strip()
             print(f"rank {rank} failed (exit code {code}):\n{said[-LAST_WORDS:]}", file=sys.stderr)
         return code
+
+
+def _outlasting(processes: Processes, seconds: float) -> list[int]:
+    """Those of these processes that have not ended after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (pids := alive(processes)) and time.monotonic() < deadline:
+        time.sleep(TICK)
+    return pids
 
 
 def log_of(folder: Path, rank: int) -> Path:

@@ -40,8 +40,6 @@ class Peers:
         self.ranks = ranks
         self.told = threading.Event()
         self.sentence, self.done = "", set[int]()
-        self.gone = -1
-        self.raised = False  # the main thread has had the sentence
         self.process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
@@ -64,12 +62,7 @@ class Peers:
             self.told.wait(seconds)
         if not self.sentence and seconds and self.done:
             self._lose(min(self.done), heartbeat.ENDED)
-        self.raised = self.raised or bool(self.sentence)
         return self.sentence
-
-    def speaks(self) -> bool:
-        """Whether this rank says that another one was lost: the first one that is left."""
-        return self.ranks.rank == (1 if self.gone == 0 else 0)
 
     def end(self) -> None:
         """At the end of this process: an orderly one, or after a loss, when gloo's threads would wait for the lost."""
@@ -109,17 +102,20 @@ class Peers:
                 break
         if self.sentence:
             time.sleep(END_SECONDS)
-            if self.speaks() and not self.raised:
-                os.write(2, f"{self.sentence}\n".encode())
             cleaning = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
             cleaning.start()
             cleaning.join(2.0)
             _exit()
 
     def _lose(self, rank: int, how: str) -> None:
-        if not self.sentence:
-            self.gone, self.sentence = rank, lost_sentence(rank, HOW[how])
-            self.told.set()
+        """Say it at once, on the first rank that is left: the launcher may end this process soon."""
+        if self.sentence:
+            return
+        self.sentence = lost_sentence(rank, HOW[how])
+        self.told.set()
+        if self.ranks.rank == (0 if rank else 1):
+            with contextlib.suppress(OSError):
+                os.write(2, f"{self.sentence}\n".encode())
 
 
 def _exit() -> None:

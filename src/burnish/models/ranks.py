@@ -165,10 +165,7 @@ class Watch(Protocol):
     """Who knows which ranks are lost (distributed/peers.py). Without one, a broken connection tells."""
 
     def lost(self, seconds: float = 0.0) -> str:
-        """The sentence about a lost rank, within so many seconds; empty if none was lost."""
-
-    def speaks(self) -> bool:
-        """Whether this rank says it to the user."""
+        """The sentence about a lost rank, within so many seconds; empty if none was lost. The user has been told it."""
 
 
 _watches: list[Watch] = []
@@ -230,7 +227,7 @@ def _settle(begin: Callable[[], dist.Work | None], on_gpu: bool = False) -> None
         work = begin()
         while work is not None and not _waited(work, on_gpu):
             if said := _lost():
-                raise LostRankError(said, quiet=not _watches[0].speaks())
+                raise LostRankError(said, quiet=True)
 
 
 def _waited(work: dist.Work, on_gpu: bool) -> bool:
@@ -256,8 +253,7 @@ def with_others() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
         said = _lost(VERDICT_SECONDS)
-        quiet = bool(os.environ.get(MEETING)) or bool(said and not _watches[0].speaks())
-        raise LostRankError(said or CUT, quiet) from None
+        raise LostRankError(said or CUT, quiet=bool(said or os.environ.get(MEETING))) from None
 
 
 def _lost(seconds: float = 0.0) -> str:
