@@ -83,7 +83,7 @@ def join(device: str = "auto") -> Ranks:
 
 
 def _remove_orphaned(folder: Path, launcher: int) -> None:
-    """Remove the launcher's folder if that was killed: nobody else does."""
+    """Remove the launcher's folder if the launcher was killed."""
     if os.getppid() != launcher:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -44,11 +44,11 @@ class Peers:
 
     def begin(self) -> None:
         """Start the heartbeat processes of all ranks. Where they cannot meet, the run goes on without."""
-        place = ["", 0, ""]
+        host, port, token = "", 0, ""
         if not self.ranks.rank:
-            place = [_address(), 0, secrets.token_hex(32)]
-            place[1] = self._start(*place)
-        host, port, token = self.ranks.from_first(place)
+            host, token = _address(), secrets.token_hex(32)
+            port = self._start(host, 0, token)
+        host, port, token = self.ranks.from_first((host, port, token))  # a list, after the exchange
         if self.ranks.rank and port:
             self._start(host, port, token)
         if self.process is not None:
