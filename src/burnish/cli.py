@@ -10,7 +10,7 @@ import sys
 
 from burnish import __version__
 from burnish.commands.table import COMMANDS
-from burnish.util.failures import out_of_memory, sentence
+from burnish.util.failures import LOST_RANK, LostRankError, out_of_memory, sentence
 
 HELP = """\
 burnish post-trains language models.
@@ -53,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except LostRankError as error:
+        return LOST_RANK if error.quiet else _print_error(str(error), LOST_RANK)
     except Exception as error:
         message = sentence(error)
         if debug or message is None:

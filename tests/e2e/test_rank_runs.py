@@ -16,20 +16,29 @@ import torch.distributed as dist
 from guards import guards
 
 from burnish.checkpoint.diff import differences
+from burnish.distributed.ray import watchdog
 from burnish.store.reader import open_store
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
-    guards("models/ranks.py", "models/shards.py", "exchange.py", "distributed/launch.py", "loop.py"),
+    guards("models/ranks.py", "models/shards.py", "exchange.py", "distributed", "loop.py"),
 ]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="states are read from /proc")
 RUN = ("--steps", "4", "--prompts", "4", "--n", "4", "--max-new-tokens", "12", "--eval-tasks", "6", "--eval-every", "2")
 SECONDS = 150.0
 
 
-def started(words: list[str], launcher: tuple[str, ...] = ("-m", "burnish", "train"), **how: Any) -> subprocess.Popen:
+BURNISH = ("-m", "burnish")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "burnish")
+
+
+def started(
+    words: list[str], launcher: tuple[str, ...] = ("-m", "burnish", "train"), more: dict[str, str] | None = None
+) -> subprocess.Popen:
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")} | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, *launcher, *words, "--quiet"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, **how)
+    env |= more or {}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
 
 
 def ended(process: subprocess.Popen) -> str:
@@ -132,6 +141,70 @@ def test_a_rank_that_dies_ends_the_run_with_its_words(small_model: Path, tmp_pat
     assert process.returncode != 0
     assert "rank 1 failed" in said and "a planted fault" in said, said
     assert time.monotonic() - began < SECONDS / 2
+
+
+def of_rank(launcher: int, rank: int) -> int:
+    """The process of a rank that a launcher started."""
+    for pid, (parent, _) in watchdog._table().items():
+        if parent == launcher and f"RANK={rank}" in watchdog._words(pid, "environ"):
+            return pid
+    raise AssertionError(f"there is no rank {rank}")
+
+
+def left_by(words: str) -> list[int]:
+    """Processes whose command or environment has these words."""
+    found = [(pid, watchdog._words(pid, "cmdline") + watchdog._words(pid, "environ")) for pid in watchdog._table()]
+    return [pid for pid, said in found if pid != os.getpid() and any(words in word for word in said)]
+
+
+def lose(number: signal.Signals, rank: int, launcher: tuple[str, ...], words: list[str], folder: Path) -> None:
+    """Start a run, send a signal to a rank after two steps: within 30 s the run has ended with one sentence, without a
+    traceback, process or file that is left (torchrun's agent adds a report of its own).
+    """
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    process = started(["train", *words], launcher, more={"TMPDIR": str(temporary)})
+    while not (folder / "run" / "checkpoints" / "step-000002").is_dir():
+        assert process.poll() is None, ended(process)
+        time.sleep(0.01)
+    os.kill(of_rank(process.pid, rank), number)
+    began = time.monotonic()
+    said = ended(process)
+    assert process.returncode != 0 and time.monotonic() - began < 30, said
+    told = [line for line in said.splitlines() if line.startswith(f"rank {rank} ")]
+    assert len(told) == 1 and said.count("so the run was ended; continue it") == 1, said
+    assert "gloo" not in said and ("Traceback" not in said or launcher == TORCHRUN), said
+    assert not left_by(str(folder))
+    if launcher != TORCHRUN:
+        assert not [path for path in temporary.iterdir() if "torchinductor" not in path.name]
+
+
+@linux
+def test_a_killed_rank_ends_the_run_with_one_sentence(small_model: Path, tmp_path: Path) -> None:
+    """Rank 0, which has the terminal and writes."""
+    words = ["grpo", "--model", str(small_model), "--task", "sort", "--steps", "99", "--prompts", "2", "--out"]
+    words += [str(tmp_path / "run"), "--max-new-tokens", "6", "--eval-tasks", "0", "--save-every", "2", "--ranks", "2"]
+    lose(signal.SIGKILL, 0, BURNISH, words, tmp_path)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("launcher", [BURNISH, TORCHRUN], ids=["ranks", "torchrun"])
+def test_a_run_that_lost_a_rank_resumes(
+    launcher: tuple[str, ...], number: signal.Signals, rank: int, shared: Path, small_model: Path, tmp_path: Path
+) -> None:
+    """The steps are those of a run that no one disturbed, bit for bit."""
+    out = tmp_path / "run"
+    ranks = ["--ranks", "2"] if launcher == BURNISH else []
+    lose(number, rank, launcher, [*words_for(small_model, out, "--steps=16"), *ranks], tmp_path)
+    resumed = started(["--resume", str(out), "--ranks", "2"])
+    said = ended(resumed)
+    assert resumed.returncode == 0, said
+    assert [row["step"] for row in metrics(out)] == list(range(16))
+    for now, then in zip(metrics(out), metrics(shared), strict=False):
+        assert all(now[key] == value for key, value in then.items() if "heldout" not in key), now["step"]
 
 
 def test_what_several_ranks_cannot_do_is_one_sentence(small_model: Path, tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from runs import halted_after
 
 import burnish
 from burnish.checkpoint.diff import differences
@@ -21,11 +24,10 @@ from burnish.distributed.ray.audit import audit
 from burnish.distributed.ray.cluster import cluster, local_environment
 from burnish.distributed.ray.supervisor import SILENCE
 from burnish.loop import Report
-from burnish.run.train import Observer
+from burnish.report.progress import ProgressLines, ProgressScreen
+from burnish.run.observed import ObservedRun
+from burnish.run.observers import Observer, Observers
 from burnish.store.reader import open_store
-
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
-pytestmark = pytest.mark.slow
 
 COIN = Path(__file__).with_name("coin.py")
 
@@ -98,8 +100,35 @@ def train(folder: Path, model: Path, observer: Observer | None = None, **more: A
 @pytest.fixture(scope="module")
 def straight(ray: Any, small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("straight") / "run"
-    train(folder, small_model)
+    said, drawn = (Console(file=StringIO(), width=120, force_terminal=terminal) for terminal in (False, True))
+    seen: list[ObservedRun] = []
+    with ProgressLines(said) as lines, ProgressScreen(drawn) as screen:
+        train(folder, small_model, Observers(lines, screen), callbacks=[Following(seen)])
+    for console, name in ((said, "lines"), (drawn, "screen")):
+        assert isinstance(console.file, StringIO)
+        folder.with_name(name).write_text(console.file.getvalue())
+    assert len(seen) == 1 and seen[0].best.last is not None and seen[0].best.last.step == 4
     return folder
+
+
+class Following:
+    """A user's callback, which reads the run."""
+
+    def __init__(self, seen: list[ObservedRun]) -> None:
+        self.seen = seen
+
+    def on_start(self, run: ObservedRun) -> None:
+        self.seen.append(run)
+
+
+def test_both_displays_follow_a_run_on_ray(straight: Path) -> None:
+    """What they read of the run is there, from the header to the next commands."""
+    lines, screen = (straight.with_name(name).read_text() for name in ("lines", "screen"))
+    assert re.search(r"^reward: coin@\w{10}$", lines, re.M), lines
+    assert "eval:   4 held-out tasks" in lines and "before: held-out" in lines
+    assert re.search(r"^step 4/8: reward .*held-out ", lines, re.M), lines
+    assert f"next:   burnish chat {straight / 'model'}" in lines
+    assert "step 8/8" in screen and "burnish chat" in screen and "The first held-out tasks" in screen
 
 
 def test_a_run_that_nobody_disturbs(straight: Path) -> None:
@@ -119,7 +148,11 @@ KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 
 @pytest.mark.parametrize(
     "faults",
-    [{1: ("sampler", KILL), 3: ("grader", STOP), 5: ("trainer", KILL)}, {2: ("trainer", STOP), 4: ("sampler", STOP)}],
+    [
+        {1: ("sampler", KILL), 3: ("grader", STOP), 5: ("trainer", KILL)},
+        pytest.param({2: ("trainer", STOP), 4: ("sampler", STOP), 6: ("grader", KILL)}, marks=pytest.mark.slow),
+    ],
+    ids=["killed", "stopped"],
 )
 def test_whoever_is_lost_the_run_is_the_same(
     faults: dict[int, tuple[str, signal.Signals]], straight: Path, small_model: Path, tmp_path: Path
@@ -141,6 +174,7 @@ def test_whoever_is_lost_the_run_is_the_same(
     assert any(event["kind"] == "replaced" for event in events)
 
 
+@pytest.mark.slow
 def test_free_order_loses_and_repeats_nothing(ray: Any, small_model: Path, tmp_path: Path) -> None:
     observer = Injecting(tmp_path / "run", {2: strike("sampler", signal.SIGKILL)})
     train(tmp_path / "run", small_model, observer, order="free", lag=2)
@@ -151,6 +185,7 @@ def test_free_order_loses_and_repeats_nothing(ray: Any, small_model: Path, tmp_p
         assert sum(m["sampled_tokens"] for m in store.metrics()) == asked
 
 
+@pytest.mark.slow
 def test_samplers_may_have_engines_of_their_own(straight: Path, small_model: Path, tmp_path: Path) -> None:
     """The same run, bit for bit, with a sampler killed; its engine goes with it."""
     observer = Injecting(tmp_path / "run", {3: strike("sampler", KILL)})
@@ -161,19 +196,12 @@ def test_samplers_may_have_engines_of_their_own(straight: Path, small_model: Pat
 
 
 def test_a_run_is_resumed_exactly_after_its_driver_is_gone(straight: Path, small_model: Path, tmp_path: Path) -> None:
-    import shutil
-
-    halted = tmp_path / "run"
-    shutil.copytree(straight, halted)
-    for path in (halted / "checkpoints").iterdir():
-        if path.name != "step-000006":
-            shutil.rmtree(path)
-    shutil.rmtree(halted / "model")
+    halted = halted_after(6, straight, tmp_path / "run")
     burnish.resume(halted)
-    shutil.rmtree(straight.parent / "kept", ignore_errors=True)
     assert not differences(straight, halted)
 
 
+@pytest.mark.slow
 def test_too_many_losses_end_with_a_sentence(ray: Any, small_model: Path, tmp_path: Path) -> None:
     observer = Injecting(tmp_path / "run", {1: strike("sampler", signal.SIGKILL)})
     with pytest.raises(
@@ -182,6 +210,7 @@ def test_too_many_losses_end_with_a_sentence(ray: Any, small_model: Path, tmp_pa
         train(tmp_path / "run", small_model, observer, replacements=0, spares=0)
 
 
+@pytest.mark.slow
 def test_a_role_that_nobody_fills_ends_with_a_sentence(ray: Any, small_model: Path, tmp_path: Path) -> None:
     """No spare, and no time for another to start: the role, the wait and the last thing it did."""
     observer = Injecting(tmp_path / "run", {1: strike("grader", signal.SIGKILL)})
@@ -191,6 +220,7 @@ def test_a_role_that_nobody_fills_ends_with_a_sentence(ray: Any, small_model: Pa
         train(tmp_path / "run", small_model, observer, spares=0, recover_within=0.2)
 
 
+@pytest.mark.slow
 def test_what_a_grader_raises_is_the_runs_own_error(ray: Any, small_model: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def f(completions):\n    raise KeyError('no such column')\n")
     with pytest.raises(ValueError, match="no such column"):
@@ -198,6 +228,7 @@ def test_what_a_grader_raises_is_the_runs_own_error(ray: Any, small_model: Path,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_ray_that_runs_is_joined_with_its_token_and_left_running(ray: Any, small_model: Path, tmp_path: Path) -> None:
     words = [
         sys.executable,

@@ -44,7 +44,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "orderly"])
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", pytest.param("orderly", marks=pytest.mark.slow)])
 def test_what_ray_leaves_is_ended_and_nothing_else(ending: str, tmp_path: Path) -> None:
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "raylet.py").write_text(RAYLET)
@@ -106,10 +106,10 @@ with cluster(None, 2) as ray:
 """
 
 
-@pytest.mark.slow
 def test_a_killed_driver_leaves_no_process_of_ray() -> None:
     """Without the watchdog, Ray's dashboard and runtime-environment agents are there for a minute more."""
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'burnish[ray]'")
+    import ray
+
     folder = os.path.dirname(ray.__file__)
     driver = subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert driver.stdout is not None

@@ -425,7 +425,6 @@ def test_what_cannot_be_placed_is_refused_in_words(
 
 
 def test_a_rollout_with_a_memory_is_refused(small_model: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     with pytest.raises(ValueError, match="its rollout has state"):
         burnish.train("aepo", model=str(small_model), task="sort", out=str(tmp_path / "run"), on="ray")
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from burnish.loop import Report
 from burnish.run.heldout import Outcome
+from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer, Observers
-from burnish.run.train import Result, Run
+from burnish.run.train import Result
 from burnish.store.control import order
 
 STOP = "stop"
@@ -54,7 +55,7 @@ class Callback(Observer):
             found["on_step"] = what
         self.hooks: dict[str, Callable[..., Any]] = {hook: f for hook, f in found.items() if callable(f)}
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         self.folder = run.folder.path
         self._call("on_start", run)
 

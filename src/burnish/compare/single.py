@@ -30,6 +30,7 @@ from burnish.methods.table import Entry, find
 from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.lock import RunLock
+from burnish.run.observed import ObservedRun
 from burnish.run.train import Observer, Run, execute, prepare
 
 OnProgress = Callable[[float, int, float | None], None]  # share of the budget used, steps done, last held-out value
@@ -106,8 +107,8 @@ class _BudgetObserver(Observer):
         result = execute(self.run, self)
         self.interrupted = result.stopped and not self.full
 
-    def started(self, run: Run) -> None:
-        self.meter.attach(run)
+    def started(self, run: ObservedRun) -> None:
+        self.meter.attach(self.run)
         if not self.curve:
             self._mark()
 

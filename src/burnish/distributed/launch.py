@@ -2,17 +2,19 @@
 
 Each process executes the same command (models/ranks.py says what they divide). Those that `launch` starts meet through
 a file in a private folder and talk over the loopback interface; on a GPU machine each has a GPU of its own. Rank 0 has
-the terminal, the others write what they say into files that are shown only when a rank fails.
+the terminal, the others write what they say into files that are shown only when a rank fails. Who is lost is noticed by
+the launcher (distributed/launched.py), or, where another one started the ranks, by heartbeats (distributed/peers.py).
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,12 +23,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from burnish.models.ranks import Ranks, here
+from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.peers import Peers
+from burnish.models.ranks import MEETING, Ranks, here, with_others
 from burnish.rewards.code.kernel import die_with_parent
 
 PATIENCE = timedelta(minutes=60)  # how long a rank waits for another one: a reward function may take a while
-MEETING = "BURNISH_RANKS_MEET_AT"  # a file for ranks that one machine started
-END_SECONDS = 10.0  # how long ranks have to end by themselves, once one has failed
+MET = "meeting"  # the file at which the ranks of one machine meet, in their launcher's folder
 LOCAL = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # ranks of one machine open no port to others
 
 
@@ -64,14 +67,25 @@ def join(device: str = "auto") -> Ranks:
     meeting = os.environ.get(MEETING)
     if meeting and sys.platform == "linux":
         die_with_parent(signal.SIGTERM)  # a launcher that is killed stops the run as Ctrl-C does: it saves first
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-        init_method=f"file://{meeting}" if meeting else "env://",
-        rank=own.rank,
-        world_size=own.world,
-        timeout=PATIENCE,
-    )
-    return here()
+        atexit.register(_remove_orphaned, Path(meeting).parent, os.getppid())
+    with with_others():
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            init_method=f"file://{meeting}" if meeting else "env://",
+            rank=own.rank,
+            world_size=own.world,
+            timeout=PATIENCE,
+        )
+        ranks = here()
+    if not meeting:
+        Peers(ranks).begin()
+    return ranks
+
+
+def _remove_orphaned(folder: Path, launcher: int) -> None:
+    """Remove the launcher's folder if the launcher was killed."""
+    if os.getppid() != launcher:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wanted(ranks: int) -> int:
@@ -86,57 +100,35 @@ def wanted(ranks: int) -> int:
 
 
 def launch(words: list[str], world: int) -> int:
-    """Run `burnish train` with these words in `world` processes; the exit code of rank 0, or of the first that failed.
+    """Run `burnish train` with these words in `world` processes; the exit code of rank 0, or of the rank that was lost.
 
-    A signal reaches the ranks themselves; this process waits for them, and ends the others when one has failed.
+    A signal reaches the ranks themselves; this process waits for them, ends the others when one is lost, and removes
+    what they leave: processes, and temporary files, which all are in its own folder.
     """
-    with tempfile.TemporaryDirectory(prefix="burnish-ranks-") as place, _signals_pass_by() as received:
+    temporary = tempfile.TemporaryDirectory(prefix="burnish-ranks-", ignore_cleanup_errors=True)
+    with temporary as place, _signals_pass_by() as received:
         folder = Path(place)
-        ranks = [_start(words, rank, world, folder) for rank in range(world)]
+        launched = Launched([_start(words, rank, world, folder) for rank in range(world)], folder)
         try:
-            return _wait(ranks, folder, received)
+            return launched.wait(received)
         finally:
-            for process in ranks:
-                process.kill()
+            launched.close()
 
 
 def _start(words: list[str], rank: int, world: int, folder: Path) -> subprocess.Popen[bytes]:
     """Start one rank; all but the first write into a file."""
     named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
-    own = {name: str(value) for name, value in named.items()} | LOCAL | {MEETING: str(folder / "meeting")}
+    temporary = folder / f"tmp{rank}"
+    temporary.mkdir()
+    own = {name: str(value) for name, value in named.items()} | LOCAL
+    own |= {MEETING: str(folder / MET), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "burnish", "train", *words]
     if not rank:
         return subprocess.Popen(command, env={**os.environ, **own})
-    with open(_log(folder, rank), "wb") as log:
+    with open(log_of(folder, rank), "wb") as log:
         return subprocess.Popen(
             command, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-
-
-def _wait(ranks: list[subprocess.Popen[bytes]], folder: Path, received: list[int]) -> int:
-    """Wait until all ranks have ended, or one has failed: then the others get END_SECONDS."""
-    passed_on = 0
-    while not any(process.poll() for process in ranks):
-        if all(process.poll() == 0 for process in ranks):
-            return 0
-        for number in received[passed_on:]:  # a terminal sends Ctrl-C to all; SIGTERM comes to this process alone
-            passed_on += 1
-            if number == signal.SIGTERM:
-                ranks[0].send_signal(number)
-        time.sleep(0.05)
-    failed = next(rank for rank, process in enumerate(ranks) if process.poll())
-    deadline = time.monotonic() + END_SECONDS
-    while time.monotonic() < deadline and any(process.poll() is None for process in ranks):
-        time.sleep(0.05)
-    code = ranks[0].poll() or ranks[failed].returncode
-    if ranks[0].poll() is None or (failed and ranks[0].poll() not in (2, 130)):
-        said = _log(folder, failed).read_text(errors="replace").strip() if failed else ""
-        print(f"rank {failed} failed (exit code {ranks[failed].returncode}):\n{said[-4000:]}", file=sys.stderr)
-    return code if code > 0 else 128 - code
-
-
-def _log(folder: Path, rank: int) -> Path:
-    return folder / f"rank{rank}.log"
 
 
 @contextmanager

@@ -12,11 +12,13 @@ ranks. Data travels as JSON and safetensors over gloo; gradients on GPUs over NC
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +28,16 @@ from torch import Tensor, nn
 from burnish.engine.request import Sample
 from burnish.exchange import decode, encode
 from burnish.step import Notes
+from burnish.util.failures import LostRankError
 
 T = TypeVar("T")
+MEETING = "BURNISH_RANKS_MEET_AT"  # names a file for the ranks of one machine; their launcher says who is lost
+TICK = timedelta(seconds=1)  # how often a rank that waits for others looks whether they are lost
+VERDICT_SECONDS = 3.0  # how long it may take until it is known who has broken a connection
+CUT = (
+    "the connection to another rank was lost: its process has ended or cannot be reached, so the run was ended; "
+    "continue it from its last checkpoint with burnish train --resume RUN"
+)
 BUCKET = 1 << 25  # gradients that are added up at once: 128 MiB of fp32
 
 
@@ -79,12 +89,12 @@ class Ranks:
         if not self.connected:
             return [data]
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
-        dist.all_gather(sizes, torch.tensor([len(data)]))
+        _settle(lambda: dist.all_gather(sizes, torch.tensor([len(data)]), async_op=True))
         longest = max(int(size) for size in sizes)
         mine = torch.zeros(longest, dtype=torch.uint8)
         mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
-        dist.all_gather(found, mine)
+        _settle(lambda: dist.all_gather(found, mine, async_op=True))
         return [part[: int(size)].numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
 
     def gather_values(self, head: Any, tensors: Sequence[Tensor] = ()) -> list[tuple[Any, list[Tensor]]]:
@@ -129,7 +139,7 @@ class Ranks:
             if p.grad is None:
                 p.grad = p.new_zeros(p.shape, dtype=p.grad_dtype)
         for bucket in _buckets([p.grad for p in trained.values() if p.grad is not None]):
-            _at_once(bucket, dist.all_reduce)
+            _at_once(bucket, partial(dist.all_reduce, async_op=True))
 
     @torch.no_grad()
     def spread(self, tensors: Sequence[Tensor], owners: Sequence[int]) -> None:
@@ -138,7 +148,32 @@ class Ranks:
             return
         for owner in range(self.world):
             for bucket in _buckets([t for t, own in zip(tensors, owners, strict=True) if own == owner]):
-                _at_once(bucket, partial(dist.broadcast, src=owner))
+                _at_once(bucket, partial(dist.broadcast, src=owner, async_op=True))
+
+    def send(self, tensor: Tensor, rank: int) -> None:
+        """Send a tensor of the CPU to one rank, which calls `receive`."""
+        with with_others():
+            dist.send(tensor, rank)
+
+    def receive(self, tensor: Tensor, rank: int) -> None:
+        """Fill a tensor of the CPU with what a rank sends."""
+        with with_others():
+            dist.recv(tensor, rank)
+
+
+class Watch(Protocol):
+    """Who knows which ranks are lost (distributed/peers.py). Without one, a broken connection tells."""
+
+    def lost(self, seconds: float = 0.0) -> str:
+        """The sentence about a lost rank, within so many seconds; empty if none was lost. The user has been told it."""
+
+
+_watches: list[Watch] = []
+
+
+def watch_by(watch: Watch) -> None:
+    """Let an exchange with the other ranks end when this watch says that one of them is lost."""
+    _watches[:] = [watch]
 
 
 def here() -> Ranks:
@@ -178,9 +213,48 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _at_once(tensors: list[Tensor], exchange: Callable[[Tensor], object]) -> None:
+def _at_once(tensors: list[Tensor], exchange: Callable[[Tensor], dist.Work | None]) -> None:
     """Exchange several tensors as one, and write what came of it into them."""
     flat = torch.cat([tensor.flatten() for tensor in tensors])
-    exchange(flat)
+    _settle(lambda: exchange(flat), flat.is_cuda)
     for tensor, found in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
         tensor.copy_(found.view_as(tensor))
+
+
+def _settle(begin: Callable[[], dist.Work | None], on_gpu: bool = False) -> None:
+    """Do an exchange. While it waits for a rank that is lost, it ends with LostRankError."""
+    with with_others():
+        work = begin()
+        while work is not None and not _waited(work, on_gpu):
+            if said := _lost():
+                raise LostRankError(said, quiet=True)
+
+
+def _waited(work: dist.Work, on_gpu: bool) -> bool:
+    """Wait for TICK, on a GPU (where NCCL waits, and not this thread) without a limit; whether the work is done."""
+    if on_gpu:
+        work.wait()
+        return True
+    try:
+        work.wait(TICK)
+    except RuntimeError:
+        if work.is_completed():
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def with_others() -> Iterator[None]:
+    """Inside, the error of a broken connection is a LostRankError: gloo's own says nothing to a user."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        said = _lost(VERDICT_SECONDS)
+        raise LostRankError(said or CUT, quiet=bool(said or os.environ.get(MEETING))) from None
+
+
+def _lost(seconds: float = 0.0) -> str:
+    return _watches[0].lost(seconds) if _watches else ""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from burnish.models.build import Models
 from burnish.models.model import Model
@@ -52,12 +50,8 @@ def _exchange(models: Models) -> None:
         for source, (head, _) in enumerate(ranks.gather_values(shapes)):
             for name, shape, dtype in head:
                 if ranks.rank == source:
-                    dist.send(own[name].cpu().contiguous(), 0)
+                    ranks.send(own[name].cpu().contiguous(), 0)
                 elif not ranks.rank:
-                    model.optimiser.others[name] = _received(shape, getattr(torch, dtype), source)
-
-
-def _received(shape: list[int], dtype: torch.dtype, source: int) -> Tensor:
-    found = torch.empty(shape, dtype=dtype)
-    dist.recv(found, source)
-    return found
+                    found = torch.empty(shape, dtype=getattr(torch, dtype))
+                    ranks.receive(found, source)
+                    model.optimiser.others[name] = found

@@ -22,7 +22,8 @@ from burnish.scorers.read import split_rewards
 if TYPE_CHECKING:
     from burnish.run.evaluate import Interval, Shown
     from burnish.run.heldout import Outcome
-    from burnish.run.train import Result, Run
+    from burnish.run.observed import ObservedRun
+    from burnish.run.train import Result
 
 GUIDED_BY = {"vas_value": "vas", "q_sharp_value": "q_sharp"}  # methods -> those that decode with their product
 REWARDS = {  # methods -> the reward that reads their product, where that is not rm
@@ -154,7 +155,7 @@ def places(result: Result) -> list[tuple[str, str]]:
     return [("model", str(result.model)), *folder] if result.model else folder
 
 
-def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
+def next_steps(run: ObservedRun, result: Result) -> list[tuple[str, str]]:
     """Commands to run next, each with a description."""
     options, folder = run.config.options, shlex.quote(str(result.folder))
     if options.task.startswith(IN_PYTHON) or IN_PYTHON in (options.reward or ""):
@@ -204,7 +205,7 @@ def next_steps(run: Run, result: Result) -> list[tuple[str, str]]:
     return [(f"burnish chat {model}", "talk to it"), *_evaluation(run, model), *again]
 
 
-def _categories(run: Run) -> str:
+def _categories(run: ObservedRun) -> str:
     """The flags of `burnish refusals` that name the labels of a classifier, where they are unusual."""
     usual = inspect.signature(find(run.config.method).build).parameters
     given = {name: run.config.arguments.get(name) for name in ("column", "cannot", "should_not")}
@@ -212,7 +213,7 @@ def _categories(run: Run) -> str:
     return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in changed.items())
 
 
-def _named(run: Run) -> bool:
+def _named(run: ObservedRun) -> bool:
     """Whether a command can name the run's method: not where it was passed as a Python object."""
     try:
         find(run.config.method)
@@ -221,7 +222,7 @@ def _named(run: Run) -> bool:
     return True
 
 
-def _data(run: Run) -> str | None:
+def _data(run: ObservedRun) -> str | None:
     """The flags that name the run's data; None where nothing is held out."""
     options = run.config.options
     if run.source.size("heldout") == 0:
@@ -235,7 +236,7 @@ def _text_rewards(reward: str | None) -> str:
     return reward_text(split_rewards(read_rewards(reward))[0]) if reward else ""
 
 
-def _evaluation(run: Run, model: str) -> list[tuple[str, str]]:
+def _evaluation(run: ObservedRun, model: str) -> list[tuple[str, str]]:
     """The command that measures the product as the run did; none for an agent, which `burnish eval` does not run."""
     rows = _data(run)
     if rows is None or run.config.options.agent:

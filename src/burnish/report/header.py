@@ -5,9 +5,9 @@ from __future__ import annotations
 from burnish.models.template import ASSUMED
 from burnish.run.config import Options
 from burnish.run.evaluate import can_evaluate
+from burnish.run.observed import ObservedRun
 from burnish.run.passes import passes
 from burnish.run.reward_versions import written
-from burnish.run.train import Run
 from burnish.step import Settings
 from burnish.tasks.resolve import datasets_of
 
@@ -21,7 +21,7 @@ def _pace(settings: Settings) -> str:
     return "; ".join(filter(None, (ahead, chunk)))
 
 
-def derived(run: Run) -> list[tuple[str, str]]:
+def derived(run: ObservedRun) -> list[tuple[str, str]]:
     """The header of a run: its configuration as (label, text)."""
     options, settings = run.config.options, run.settings
     about = run.about
@@ -68,14 +68,14 @@ def derived(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _same_replies(run: Run) -> str:
+def _same_replies(run: ObservedRun) -> str:
     """How many rows are left out because they prefer no reply; empty where none are."""
     rows = sum(dataset.left_out() for dataset in datasets_of(run.source))
     left = "row is left out: its" if rows == 1 else "rows are left out: their"
     return f"{rows:,} {left} replies are equal or ranked the same" if rows else ""
 
 
-def _judged(run: Run) -> str:
+def _judged(run: ObservedRun) -> str:
     """How many held-out replies are judged, and how they are decoded; empty where none are."""
     options = run.config.options
     if options.eval_tasks and options.eval_measure == "loss":

@@ -25,8 +25,9 @@ from burnish.report import final_message, numbers
 from burnish.report.header import derived
 from burnish.report.plot import Point, plot
 from burnish.run.heldout import Outcome
+from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer
-from burnish.run.train import Result, Run, limits
+from burnish.run.train import Result, limits
 from burnish.store.health import Health
 
 LINE_SECONDS = 3.0  # shortest time between two plain lines of steps without a held-out measurement
@@ -37,7 +38,7 @@ MOST_POINTS = 4000  # of the curve of training, which is drawn eight times a sec
 class Progress(Observer):
     """The state that both displays need: metrics, held-out measurements, pace and health of the run so far."""
 
-    run: Run
+    run: ObservedRun
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -55,7 +56,7 @@ class Progress(Observer):
     ) -> None:
         """End the display; what it has printed stays."""
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         self.run, self.done = run, run.start
         self.health = Health(limits(run))
         options = run.config.options
@@ -131,7 +132,7 @@ class ProgressLines(Progress):
     def preparing(self, what: str) -> None:
         self.line(f"{what} ...")
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         super().started(run)
         self.reported: set[str] = set()
         self.last = 0.0
@@ -210,7 +211,7 @@ class ProgressScreen(Progress):
     def preparing(self, what: str) -> None:
         self.activity = what
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         super().started(run)
         self.ready = True
 

@@ -24,7 +24,8 @@ from burnish.loop import Report
 from burnish.run.heldout import Outcome
 
 if TYPE_CHECKING:
-    from burnish.run.train import Result, Run
+    from burnish.run.observed import ObservedRun
+    from burnish.run.train import Result
 
 
 class Observer:
@@ -35,7 +36,7 @@ class Observer:
     def preparing(self, what: str) -> None:
         """Slow work before the run itself: other processes start."""
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         """Models are loaded and the folder exists; the evaluation before training comes next."""
 
     def begun(self) -> None:
@@ -90,7 +91,7 @@ class Observers(Observer):
         for one in self:
             one.preparing(what)
 
-    def started(self, run: Run) -> None:
+    def started(self, run: ObservedRun) -> None:
         for one in self:
             one.started(run)
 

@@ -34,6 +34,7 @@ from burnish.run.heldout import Outcome
 from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
 from burnish.run.monitor import Measurements, Monitor
+from burnish.run.observed import About, ObservedRun, held_out_size
 from burnish.run.observers import Observer as Observer
 from burnish.run.observers import Observers
 from burnish.run.passes import passes, steps_of_epochs
@@ -56,19 +57,6 @@ UNGUARDED = (
     "the file system of {folder} has no locks, so nothing stops a second process from writing into the same run; make "
     "sure that no other process resumes it"
 )
-
-
-@dataclass(frozen=True)
-class About:
-    """The trained model in numbers: its weights, how many of them are trained, and its device.
-
-    plain: whether it uses burnish's plain chat template, because it has none of its own
-    """
-
-    weights: int
-    moving: int
-    device: str
-    plain: bool = False
 
 
 @dataclass
@@ -101,9 +89,8 @@ class Run:
 
     @property
     def held_out(self) -> int:
-        """The number of held-out tasks of an evaluation: --eval-tasks, or all rows of a dataset that has fewer."""
-        size = self.source.size("heldout")
-        return self.config.options.eval_tasks if size is None else min(self.config.options.eval_tasks, size)
+        """The number of held-out tasks of an evaluation."""
+        return held_out_size(self.config, self.source)
 
     def memories(self) -> dict[str, Stateful]:
         """The stateful parts that a checkpoint holds, by name."""
@@ -277,7 +264,7 @@ def store_session(run: Run) -> StoreSession:
     return StoreSession(path, tokenizer, facts=facts, limits=normal, traces=options.record, sinks=sinks)
 
 
-def limits(run: Run) -> HealthLimits:
+def limits(run: ObservedRun) -> HealthLimits:
     """Health-check thresholds derived from the run's settings."""
     precision = torch.float32 if run.about.device == "cpu" else torch.bfloat16
     return HealthLimits(run.settings.max_new_tokens, logp_apart=ALARM[precision])

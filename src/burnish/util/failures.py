@@ -5,6 +5,17 @@ from __future__ import annotations
 import errno
 import sqlite3
 
+LOST_RANK = 75  # exit code of a rank that ends because another one is lost
+
+
+class LostRankError(Exception):
+    """Another rank of this run was lost: the message is one sentence. quiet: another process says it to the user."""
+
+    def __init__(self, sentence: str, quiet: bool = False) -> None:
+        super().__init__(sentence)
+        self.quiet = quiet
+
+
 _ADVICE = {
     errno.EACCES: "choose a place that you may read and write, or change its permissions",
     errno.EPERM: "choose a place that you may read and write, or change its permissions",
@@ -43,6 +54,8 @@ def sentence(error: BaseException) -> str | None:
     """The message for an error of the system; None for any other error."""
     if out_of_memory(error):
         return MEMORY
+    if isinstance(error, LostRankError):
+        return str(error)
     if isinstance(error, OSError):
         what = error.strerror or str(error) or type(error).__name__
         names = [str(name)[:200] for name in (error.filename, error.filename2) if name is not None]

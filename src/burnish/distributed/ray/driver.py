@@ -10,7 +10,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from burnish.distributed.ray.actors import LIFE, WorkerActor, as_actor, end, tensors_as_bytes
 from burnish.distributed.ray.cluster import cluster
@@ -18,32 +18,45 @@ from burnish.distributed.ray.supervisor import SILENCE, START, TICK, ActorLimits
 from burnish.distributed.ray.trainer import Joining, News, Trainer
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER
 from burnish.distributed.ray.worker import Spec
-from burnish.loop import Report
+from burnish.method import Method
 from burnish.methods.table import Entry
 from burnish.parts import split_score
+from burnish.run.best import Best
 from burnish.run.config import Config
 from burnish.run.folder import Folder
+from burnish.run.lengths import Lengths
 from burnish.run.lock import DRIVER
+from burnish.run.observed import About, held_out_size
 from burnish.run.plan import RunPlan, plan
-from burnish.run.train import About, Observer, PassedObjects, Result, Run, graceful_interrupt
+from burnish.run.reward_versions import Versions
+from burnish.run.train import Observer, PassedObjects, Result, graceful_interrupt
+from burnish.step import Settings
 from burnish.store.control import order
 from burnish.store.schema import FILE, connect
+from burnish.tasks.source import Source
 
 TRAINER = "trainer"
 
 
 @dataclass
 class RemoteRun:
-    """A run in another process, as observers see it: a Run without its models."""
+    """A run in another process, as observers see it (ObservedRun): a Run without its models."""
 
     config: Config
-    method: Any
-    source: Any
-    settings: Any
+    method: Method
+    source: Source
+    settings: Settings
     folder: Folder
     start: int
     about: About
-    lengths: None = None  # the trainer's process knows them
+    lengths: Lengths | None
+    rewards: Versions
+    best: Best
+
+    @property
+    def held_out(self) -> int:
+        """The number of held-out tasks of an evaluation."""
+        return held_out_size(self.config, self.source)
 
 
 @dataclass
@@ -106,7 +119,7 @@ class Driver:
         self.actors: dict[str, Actor] = {}
         self.made: dict[str, int] = {}
         self.lost: set[str] = set()
-        self.done = 0
+        self.done, self.best = 0, Best(planned.config.options)
         self.begun = self.training = False
         self.ordered = False
         self.unwritten: list[tuple[float, None, str, str, str]] = []
@@ -242,18 +255,20 @@ class Driver:
 
     def _pass_on(self, what: str, values: tuple[Any, ...]) -> None:
         if what == "started":
-            start, about = values
+            start, about, lengths, scores = values
             if self.begun:
                 self._write(time.time(), "replaced", "info", f"another trainer resumes after step {start}")
                 return
             self.begun, self.done, p = True, start, self.planned
-            seen = RemoteRun(p.config, p.method, p.source, p.settings, self.folder, start, about)
-            self.observer.started(cast(Run, seen))
+            own = (self.folder, start, about, lengths, p.rewards, self.best)
+            self.best.load_state_dict(scores)
+            self.observer.started(RemoteRun(p.config, p.method, p.source, p.settings, *own))
         elif what == "stepped":
-            report: Report = values[0]
+            report, heldout, seconds, scores = values
             if report.clock.step >= self.done:  # steps repeated by a replacement were shown already
                 self.done = report.clock.step + 1
-                self.observer.stepped(*values)
+                self.best.load_state_dict(scores)
+                self.observer.stepped(report, heldout, seconds)
         elif what == "begun" and self.training:
             return  # a replacement starts over
         elif what == "ordered" and self.ordered:

@@ -23,17 +23,21 @@ from burnish.models.load import load_chat, load_model
 from burnish.run.folder import Folder
 from burnish.run.heldout import Outcome
 from burnish.run.lock import TRAINER
-from burnish.run.train import Observer, Result, Run, execute, prepare
+from burnish.run.observed import ObservedRun
+from burnish.run.train import Observer, Result, execute, prepare
 
 
 class Relay(Observer):
     """An observer that queues the run's events for the driver, as plain values without models."""
 
+    run: ObservedRun
+
     def __init__(self, doing: Activity) -> None:
         self.doing, self.events = doing, deque[tuple[str, Any]]()
 
-    def started(self, run: Run) -> None:
-        self._tell("started", (run.start, run.about))
+    def started(self, run: ObservedRun) -> None:
+        self.run = run
+        self._tell("started", (run.start, run.about, run.lengths, run.best.state_dict()))
         self.doing.now("measuring before training, or the first step")
 
     def begun(self) -> None:
@@ -47,7 +51,7 @@ class Relay(Observer):
 
     def stepped(self, report: Report, heldout: dict[str, float], seconds: float) -> None:
         light = replace(report, groups={}, dropped={}, refusals=[], looks={}, ledger=[], units=[])
-        self._tell("stepped", (light, heldout, seconds))
+        self._tell("stepped", (light, heldout, seconds, self.run.best.state_dict()))
         self.doing.now(f"after step {report.clock.step + 1}")
 
     def saved(self, path: Path) -> None:

@@ -85,6 +85,13 @@ def marked_processes(mark: str, ray_folder: str) -> Processes:
     return _below(marked, table)
 
 
+def having(variable: str) -> Processes:
+    """The processes whose environment has a variable that starts with these words, NAME=value."""
+    table = _table()
+    marked = [pid for pid in table if any(word.startswith(variable) for word in _words(pid, "environ"))]
+    return {pid: table[pid][1] for pid in marked}
+
+
 def descendants(pid: int) -> Processes:
     return _below([pid], _table())
 
@@ -109,8 +116,10 @@ def _below(roots: list[int], table: dict[int, tuple[int, str]]) -> Processes:
 
 
 def _table() -> dict[int, tuple[int, str]]:
-    """pid -> (parent, start time in ticks since boot), of every process that is not a zombie."""
-    table = {}
+    """pid -> (parent, start time in ticks since boot), of every process that is not a zombie; empty without /proc."""
+    table: dict[int, tuple[int, str]] = {}
+    if not os.path.isdir("/proc"):
+        return table
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):

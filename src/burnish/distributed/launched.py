@@ -1,0 +1,135 @@
+"""The ranks that this process started: which of them is lost, the sentence about it, and the end of all.
+
+A rank is lost when its process has ended before the run is done, or has been stopped by a signal for a while. One that
+computes is never lost: its state is read from /proc, and it need not answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from burnish.distributed.heartbeat import STOPPED, StopWatch
+from burnish.distributed.peers import lost_sentence
+from burnish.distributed.ray.watchdog import Processes, alive, descendants, having
+from burnish.models.ranks import MEETING
+from burnish.util.failures import LOST_RANK
+
+END_SECONDS = 10.0  # how long ranks have to end by themselves, once one is lost
+CHILDREN_SECONDS = 3.0  # how long the processes that ranks have started have to end, once their rank has ended
+TICK, LOOK = 0.05, 1.0  # seconds between two looks at whether a rank has ended, and whether it is stopped
+SAID_ITSELF = (2, 130)  # exit codes after a sentence on the terminal
+LAST_WORDS = 4000  # characters of a rank's output
+
+
+class Launched:
+    """The processes of the ranks, in order, and the folder with the output of all but the first."""
+
+    def __init__(self, ranks: list[subprocess.Popen[bytes]], folder: Path) -> None:
+        self.ranks, self.folder = ranks, folder
+        self.ended: list[int] = []  # ranks, in the order in which they ended
+        self.stopped: int | None = None  # the rank that was stopped by a signal
+        self.below: Processes = {}  # what a rank that is killed has started
+        self.watch = StopWatch()
+
+    def wait(self, received: list[int]) -> int:
+        """Wait until all ranks have ended, or one is lost: then the others get END_SECONDS. The exit code.
+
+        received: the signals that have come to this process
+        """
+        passed_on = 0
+        while not self._lost():
+            if len(self.ended) == len(self.ranks):
+                return 0
+            for number in received[passed_on:]:  # a terminal sends Ctrl-C to all; SIGTERM comes to this process alone
+                passed_on += 1
+                if number == signal.SIGTERM:
+                    self.ranks[0].send_signal(number)
+            time.sleep(TICK)
+        deadline = time.monotonic() + END_SECONDS
+        while time.monotonic() < deadline and len(self.ended) < len(self.ranks):
+            time.sleep(TICK)
+            self._look()
+        return self._tell()
+
+    def close(self) -> None:
+        """End all ranks, and what they have started."""
+        for process in self.ranks:
+            self._kill(process)
+        left = self.below | having(f"{MEETING}={self.folder}/")
+        for pid in _outlasting(left, CHILDREN_SECONDS):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        _outlasting(left, CHILDREN_SECONDS)
+
+    def _look(self) -> None:
+        self.ended += [r for r, process in enumerate(self.ranks) if r not in self.ended and process.poll() is not None]
+
+    def _lost(self) -> bool:
+        """Whether a rank has failed, or has been stopped for too long: then it is killed, and the others notice."""
+        self._look()
+        if any(self.ranks[rank].returncode for rank in self.ended):
+            return True
+        if time.monotonic() - self.watch.looked < LOOK:
+            return False
+        running = [process.pid for rank, process in enumerate(self.ranks) if rank not in self.ended]
+        self.watch.look(running)
+        for rank, process in enumerate(self.ranks):
+            if process.pid in running and self.watch.stopped[process.pid] >= STOPPED:
+                self.stopped = rank
+                self._kill(process)
+                return True
+        return False
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            self.below |= descendants(process.pid)
+            process.kill()
+            process.wait()
+
+    def _tell(self) -> int:
+        """Say which rank was lost, if it has not said so itself on the terminal; the exit code."""
+        codes = [process.poll() for process in self.ranks]
+        if self.stopped is not None:
+            print(lost_sentence(self.stopped, f"was stopped by a signal (SIGSTOP) for {STOPPED:g} s"), file=sys.stderr)
+            return 1
+        first = codes[0]
+        if first in SAID_ITSELF:
+            return first
+        failed = [rank for rank in self.ended if codes[rank] not in (0, LOST_RANK)]
+        rank = (failed or [rank for rank in self.ended if not codes[rank]] or self.ended)[0]
+        code = codes[rank] or 0
+        if code < 0:
+            print(lost_sentence(rank, _killed_by(-code)), file=sys.stderr)
+            return 128 - code
+        if not failed:
+            print(lost_sentence(rank, "ended before the run was done"), file=sys.stderr)
+            return 1
+        if rank:
+            said = log_of(self.folder, rank).read_text(errors="replace").strip()
+            print(f"rank {rank} failed (exit code {code}):\n{said[-LAST_WORDS:]}", file=sys.stderr)
+        return code
+
+
+def _outlasting(processes: Processes, seconds: float) -> list[int]:
+    """Those of these processes that have not ended after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (pids := alive(processes)) and time.monotonic() < deadline:
+        time.sleep(TICK)
+    return pids
+
+
+def log_of(folder: Path, rank: int) -> Path:
+    """The file with what a rank has said."""
+    return folder / f"rank{rank}.log"
+
+
+def _killed_by(number: int) -> str:
+    """What happened to a process that a signal ended."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"was killed by {name}" + (" (as by a machine that is out of memory)" if number == signal.SIGKILL else "")

@@ -1,0 +1,213 @@
+"""Ranks that are killed, stopped, silent or only busy: who is lost, and what is said. Stand-ins for ranks, no torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from burnish.distributed import heartbeat, launched
+from burnish.distributed.launched import Launched, log_of
+from burnish.distributed.ray import watchdog
+from burnish.models.ranks import MEETING
+from burnish.util.failures import LOST_RANK
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="states are read from /proc")
+STOPPED = 0.6  # seconds, in place of 10
+SLEEPS, BUSY = "import time; time.sleep(60)", "while True: sum(range(10**9))"  # one call holds the lock for 10 s
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launched, "STOPPED", STOPPED)
+    monkeypatch.setattr(launched, "LOOK", 0.1)
+    monkeypatch.setattr(launched, "END_SECONDS", 0.5)
+    monkeypatch.setattr(launched, "CHILDREN_SECONDS", 0.2)
+
+
+def ranks(folder: Path, *programs: str) -> Launched:
+    """Stand-ins for ranks: Python programs."""
+    own = {**os.environ, MEETING: f"{folder}/meeting"}
+    made = [subprocess.Popen([sys.executable, "-I", "-S", "-c", program], env=own) for program in programs]
+    for rank in range(len(made)):
+        log_of(folder, rank).write_text(f"the words of rank {rank}\n")
+    return Launched(made, folder)
+
+
+def outcome(made: Launched, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """The exit code and what was said; nothing of the ranks is left."""
+    try:
+        code = made.wait([])
+    finally:
+        made.close()
+    assert all(process.poll() is not None for process in made.ranks)
+    assert not watchdog.having(f"{MEETING}={made.folder}/")
+    return code, capfd.readouterr().err.strip().splitlines()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("number", "code", "what"),
+    [(signal.SIGKILL, 137, "was killed by SIGKILL"), (signal.SIGSTOP, 1, r"was stopped by a signal \(SIGSTOP\)")],
+)
+def test_a_lost_rank_is_one_sentence(
+    rank: int, number: signal.Signals, code: int, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The other rank is in a long call, and is ended."""
+    made = ranks(tmp_path, *([SLEEPS, BUSY] if rank == 0 else [BUSY, SLEEPS]))
+    made.ranks[rank].send_signal(number)
+    found, said = outcome(made, capfd)
+    assert found == code and len(said) == 1
+    assert re.match(f"rank {rank} {what}.*, so the run was ended; continue it .* --resume RUN$", said[0]), said
+
+
+def test_a_rank_that_is_stopped_for_a_moment_or_busy_is_not_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped twice for half of the limit, and one call in C all the time: nobody is lost."""
+    made = ranks(tmp_path, "import time; time.sleep(1.4)", "sum(range(150_000_000))")
+    for process in made.ranks:
+        process.send_signal(signal.SIGSTOP)
+        subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -CONT {process.pid}"])
+    assert outcome(made, capfd) == (0, [])
+
+
+def test_the_rank_that_failed_is_named_not_those_that_noticed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks that lost a connection are silent, whoever ends first; the last words are those of the failed rank."""
+    noticed = f"import sys; sys.exit({LOST_RANK})"
+    code, said = outcome(ranks(tmp_path, noticed, noticed, "import time, sys; time.sleep(0.2); sys.exit(3)"), capfd)
+    assert code == 3 and said == ["rank 2 failed (exit code 3):", "the words of rank 2"]
+    code, said = outcome(ranks(tmp_path, noticed, "pass"), capfd)
+    assert code == 1 and said[0].startswith("rank 1 ended before the run was done") and len(said) == 1
+    code, said = outcome(ranks(tmp_path, "import sys; sys.exit(2)", "import sys; sys.exit(2)"), capfd)
+    assert (code, said) == (2, []), "rank 0 has said it on the terminal"
+
+
+def test_what_a_rank_started_ends_with_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A child in a session of its own, of a rank that is killed from outside, and that of one that is stopped."""
+    starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}], start_new_session=True)\n"
+    made = ranks(tmp_path, starts + SLEEPS, starts + SLEEPS)
+    while len(watchdog.having(f"{MEETING}={tmp_path}/")) < 4:
+        time.sleep(0.02)
+    made.ranks[0].kill()
+    code, said = outcome(made, capfd)
+    assert code == 137 and len(said) == 1
+
+
+# ----------------------------------------------------------------------------------------------------------- heartbeats
+
+HURRIED = """
+import sys
+from burnish.distributed import heartbeat as h
+h.BEAT, h.STOPPED, h.SILENCE = 0.1, 0.6, 0.8
+h.main(int(sys.argv[1]), int(sys.argv[2]), "127.0.0.1", int(sys.argv[3]))
+"""
+
+
+class Heartbeats:
+    """Two stand-ins for ranks, and the heartbeat process of each."""
+
+    def __init__(self, stack: ExitStack, program: str = SLEEPS) -> None:
+        self.ranks = [self._start(stack, program) for _ in range(2)]
+        hub = self._start(stack, HURRIED, "0", str(self.ranks[0].pid), "0")
+        self.port = self._line(hub, b"secret\n").split()[1]
+        other = self._start(stack, HURRIED, "1", str(self.ranks[1].pid), self.port)
+        assert other.stdin is not None
+        other.stdin.write(b"secret\n")
+        other.stdin.flush()
+        self.beside = [hub, other]
+
+    def _start(self, stack: ExitStack, *words: str) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        process = stack.enter_context(subprocess.Popen([sys.executable, "-c", *words], stdin=pipe, stdout=pipe))
+        stack.callback(process.kill)
+        return process
+
+    def _line(self, process: subprocess.Popen[bytes], word: bytes) -> str:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(word)
+        process.stdin.flush()
+        return process.stdout.readline().decode()
+
+    def said(self) -> list[str]:
+        """The next line of each."""
+        return [process.stdout.readline().decode().strip() for process in self.beside if process.stdout is not None]
+
+    def nothing_for(self, seconds: float) -> bool:
+        pipes = [process.stdout for process in self.beside]
+        return not select.select(pipes, [], [], seconds)[0]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_hear_of_a_stopped_rank(rank: int, stack: ExitStack) -> None:
+    made = Heartbeats(stack)
+    made.ranks[rank].send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    assert made.said() == [f"lost {rank} stopped"] * 2
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_hear_of_a_rank_whose_process_is_gone(rank: int, stack: ExitStack) -> None:
+    """Its end of the pipe is closed without a word."""
+    made = Heartbeats(stack)
+    assert made.nothing_for(0.3)
+    pipe = made.beside[rank].stdin
+    assert pipe is not None
+    pipe.close()
+    assert made.said()[1 - rank] == f"lost {rank} ended"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_machine_that_is_gone_is_noticed_by_its_silence(rank: int, stack: ExitStack) -> None:
+    """The heartbeat process itself is stopped: nothing comes, and no connection is closed."""
+    made = Heartbeats(stack)
+    assert made.nothing_for(0.3)
+    made.beside[rank].send_signal(signal.SIGSTOP)
+    other = made.beside[1 - rank].stdout
+    assert other is not None and other.readline().decode().strip() == f"lost {rank} silent"
+    made.beside[rank].send_signal(signal.SIGCONT)
+
+
+def test_a_rank_that_computes_in_one_long_call_is_alive(stack: ExitStack) -> None:
+    """It holds the interpreter lock for longer than every limit."""
+    assert Heartbeats(stack, BUSY).nothing_for(2.0)
+
+
+def test_an_orderly_end_is_no_loss(stack: ExitStack) -> None:
+    made = Heartbeats(stack)
+    pipe = made.beside[1].stdin
+    assert pipe is not None and made.nothing_for(0.2)
+    pipe.write(heartbeat.DONE)
+    pipe.close()
+    assert made.beside[0].stdout is not None and made.beside[0].stdout.readline().decode().strip() == "done 1"
+    assert not heartbeat.state_of(0)
+
+
+def test_strangers_are_not_heard(stack: ExitStack) -> None:
+    """A connection without the token, with long lines or with none; the run does not notice."""
+    made = Heartbeats(stack)
+    for words in (b"wrong 1\ngone\n", b"x" * 5000, b"secret\n", b"secret one\n", b"\xff\xfe 1\ngone\n"):
+        with socket.create_connection(("127.0.0.1", int(made.port)), timeout=5) as link:
+            link.sendall(words)
+            with suppress(ConnectionResetError):
+                assert link.recv(100) == b"", words
+    assert made.nothing_for(0.3)
