@@ -53,7 +53,7 @@ def check_message(message: Any) -> None:
         )
     for part in content:
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind not in PARTS:
+        if not isinstance(kind, str) or kind not in PARTS:
             raise ValueError(
                 f"a message has a part of type {str(kind)[:40]!r}, which cannot be read; the types are "
                 f"{', '.join(PARTS)}: leave the part out or write it as text"

@@ -12,13 +12,14 @@ from typing import Any
 
 from burnish.report.api import Api
 from burnish.report.endpoint import Endpoint
-from burnish.report.server import Server, make_server
+from burnish.report.server import make_server
+from burnish.util.http_server import HttpServer
 
 
 class Browser:
     """Asks a server as a browser would, with any headers."""
 
-    def __init__(self, endpoint: Endpoint, server: Server) -> None:
+    def __init__(self, endpoint: Endpoint, server: HttpServer) -> None:
         self.endpoint, self.server = endpoint, server
 
     def ask(

@@ -164,7 +164,7 @@ def test_the_endpoint_is_guarded(small_model: Path) -> None:
         with pytest.raises(ValueError, match="cannot be used .*; pass --port 0"):
             ChatServer(port=int(server.url.rpartition(":")[2]))
         assert ask("/v1/chat/completions")[0] == 401 and ask("/v1/chat/completions", token=server.token[:-1])[0] == 401
-        assert ask("/v1/chat/completions", token=server.token, host="evil.example")[0] == 403
+        assert ask("/v1/chat/completions", token=server.token, host="evil.example")[0] == 421
         assert ask("/sessions/none/v1/chat/completions", token=server.token)[0] == 404
         assert ask("/v1/chat/completions", token=server.token)[0] == 400
         assert ask("/reward", b'{"value": 1}', server.token)[0] == 404  # no episode is named

@@ -172,6 +172,7 @@ def test_a_foreign_name_that_points_here_is_not_answered(host: str, browser: Bro
 def test_the_names_of_the_loopback_are_answered(browser: Browser) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert browser.ask("/api/runs", Host=f"{host}:{browser.endpoint.port}")[0] == 200
+        assert browser.ask("/api/runs", Host=host)[0] == browser.ask("/api/runs", Host=f"{host}:80")[0] == 421
 
 
 def test_an_order_needs_our_own_page(browser: Browser, root: Path) -> None:
@@ -235,10 +236,11 @@ def test_beyond_the_loopback_there_is_always_a_token_and_never_everywhere() -> N
         and "?token=" in endpoint_for("192.168.7.7", 1, None).url()
     )
     assert endpoint_for("::1", 7, None).url() == "http://[::1]:7/" and "[::1]:7" in endpoint_for("::1", 7, None).hosts()
-    assert endpoint_for("10.0.0.2", 7, None).hosts() == {"10.0.0.2", "10.0.0.2:7"}
+    assert endpoint_for("10.0.0.2", 7, None).hosts() == {"10.0.0.2:7"}
     for host in ("0.0." + "0.0", "::", "", "*"):
         with pytest.raises(ValueError, match="on every network at once"):
             endpoint_for(host, 1, "a-token-of-some-length")
+    assert endpoint_for("10.0.0.2", 80, None).hosts() == {"10.0.0.2", "10.0.0.2:80"}  # browsers leave it out
     assert is_loopback("127.1.2.3") and not is_loopback("example.org")
 
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,9 @@ from serving import Browser, answer, served
 from burnish.cli import main
 from burnish.report.api import Api
 from burnish.report.endpoint import endpoint_for, is_loopback
-from burnish.report.limits import (
-    BODY_BYTES,
-    DELAYS,
-    FORGET_SECONDS,
-    HEAD_BYTES,
-    Guesses,
-    RequestReader,
-    Slots,
-    TooLarge,
-)
-from burnish.report.server import LONGEST_PATH, make_server
+from burnish.report.server import BODY_BYTES, make_server
+from burnish.util.http_connections import Connection, Connections, State
+from burnish.util.http_limits import DELAYS, FORGET_SECONDS, HEAD_BYTES, PATH_CHARACTERS, Guesses, Limits
 
 pytestmark = guards("report", "serve")
 
@@ -44,8 +37,20 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def guarded(tmp_path: Path) -> Iterator[Browser]:
     """A server with a token, whose delays are recorded and not waited for."""
     for browser in served(tmp_path, endpoint_for("127.0.0.1", 0, TOKEN)):
-        browser.server.guesses = Guesses(sleep=lambda seconds: None)
+        browser.server.guesses = Recorded()
         yield browser
+
+
+class Recorded(Guesses):
+    """Guesses that are answered at once; waited: the seconds that each would have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wrong(self, client: str) -> float:
+        self.waited.append(super().wrong(client))
+        return 0.0
 
 
 # ------------------------------------------------------------------------------------------------------- addresses
@@ -157,8 +162,8 @@ def test_the_token_is_compared_as_it_is(guarded: Browser) -> None:
 
 
 def test_wrong_tokens_are_answered_later_and_later_and_the_owner_is_not(guarded: Browser) -> None:
-    waited: list[float] = []
-    guarded.server.guesses = Guesses(sleep=waited.append)
+    guesses = guarded.server.guesses = Recorded()
+    waited = guesses.waited
     for _ in range(len(DELAYS) + 2):
         assert guarded.ask("/api/runs?token=wrong-wrong-wrong")[0] == 401
     assert waited == [*DELAYS, DELAYS[-1], DELAYS[-1]] and DELAYS[-1] >= 1
@@ -169,12 +174,32 @@ def test_wrong_tokens_are_answered_later_and_later_and_the_owner_is_not(guarded:
 
 
 def test_guesses_are_counted_by_client_and_forgotten() -> None:
-    now, waited = [0.0], []
-    guesses = Guesses(delays=(0.0, 1.0), sleep=waited.append, clock=lambda: now[0])
-    guesses.wrong("a"), guesses.wrong("a"), guesses.wrong("b")
+    now = [0.0]
+    guesses = Guesses(delays=(0.0, 1.0), clock=lambda: now[0])
+    waited = [guesses.wrong("a"), guesses.wrong("a"), guesses.wrong("b")]
     now[0] = FORGET_SECONDS + 1
-    guesses.wrong("a")
-    assert waited == [0.0, 1.0, 0.0, 0.0]
+    assert [*waited, guesses.wrong("a")] == [0.0, 1.0, 0.0, 0.0]
+
+
+def test_a_wrong_token_waits_and_beyond_a_few_it_is_not_answered(tmp_path: Path) -> None:
+    """Clients that hang up hold their places, so that they cannot guess faster. The right token is answered at once."""
+    for browser in served(tmp_path, endpoint_for("127.0.0.1", 0, TOKEN)):
+        few(browser, guesses=2)
+        browser.server.guesses = Guesses(delays=(1.0,))
+        begun, sent = time.monotonic(), b"GET /api/runs?token=wrong HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"
+        lines = []
+        for _ in range(2):
+            lines.append(browser.connect())
+            lines[-1].sendall(sent % browser.endpoint.port)
+        lines.pop().close()
+        server = browser.server
+        _soon(lambda server=server: server._delayed == 2)
+        with browser.connect() as third:
+            third.sendall(sent % browser.endpoint.port)
+            assert third.recv(1) == b""
+        assert browser.ask(f"/api/runs?token={TOKEN}")[0] == 200 and time.monotonic() < begun + 1.0
+        assert answer(lines[0])[0] == 401 and time.monotonic() >= begun + 1.0
+        _soon(lambda server=server: server._delayed == 0)
 
 
 # --------------------------------------------------------------------------------------------------------- requests
@@ -182,8 +207,8 @@ def test_guesses_are_counted_by_client_and_forgotten() -> None:
 
 def test_an_address_has_a_limit(browser: Browser) -> None:
     path = "/api/runs?x="
-    assert browser.ask(path + "x" * (LONGEST_PATH - len(path)))[0] == 200
-    assert browser.ask(path + "x" * (LONGEST_PATH - len(path) + 1))[0] == 414
+    assert browser.ask(path + "x" * (PATH_CHARACTERS - len(path)))[0] == 200
+    assert browser.ask(path + "x" * (PATH_CHARACTERS - len(path) + 1))[0] == 414
 
 
 def test_headers_have_a_limit(browser: Browser) -> None:
@@ -194,6 +219,12 @@ def test_headers_have_a_limit(browser: Browser) -> None:
     assert browser.raw(start + b"X: " + b"y" * room + end)[0] == 200
     assert browser.raw(start + b"X: " + b"y" * (room + 1) + end)[0] == 431
     assert browser.raw(start + b"X: y\r\n" * (HEAD_BYTES // 5) + end)[0] == 431
+
+
+def few(browser: Browser, **limits: Any) -> None:
+    """Give a server other limits."""
+    changed = replace(browser.server.limits, **limits)
+    browser.server.limits = browser.server.connections.limits = changed
 
 
 def order(browser: Browser, body: bytes, length: bytes | None = None) -> tuple[int, Any]:
@@ -238,6 +269,10 @@ ODD = {
     "garbage": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
     "many words": b"a b c d e\r\n\r\n",
     "two Hosts": b"GET / HTTP/1.1\r\nHOST\r\nHost: evil.example\r\n\r\n",
+    "a line end alone": b"GET / HTTP/1.1\nHost: x\r\n\r\n",
+    "a folded header": b"GET / HTTP/1.1\r\nHOST\r\nX: a\r\n b\r\n\r\n",
+    "a name with a blank": b"GET / HTTP/1.1\r\nHOST\r\nContent-Length : 5\r\n\r\n",
+    "an order in chunks": b"POST / HTTP/1.1\r\nHOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n",
     "two lengths": b"POST /api/order HTTP/1.1\r\nHOST\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
     "a GET with a body": b"GET / HTTP/1.1\r\nHOST\r\nContent-Length: 5\r\n\r\nGET /",
     "a GET in chunks": b"GET / HTTP/1.1\r\nHOST\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -283,7 +318,7 @@ def test_odd_cookies_do_not_drop_the_connection(cookie: bytes, guarded: Browser)
 
 def test_a_head_that_drips_has_a_deadline_for_all_of_it(browser: Browser) -> None:
     """Each byte arrives soon after the previous one, but the request never ends."""
-    browser.server.head_seconds = 1.0
+    few(browser, head_seconds=1.0)
     with browser.connect() as line:
         stop = threading.Event()
 
@@ -305,65 +340,78 @@ def test_a_head_that_drips_has_a_deadline_for_all_of_it(browser: Browser) -> Non
             stop.set()
             thread.join()
     assert status == 408
-    _soon(lambda: len(browser.server.slots) == 0)
+    _soon(lambda: len(browser.server.connections) == 0)
 
 
 def test_a_body_that_does_not_come_has_a_deadline(browser: Browser) -> None:
-    browser.server.body_seconds = 0.3
+    few(browser, body_seconds=0.3)
     status, found = order(browser, b"{", b"100")
     assert status == 408 and "in time" in found["error"]
 
 
-def test_connections_that_say_nothing_do_not_keep_others_out(browser: Browser) -> None:
-    """More of them than there are slots, half a request in each: the next client is answered, threads stay bounded."""
-    before = threading.active_count()
+def test_connections_that_say_nothing_do_not_keep_others_out_and_hold_no_thread(browser: Browser) -> None:
+    """More of them than there may be, half a request in each: the next client is answered."""
+    before, most = threading.active_count(), browser.server.limits.connections
     lines = []
     try:
-        for _ in range(3 * browser.server.slots.total):
+        for _ in range(3 * most):
             lines.append(browser.connect())
             lines[-1].sendall(b"GET / HTTP/1.1\r\nX: y")
         assert browser.ask("/api/runs")[0] == 200
-        _soon(lambda: len(browser.server.slots) <= browser.server.slots.total)
-        _soon(lambda: threading.active_count() <= before + browser.server.slots.total + 1)
+        _soon(lambda: len(browser.server.connections) <= most)
+        _soon(lambda: threading.active_count() == before)
     finally:
         for line in lines:
             line.close()
 
 
-class Line:
-    """Stands for a socket in tests of `Slots`."""
-
-    closed = False
-
-    def recv(self, size: int, /) -> bytes:
-        return b""
-
-    def settimeout(self, seconds: float, /) -> None: ...
-
-    def shutdown(self, how: int, /) -> None:
-        self.closed = True
+def connection(client: str = "a") -> Connection:
+    return Connection(socket.socket(), client, 0.0)
 
 
-def test_the_longest_waiting_connection_makes_room_and_one_that_is_answered_does_not() -> None:
-    slots, lines = Slots(total=3, per_client=2), [Line() for _ in range(6)]
-    first, second = slots.enter("a", lines[0]), slots.enter("a", lines[1])
-    assert first and second
-    slots.wait(first, False)
-    assert slots.enter("a", lines[2]) and lines[1].closed and not lines[0].closed, "a client has two at most"
-    owner = slots.enter("b", lines[3])
-    assert owner and len(slots) == 3
-    owner.trusted, owner.since = True, 0.0
-    assert slots.enter("c", lines[4]) and lines[2].closed and not lines[3].closed, "the owner's goes last"
-    for slot in list(slots._open):
-        slots.wait(slot, False)
-    assert slots.enter("d", lines[5]) is None and len(slots) == 3
-    slots.leave(owner)
-    assert slots.enter("d", lines[5])
+def test_the_longest_idle_connection_makes_room_and_one_that_is_answered_does_not() -> None:
+    table = Connections(Limits(1, 1.0, connections=3, strangers=9, per_client=2, working=9))
+    first, second, owner = connection(), connection(), connection("b")
+    for one in (first, second, owner):
+        assert table.room(one.client) == (True, [])
+        table.add(one)
+    table.enter(first, State.WORK)
+    assert table.room("a") == (True, [second]), "a client has two at most"
+    owner.known = True
+    table.enter(owner, State.HEAD)
+    assert table.room("c") == (True, [second]), "the owner's goes last"
+    table.remove(second)
+    table.add(third := connection("c"))
+    assert table.room("d") == (True, [third])
+    table.enter(third, State.BODY)
+    assert table.room("d") == (True, [owner])
+    table.enter(owner, State.DELAY)
+    assert table.room("d") == (False, []) and len(table) == 3
+    table.remove(owner)
+    assert table.room("d") == (True, [])
+    for one in (first, second, third, owner):
+        one.socket.close()
+
+
+def test_strangers_have_a_limit_of_their_own() -> None:
+    """They make room for each other, not the connections of the owner for them."""
+    table = Connections(Limits(1, 1.0, connections=9, strangers=2, per_client=9, working=9))
+    owner, first, second = connection(), connection(), connection()
+    owner.known = True
+    for one in (owner, first, second):
+        table.add(one)
+    assert table.room("a") == (True, [first])
+    first.known = True  # it has sent the token
+    table.enter(first, State.HEAD)
+    assert table.room("a") == (True, [])
+    for one in (first, second, owner):
+        one.socket.close()
 
 
 def test_a_full_server_says_so(browser: Browser) -> None:
-    browser.server.slots = Slots(total=0, per_client=0)
-    assert browser.raw(b"")[0] == 503
+    few(browser, connections=0)
+    status, found = browser.raw(b"")
+    assert status == 503 and "no connection left" in found["error"]
 
 
 def test_beyond_the_loopback_one_client_cannot_take_every_connection(tmp_path: Path) -> None:
@@ -372,7 +420,7 @@ def test_beyond_the_loopback_one_client_cannot_take_every_connection(tmp_path: P
     if not away:
         pytest.skip("this machine has the loopback alone")
     for browser in served(tmp_path, endpoint_for(str(away[0]), 0, None)):
-        assert browser.server.slots.per_client <= browser.server.slots.total // 4
+        assert browser.server.limits.per_client <= browser.server.limits.connections // 4
         assert browser.ask("/api/runs")[0] == 401 and browser.ask(f"/api/runs?token={browser.endpoint.token}")[0] == 200
 
 
@@ -394,24 +442,18 @@ def _soon(done: Any) -> None:
         time.sleep(0.02)
 
 
-class Endless:
-    """A client that sends letters for ever, and no end of a line."""
-
-    sent = 0
-
-    def recv(self, size: int, /) -> bytes:
-        self.sent += size
-        return b"x" * size
-
-    def settimeout(self, seconds: float, /) -> None: ...
-    def shutdown(self, how: int, /) -> None: ...
-
-
-def test_a_line_without_end_is_not_kept() -> None:
+def test_a_line_without_end_is_not_kept(browser: Browser) -> None:
     """It is refused at the limit of bytes, long before the deadline."""
-    client = Endless()
-    reader = RequestReader(client)
-    reader.expect(HEAD_BYTES, seconds=20)
-    with pytest.raises(TooLarge):
-        reader.readline()
-    assert client.sent <= HEAD_BYTES + 2 * 8192
+    with browser.connect() as line:
+        line.sendall(b"x" * (HEAD_BYTES + 1))
+        assert answer(line)[0] == 431
+
+
+def test_requests_that_arrive_together_are_answered_one_after_the_other(browser: Browser) -> None:
+    sent = b"GET /api/runs HTTP/1.1\r\nHOST\r\n\r\n" * 3 + b"GET /api/runs HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+    with browser.connect() as line:
+        line.sendall(sent.replace(b"HOST", b"Host: 127.0.0.1:%d" % browser.endpoint.port))
+        got = b""
+        while more := line.recv(65536):
+            got += more
+    assert got.count(b"HTTP/1.1 200") == 3 and got.count(b"HTTP/1.1 421") == 1

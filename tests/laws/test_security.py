@@ -15,8 +15,11 @@ FETCHES = {
     "models/smollm2.py",  # the only file that fetches, through pip
     "rewards/judges/endpoint.py",  # asks the judge that the user names
     "envs/of_openenv.py",  # asks the environment server that the user names
-    "serve/server.py",  # answers agents on the loopback address
-    "report/server.py",  # the only file that serves, by default to this machine
+    "serve/server.py",  # answers agents on the loopback address, by the server below
+    "report/server.py",  # the dashboard, by default for this machine, by the server below
+    "util/http_server.py",  # the only server
+    "util/http_message.py",  # its requests and answers
+    "util/http_connections.py",  # and connections
     "report/endpoint.py",  # resolves the server's host
     "rewards/code/box.py",  # a socket pair, which passes descriptors to its child
     "rewards/code/zygote.py",  # the other end of it

@@ -86,11 +86,11 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     models = load_policy(model, settings, options.device, style, more=guides.models)
     guides.check(models)
     server = ChatServer(model, options.port)
+    session = server.open(name="default")  # before its address is known
     console = stdout_console()
     console.print(f"base URL:  {server.url}/v1", soft_wrap=True)
     console.print(f"API key:   {server.token}", soft_wrap=True)
     console.print("Ctrl-C ends it.", style="dim")
-    session = server.open(name="default")
     step = Step(Clock(0, 1), models, settings)
     done = 0
     try:

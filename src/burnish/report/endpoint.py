@@ -44,9 +44,10 @@ class Endpoint:
         return is_loopback(self.where[0])
 
     def hosts(self) -> set[str]:
-        """The accepted values of the Host header."""
+        """The accepted values of the Host header: with the port, which browsers leave out where it is 80."""
         names = {_bracketed(self.host), _bracketed(self.where[0]), *(LOOPBACK_NAMES if self.loopback else ())}
-        return {value for name in names for value in (name.lower(), f"{name.lower()}:{self.port}")}
+        named = {f"{name.lower()}:{self.port}" for name in names}
+        return named | {name.lower() for name in names} if self.port == 80 else named
 
     def url(self) -> str:
         return f"http://{_bracketed(self.host)}:{self.port}/" + (f"?token={self.token}" if self.token else "")

@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from burnish.engine.mixture import Blend
-from burnish.rollout.starts import Reply, Start, sample_key, write_arriving
+from burnish.models.model import Model
+from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
 from burnish.serve import ChatServer, Question
 from burnish.serve.conversation import Conversation, Conversations
-from burnish.serve.protocol import Answered, assistant_message, read_message
+from burnish.serve.protocol import Answered, assistant_message, failure, read_message
 from burnish.step import Step
 from burnish.types import Sampling, Task
 
@@ -47,7 +50,15 @@ class Asker:
         number = self.number * 1000 + self.calls
         key = sample_key(self.step.clock, self.task, number, TAG)
         turns = tuple(conversation.turns)
-        return conversation, Reply(Start(self.task, turns, number, key, self.who, self.who, TAG, settings))
+        reply = Reply(Start(self.task, turns, number, key, self.who, self.who, TAG, settings))
+        longest = self.step.settings.max_new_tokens
+        reply.most = min(longest, asked.max_tokens or longest)
+        try:
+            _check_room(reply, self.step)
+        except ValueError:
+            self.talk.take_back(conversation)
+            raise
+        return conversation, reply
 
 
 def waiting(server: ChatServer, patience: float = WINDOW) -> list[Question]:
@@ -85,31 +96,71 @@ class Questions:
             if found or not wait or self.over():
                 return found
 
+    def wrote(self, reply: Reply) -> None:
+        question, conversation = self._of.pop(reply)
+        try:
+            _tell(question, conversation, reply, self.step)
+        except Exception as error:  # one request must not end those of others, whatever its reply is
+            self._give_up(question, conversation, error)
+
+    def write(self, who: str, blend: Blend | None = None) -> None:
+        """Write the replies to all questions, many together, until no more come.
+
+        What a request raises is its own answer. Where the engine raises, which knows no requests, the replies that it
+        was writing are written again in smaller calls: each has the same tokens (`Start.key`), or the error is its own.
+        """
+        while True:
+            try:
+                return write_arriving(self, who, self.step, blend)
+            except Exception:
+                models = [who, *(blend.others if blend else ())]
+                if not self._of or any(_broken(self.step.models[name]) for name in models):
+                    raise
+            self._write_again(list(self._of), blend)
+
+    def _write_again(self, replies: list[Reply], blend: Blend | None) -> None:
+        """Write replies; those of a call that fails in two halves."""
+        try:
+            write_on(replies, self.step, blend=blend)
+        except Exception as error:
+            if len(replies) == 1:
+                self._give_up(*self._of.pop(replies[0]), error)
+                return
+            half = len(replies) // 2
+            self._write_again(replies[:half], blend)
+            self._write_again(replies[half:], blend)
+        else:
+            for reply in replies:
+                self.wrote(reply)
+
     def _begin(self, questions: list[Question]) -> list[Reply]:
         """The replies that questions ask for."""
         found = []
         for question in questions:
             try:
                 conversation, reply = question.session.state.start(question)
-                _check_room(reply, self.step)
-            except ValueError as error:
-                question.answer.put(str(error))
+            except Exception as error:  # whatever templates and tokenizers raise for a request
+                question.answer.put(failure(error))
                 continue
-            longest = self.step.settings.max_new_tokens
-            reply.most = min(longest, question.asked.max_tokens or longest)
             self._of[reply] = question, conversation
             found.append(reply)
         return found
 
-    def wrote(self, reply: Reply) -> None:
-        _tell(*self._of.pop(reply), reply, self.step)
+    def _give_up(self, question: Question, conversation: Conversation, error: Exception) -> None:
+        question.session.state.talk.take_back(conversation)
+        question.answer.put(failure(error))
 
 
 def answer(server: ChatServer, questions: list[Question], step: Step, blend: Blend | None = None) -> None:
     """Answer questions whose sessions have an Asker, and those that arrive meanwhile; all from a blend, if given."""
     if questions:
         arriving = Questions(server, step, lambda: True, len(questions), questions)
-        write_arriving(arriving, questions[0].session.state.who, step, blend)
+        arriving.write(questions[0].session.state.who, blend)
+
+
+def _broken(model: Model) -> bool:
+    """Whether a model's weights are NaN or infinite, so that the fault is not a request's."""
+    return not all(bool(torch.isfinite(weight).all()) for weight in model.module.parameters())
 
 
 def _at_once(server: ChatServer) -> list[Question]:
@@ -141,5 +192,6 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
         prompt=whole[: len(whole) - len(said)],
         pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
     )
-    conversation.replied(said, read_message(assistant_message(answered, question.asked)[0]))
+    message = read_message(assistant_message(answered, question.asked)[0])
+    conversation.replied(said, message)
     question.answer.put(answered)

@@ -24,7 +24,6 @@ from burnish.envs.tools import TAG
 from burnish.parts import Rollout, names, supplies
 from burnish.rollout.asking import TAG as HOSTED
 from burnish.rollout.asking import Asker, Questions
-from burnish.rollout.starts import write_arriving
 from burnish.scorer import mark_failed
 from burnish.serve import ChatServer, Session
 from burnish.serve.pulled import Pulled
@@ -166,7 +165,7 @@ class _Episode:
 def _answer_all(episodes: list[_Episode], server: ChatServer, step: Step, who: str) -> None:
     """Answer the questions of all episodes until every agent is done; later ones join those being answered."""
     try:
-        write_arriving(Questions(server, step, lambda: all(e.over for e in episodes), len(episodes)), who, step)
+        Questions(server, step, lambda: all(e.over for e in episodes), len(episodes)).write(who)
     finally:
         for episode in episodes:
             episode.session.ended.set()  # the thread of a pulled episode may end

@@ -19,15 +19,21 @@ from burnish.types import Task, Turn
 
 @dataclass(eq=False)
 class Conversation:
-    """One conversation: its turns, and the messages that they are, as texts."""
+    """One conversation: its turns, and the messages that they are, as texts.
+
+    unanswered: how many of the messages came with the present request, which has no reply yet
+    """
 
     turns: list[Turn] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    unanswered: int = 0
 
     def extended_by(self, asked: Asked) -> Sequence[Message] | None:
-        """The messages of a request beyond this conversation; None where it does not go on from it."""
+        """The messages of a request beyond this conversation; None where it does not go on from it, or has no reply."""
         known = len(self.messages)
-        if not known or len(asked.messages) <= known or said_texts(asked.messages[:known]) != self.messages:
+        if not known or self.unanswered or len(asked.messages) <= known:
+            return None
+        if said_texts(asked.messages[:known]) != self.messages:
             return None
         more = asked.messages[known:]
         return None if any(message["role"] == "assistant" for message in more) else more
@@ -36,6 +42,7 @@ class Conversation:
         """A reply was sampled; `message` is what the client got, and will send back."""
         self.turns.append(said)
         self.messages += said_texts([message])
+        self.unanswered = 0
 
 
 class Conversations:
@@ -54,10 +61,22 @@ class Conversations:
                 words = self.chat.observation(more)
                 conversation.turns.append(Turn(words, "env", parent=conversation.turns[-1]))
                 conversation.messages += said_texts(more)
+                conversation.unanswered = len(more)
                 return conversation
-        self.restarts += bool(self.all)
         given: dict[str, Any] = {"tools": list(asked.tools)} if asked.tools else {}
         prompt = self.chat.prompt(Task("question", asked.messages, given, "served"))
-        found = Conversation([Turn(prompt, "task")], said_texts(asked.messages))
+        self.restarts += bool(self.all)
+        messages = said_texts(asked.messages)
+        found = Conversation([Turn(prompt, "task")], messages, len(messages))
         self.all.append(found)
         return found
+
+    def take_back(self, conversation: Conversation) -> None:
+        """The present request of a conversation gets no reply: as if it had not been made."""
+        if len(conversation.turns) == 1:
+            self.all.remove(conversation)
+            self.restarts -= bool(self.all)
+            return
+        conversation.turns.pop()
+        del conversation.messages[len(conversation.messages) - conversation.unanswered :]
+        conversation.unanswered = 0

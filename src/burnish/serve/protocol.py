@@ -15,8 +15,11 @@ from typing import Any
 
 from burnish.envs.tools import call_id, parse_calls
 from burnish.messages import Message, check_message, well_formed
+from burnish.util.untrusted import parse_json
 
 MOST_MESSAGES = 10_000
+MODEL_CHARACTERS = 200  # of the model's name, which answers repeat
+COLDEST = 1e-5  # a lower temperature is 0: the likeliest token is all that has weight, and 1e-38 divides to infinity
 NEUTRAL = {"n": 1, "response_format": {"type": "text"}, "stop": []}  # values of options that are not supported
 UNSUPPORTED = ("n", "presence_penalty", "frequency_penalty", "logit_bias", "response_format", "stop")
 
@@ -51,12 +54,27 @@ class Answered:
     pieces: list[str]
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a question has no answer: the HTTP status, and a sentence."""
+
+    status: int
+    why: str
+
+
+def failure(error: Exception) -> Failure:
+    """What an exception says to the client whose request raised it; a ValueError's sentence was written for it."""
+    if isinstance(error, ValueError) and not isinstance(error, ArithmeticError):  # not NaN in the model's numbers
+        return Failure(400, str(error))
+    return Failure(500, f"the request could not be answered ({type(error).__name__}: {str(error)[:300]})")
+
+
 def read_request(body: bytes) -> Asked:
     """The request in a body; raises BadRequest."""
     try:
-        given = well_formed(json.loads(body))
-    except (ValueError, RecursionError):
-        raise BadRequest("the body is not valid JSON") from None
+        given = well_formed(parse_json(body))
+    except ValueError as error:
+        raise BadRequest(f"the body is not valid JSON: {error}") from None
     if not isinstance(given, dict):
         raise BadRequest("the body is not a JSON object")
     messages = given.get("messages")
@@ -68,12 +86,12 @@ def read_request(body: bytes) -> Asked:
     return Asked(
         tuple(read_message(message) for message in messages),
         _tools(given.get("tools")),
-        _number(given, "temperature", 0.0, 10.0),
+        _temperature(given),
         _number(given, "top_p", 0.0, 1.0),
         _count(given.get("max_completion_tokens", given.get("max_tokens"))),
         bool(given.get("stream")),
         bool(given.get("logprobs")),
-        str(given.get("model", "")),
+        str(given.get("model", ""))[:MODEL_CHARACTERS],
     )
 
 
@@ -171,9 +189,14 @@ def _with_object(call: Any) -> Any:
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
     try:
-        return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
-    except (ValueError, RecursionError):
+        return {**call, "function": {**function, "arguments": parse_json(function["arguments"])}}
+    except ValueError:
         return call
+
+
+def _temperature(given: Mapping[str, Any]) -> float | None:
+    value = _number(given, "temperature", 0.0, 10.0)
+    return 0.0 if value is not None and value < COLDEST else value
 
 
 def _number(given: Mapping[str, Any], key: str, least: float, most: float) -> float | None:
@@ -181,7 +204,7 @@ def _number(given: Mapping[str, Any], key: str, least: float, most: float) -> fl
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadRequest(f"{key} is {value!r}; it must be between {least:g} and {most:g}")
+        raise BadRequest(f"{key} is {str(value)[:60]}; it must be between {least:g} and {most:g}")
     return float(value)
 
 
@@ -189,7 +212,7 @@ def _count(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadRequest(f"max_tokens is {value!r}; it must be at least 1")
+        raise BadRequest(f"max_tokens is {str(value)[:60]}; it must be at least 1")
     return value
 
 
