@@ -120,6 +120,7 @@ HOSTILE = {
     "an empty reply": line("", "b1", finished=False),
     "too many replies": line(*("a2", "b1") * 1000),
     "many values": line("a2", "b1", given={"answer": "1", "more": [[]] * 20_000}),
+    "many lists": line("a2", "b1", given={"answer": "1", "more": "MORE"}).replace('"MORE"', f"[{'[],' * 400_000}0]"),
     "much to judge": line(*("a2", "b1") * 100, given={"answer": "1", "more": "x" * 1_000_000}),
     "a long line": line("a" * (1 << 23), "b1"),
     "a prompt that is too long": line("a2", "b1", prompt="x" * 1_000_000),

@@ -30,6 +30,7 @@ LARGEST = 1 << 26  # bytes of a file that is read
 TOTAL = 1 << 27  # bytes of all files that are read in a step; the newest file of every node goes before the second one
 LINES = 4096  # questions in a file
 LONGEST_LINE = 1 << 23  # bytes
+BRACKETS = 1 << 18  # opening ones in a line: a list takes 28 times the memory of its two characters
 REPLIES = 256  # to a question
 VALUES = 10_000  # numbers, texts, lists and mappings in a question, and in what comes with it
 KEY = 1000  # characters
@@ -120,10 +121,10 @@ class SwarmFolder:
                     refused += 1
                     continue
                 lines = [line for line in content.split(b"\n") if line]
-                short = [line for line in lines if len(line) <= LONGEST_LINE]
-                refused += len(lines) - len(short)
+                fit = [line for line in lines if len(line) <= LONGEST_LINE and _brackets(line) <= BRACKETS]
+                refused += len(lines) - len(fit)
                 room -= len(content)
-                found += short
+                found += fit
         return sorted(found), refused
 
     def _newest(self) -> dict[str, list[Path]]:
@@ -153,6 +154,10 @@ class SwarmFolder:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.node = str(state["node"])
+
+
+def _brackets(line: bytes) -> int:
+    return line.count(b"[") + line.count(b"{")
 
 
 def _message(given: Any) -> Message:
