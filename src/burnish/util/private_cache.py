@@ -58,18 +58,16 @@ class ArrayFile:
     """
 
     def __init__(self, file: Path, on_disk: Collection[str] = ()) -> None:
-        self._number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._number = open_private(file)
         weakref.finalize(self, os.close, self._number)
-        found = os.fstat(self._number)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise ValueError(f"{file} is not a file of this user alone")
+        size = os.fstat(self._number).st_size
         head = int.from_bytes(os.pread(self._number, 8, 0), "little")
         if head > HEAD:
             raise ValueError(f"{file} has no head")
         told = parse_json(os.pread(self._number, head, 8))
         self._places = {name: _Place.of(one, 8 + head) for name, one in told.items() if name != "__metadata__"}
         self.names = sorted(self._places)
-        if any(place.offset + place.size > found.st_size for place in self._places.values()):
+        if any(place.offset + place.size > size for place in self._places.values()):
             raise ValueError(f"{file} was cut off")
         self._arrays = {name: self.part(name) for name in self.names if name not in on_disk}
         if told["__metadata__"]["sha256"] != _sha256((name, self._pieces(name)) for name in self.names):
@@ -84,7 +82,7 @@ class ArrayFile:
         place = self._places[name]
         stop = place.shape[0] if stop is None else stop
         wide = place.kind.itemsize * math.prod(place.shape[1:])
-        content = _read(self._number, place.offset + start * wide, (stop - start) * wide)
+        content = read_part(self._number, place.offset + start * wide, (stop - start) * wide)
         return np.frombuffer(content, place.kind).reshape(stop - start, *place.shape[1:])
 
     def _pieces(self, name: str) -> Iterator[np.ndarray]:
@@ -114,8 +112,18 @@ class _Place:
         return cls(np.dtype(KINDS[told["dtype"]]), tuple(map(int, told["shape"])), begin + int(told["data_offsets"][0]))
 
 
-def _read(number: int, offset: int, size: int) -> bytearray:
-    """Bytes of an open file; one call of the system reads 2 GiB at most."""
+def open_private(file: Path) -> int:
+    """The descriptor of a file that only this user can write to; ValueError for any other."""
+    number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        os.close(number)
+        raise ValueError(f"{file} is not a file of this user alone")
+    return number
+
+
+def read_part(number: int, offset: int, size: int) -> bytearray:
+    """Bytes of an open file; ValueError where it ends before. One call of the system reads 2 GiB at most."""
     found = bytearray(size)
     view, done = memoryview(found), 0
     while done < size:
