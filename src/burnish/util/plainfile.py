@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import yaml
+from burnish.util.safe_yaml import parse_yaml
 
 KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
 
@@ -57,10 +57,9 @@ def read_json(file: Path) -> Any:
 
 
 def read_yaml(file: Path) -> Any:
-    """The contents of a YAML file, or ValueError."""
+    """The contents of a YAML file, or ValueError. Aliases are expanded within limits (safe_yaml.py)."""
+    text = read_text(file)
     try:
-        return yaml.safe_load(read_text(file))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())[:300]}") from None
-    except RecursionError:
-        raise ValueError(f"{file} is nested too deeply to be read as YAML; write it with fewer levels") from None
+        return parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
