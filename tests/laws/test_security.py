@@ -20,6 +20,7 @@ FETCHES = {
     "report/endpoint.py",  # resolves the server's host
     "rewards/code/box.py",  # a socket pair, which passes descriptors to its child
     "rewards/code/zygote.py",  # the other end of it
+    "envs/channel.py",  # socket pairs between a run and the processes of its environments
 }
 RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself
     "rewards/code/load.py",  # the program

@@ -279,7 +279,7 @@ def _separable(tree: nodes.Template) -> bool:
     questions = [one.node for one in tree.find_all(nodes.Getattr)] + [one.node for one in tree.find_all(nodes.Getitem)]
     plain = sum(isinstance(node, nodes.Name) and node.name == "loop" for node in questions)
     return (
-        plain == names.count("loop")  # whoever is passed the loop itself may look ahead in other ways
+        plain == names.count("loop")  # what is passed the loop itself may look ahead in other ways
         and read.count(_ASKED) == names.count(_ASKED)
         and not {"messages", "loop"} & {*read}
         and not _computed(tree) & {*read}
