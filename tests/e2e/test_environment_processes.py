@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -289,10 +290,28 @@ def test_a_function_makes_instances_with_options(file: Path) -> None:
 
 def test_a_process_that_is_killed_is_started_again(file: Path) -> None:
     remote = Remote(f"{file}:Bare")
-    pid = int(re.findall(r"\d+", os.popen(f"pgrep -P {remote.host._end.peek()[2][0].pid}").read())[0])  # type: ignore[index]
+    pid = int(subprocess.check_output(["pgrep", "-P", str(remote.host._end.peek()[2][0].pid)]))  # type: ignore[index]
     os.kill(pid, signal.SIGKILL)
     assert gone(pid)
     assert step(begun(remote), "x").reward == 1.0
+
+
+KILLED = """
+import os, signal, sys
+from burnish.envs.guarded import GuardedEnv
+from burnish.envs.process import Remote
+env = GuardedEnv(Remote(sys.argv[1]), 30)
+env.observed(env.begin_reset(None, 0))
+print(env.outcome(env.begin_step("pid")).observation, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_process(file: Path) -> None:
+    words = [sys.executable, "-c", KILLED, f"{file}:Counts"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert all(gone(int(pid)) for pid in done.stdout.split()) and len(done.stdout.split()) == 2
 
 
 @pytest.mark.parametrize(
