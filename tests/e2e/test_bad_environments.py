@@ -220,6 +220,19 @@ def test_an_observation_is_cut_over_all_its_messages_and_parts() -> None:
     )
 
 
+def test_messages_of_any_depth_are_failures() -> None:
+    class Deep:
+        def reset(self) -> Any:
+            found: list[Any] = []
+            for _ in range(900):
+                found = [found]
+            return [{"role": "user", "content": "x", "more": found}]
+
+    env = GuardedEnv(Deep, 20)
+    with pytest.raises(Failure, match=r"reset\(\) of the environment: it is nested too deeply"):
+        env.observed(env.begin_reset(None, 0))
+
+
 class Closed:
     """Cannot be reset for every third seed, and says too much for every third of the others."""
 
@@ -281,7 +294,7 @@ def test_failed_episodes_are_kept_or_dropped_as_the_run_says(
     )
     result = burnish.train(
         "grpo", model=str(small_model), task=f"{tmp_path}/env.py:Crash", steps=1, prompts=1, n=8, max_new_tokens=4,
-        eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), on_reward_failure=rule,
+        eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / "run"), on_reward_failure=rule, env_process=False,
     )  # fmt: skip
     assert result.metrics["reward"][-1] == pytest.approx(reward)
 

@@ -23,6 +23,7 @@ FETCHES = {
     "report/endpoint.py",  # resolves the server's host
     "rewards/code/box.py",  # a socket pair, which passes descriptors to its child
     "rewards/code/zygote.py",  # the other end of it
+    "envs/channel.py",  # socket pairs between a run and the processes of its environments
 }
 RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself
     "rewards/code/load.py",  # the program
@@ -36,9 +37,11 @@ CALLS = {  # the call as it is written -> why it is forbidden
     "torch.save": "torch.save pickles; use safetensors",
     "numpy.load": "numpy.load may unpickle; use safetensors or JSON",
     "np.load": "numpy.load may unpickle; use safetensors or JSON",
-    "yaml.load": "yaml.load builds objects; use yaml.safe_load",
-    "yaml.unsafe_load": "yaml.unsafe_load builds objects; use yaml.safe_load",
-    "yaml.full_load": "yaml.full_load builds objects; use yaml.safe_load",
+    "yaml.load": "yaml.load builds objects; use parse_yaml of util/safe_yaml.py",
+    "yaml.unsafe_load": "yaml.unsafe_load builds objects; use parse_yaml of util/safe_yaml.py",
+    "yaml.full_load": "yaml.full_load builds objects; use parse_yaml of util/safe_yaml.py",
+    "yaml.safe_load": "yaml.safe_load expands aliases without end; use parse_yaml of util/safe_yaml.py",
+    "yaml.safe_load_all": "yaml.safe_load_all expands aliases without end; use parse_yaml of util/safe_yaml.py",
     "os.system": "os.system runs a shell; use subprocess.run with a list",
     "os.popen": "os.popen runs a shell; use subprocess.run with a list",
     "subprocess.getoutput": "it runs a shell; use subprocess.run with a list",
@@ -156,6 +159,7 @@ def test_the_source_obeys() -> None:
         "import yaml\nyaml.load(text)",
         "import yaml\nyaml.load(text, Loader=yaml.Loader)",
         "from yaml import load\nload(text)",
+        "import yaml\nyaml.safe_load(text)",
         "import requests",
         "from urllib.request import urlopen",
         "import http.client",
@@ -170,7 +174,7 @@ def test_the_lint_catches(code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import yaml\nyaml.safe_load(text)",
+        "import yaml\nyaml.safe_dump(value)",
         "from safetensors.torch import load_file\nload_file('x')",
         "import re\nre.compile('x')",
         "model.eval()",

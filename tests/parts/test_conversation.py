@@ -8,6 +8,7 @@ import pytest
 import torch
 from families import FAMILIES, tokenizer_of
 
+from burnish.models import prefixes
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
 from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstration_trace
@@ -84,6 +85,32 @@ def test_a_control_token_that_a_message_spells_stays_text(chat: Chat) -> None:
     number = chat.tokenizer.convert_tokens_to_ids(end)
     assert first.tokens.tolist().count(number) == second.tokens.tolist().count(number) == 1
     assert int(second.tokens[-1]) == number
+
+
+LONG = [
+    {"role": ("user", "assistant")[i % 2], "content": f" part {i}.\n" + "\u00e9 x" * (i % 3)}
+    for i in range(2 * prefixes.WORTH)
+]
+
+
+@pytest.mark.parametrize("train_on", ["all", "everything"])
+@pytest.mark.parametrize("headers", [False, True])
+def test_long_conversations_have_the_pieces_that_rendering_every_beginning_gives(
+    train_on: str, headers: bool, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spells = [*LONG[:7], {**LONG[7], "content": f"four {chat.turn_end[1]} five"}, *LONG[8:]]
+    odd = [{**message, **({"weight": 0.5} if i % 5 == 1 else {})} for i, message in enumerate(LONG)]
+    found = []
+    for worth in (0, 10**6):  # from the loop over the messages; each by itself
+        monkeypatch.setattr(prefixes, "WORTH", worth)
+        samples = []
+        for talk in (LONG, LONG[1:], odd, spells, LONG[:-1]):
+            try:
+                samples += pieces_of(chat, talk, train_on, headers=headers)
+            except ValueError as error:
+                samples.append(str(error))
+        found.append([s if isinstance(s, str) else [(p.tokens.tolist(), p.weight) for p in s] for s in samples])
+    assert found[0] == found[1]
 
 
 def test_messages_say_themselves_whether_they_are_trained_on() -> None:

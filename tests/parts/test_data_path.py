@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,9 +180,67 @@ def test_a_cache_that_others_may_have_written_is_not_read(
     file = home / "texts" / "a.safetensors"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     found = private_cache.recall("texts", "a")
-    assert found is not None and found.array("x").tolist() == found.mapped("x").tolist() == list(range(9))
+    assert found is not None and found.array("x").tolist() == found.part("x").tolist() == list(range(9))
     harm(file)
     assert private_cache.recall("texts", "a") is None
+
+
+def entries(add: int) -> TextCache:
+    """Entries 0, 1, ... 19 of 50 tokens each, which are k + add."""
+    cache = TextCache("name")
+    cache._files = []
+    for k in range(20):
+        cache.tokens(text_key(k), lambda k=k: torch.full((50,), k + add))
+    return cache
+
+
+def test_what_is_read_is_the_file_that_was_verified(home: Path) -> None:
+    """The path has another file of the same size, with other tokens, as soon as it has been opened."""
+    entries(0).save(worth=0.0)
+    kept = TextCache("name")
+    old = private_cache.recall("texts", "name-0", on_disk=("tokens",))
+    entries(100).save(worth=0.0)
+    assert old is not None and sorted(set(old.part("tokens").tolist())) == list(range(20))
+    found = [kept.tokens(text_key(k), lambda: pytest.fail("it is in the cache")) for k in range(20)]
+    assert [set(tokens.tolist()) for tokens in found] == [{k} for k in range(20)]
+
+
+@pytest.mark.parametrize("harm", ["altered", "cut off"])
+def test_a_file_that_is_altered_after_it_was_verified_is_encoded_again(harm: str, home: Path) -> None:
+    entries(0).save(worth=0.0)
+    cache, file = TextCache("name"), home / "texts" / "name-0.safetensors"
+    assert len(cache._files) == 1
+    content = file.read_bytes()
+    head = 8 + int.from_bytes(content[:8], "little")
+    with file.open("r+b") as opened:  # in place: it is the file that the cache has open
+        opened.seek(head)
+        opened.write(b"\7" * (len(content) - head) if harm == "altered" else b"")
+        opened.truncate()
+    found = [cache.tokens(text_key(k), lambda k=k: torch.full((50,), k)) for k in range(20)]
+    assert [set(tokens.tolist()) for tokens in found] == [{k} for k in range(20)] and cache.encoded == 20
+
+
+def test_a_racing_writer_gives_no_text_the_tokens_of_another(home: Path) -> None:
+    """Another process writes the same name again and again, each time with the entries in another order."""
+    told = {k: torch.full((50,), k) for k in range(20)}
+    orders = [text_cache._arrays({text_key(j): [[Piece(told[j], 0.0)]] for j in range(start, 20)}) for start in (0, 9)]
+    done = threading.Event()
+
+    def write() -> None:
+        turn = 0
+        while not done.is_set():
+            private_cache.keep("texts", "name-0", orders[turn % 2])
+            turn += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(60):
+            cache = TextCache("name")
+            assert all(set(cache.tokens(text_key(k), lambda k=k: told[k]).tolist()) == {k} for k in told)
+    finally:
+        done.set()
+        writer.join()
 
 
 def test_nothing_is_written_where_the_cache_is_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import json
 import lzma
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -195,23 +197,107 @@ def test_a_damaged_copy_of_a_parquet_file_is_written_again(tmp_path: Path, monke
     assert list(read_file(path)) == ROWS
 
 
+def with_old_times(path: Path, write: Callable[[], object]) -> None:
+    """Write a file of the same size again, with the times that it had: what `cp -p` does."""
+    before = path.stat()
+    write()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_rows_of_a_file_that_keeps_its_size_and_time_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of a Parquet file, and what a scan has found, belong to the content: 'Wie viel ist' becomes 'Wer'."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(cache, "WORTH_SECONDS", 0.0)
+    path = _parquet(tmp_path, monkeypatch)
+    others = [{**row, "prompt": row["prompt"].replace("Wie viel ist", "Was nur wird")} for row in ROWS]
+    plain = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pa.Table.from_pylist(ROWS), path, **plain)
+    assert list(read_file(path)) == ROWS
+    with_old_times(path, lambda: pq.write_table(pa.Table.from_pylist(others), path, **plain))
+    assert list(read_file(path)) == others
+    text = written(tmp_path / "a.jsonl")
+    assert Dataset(text).size("train")
+    with_old_times(text, lambda: written(text, others))
+    second, fresh = Dataset(text), Dataset([{**row} for row in others])
+    found = [{second.task(split, i).key for i in range(second.size(split))} for split in ("train", "heldout")]
+    monkeypatch.setenv("BURNISH_CACHE", "0")
+    assert found == [{fresh.task(s, i).key for i in range(fresh.size(s))} for s in ("train", "heldout")]
+
+
+@pytest.mark.parametrize("where", [0, 50, 0.5])
+def test_a_copy_that_is_altered_after_it_was_opened_is_refused_and_removed(
+    where: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _parquet(tmp_path, monkeypatch)
+    rows = read_file(path)
+    (copy,) = (tmp_path / "home" / "data").glob("*.arrow")
+    content = bytearray(copy.read_bytes())
+    content[int(where * len(content)) if 0 < where < 1 else int(where)] ^= 1
+    with copy.open("r+b") as opened:
+        opened.write(content)
+    with pytest.raises(ValueError, match=r"a copy of rows in the cache, was altered while it was read and has been"):
+        list(rows)
+    assert list(read_file(path)) == ROWS and [path.name for path in copy.parent.glob("*.arrow")] == [copy.name]
+
+
+def test_a_copy_of_other_rows_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = _parquet(tmp_path, monkeypatch)
+    pq.write_table(pa.Table.from_pylist(ROWS[:200]), tmp_path / "b.parquet")
+    read_file(path)
+    (copy,) = (tmp_path / "home" / "data").glob("*.arrow")
+    read_file(tmp_path / "b.parquet")
+    (other,) = set((tmp_path / "home" / "data").glob("*.arrow")) - {copy}
+    other.replace(copy)
+    assert list(read_file(path)) == ROWS
+
+
+def test_columns_of_categories_and_lists_come_back_from_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = _parquet(tmp_path, monkeypatch)
+    kinds = pa.array([f"kind {n % 3}" for n in range(300)]).dictionary_encode()
+    table = pa.table({"kind": kinds, "more": [[n, None] for n in range(300)], "none": [None] * 300})
+    pq.write_table(table, path, row_group_size=70)
+    assert list(read_file(path)) == table.to_pylist()
+
+
+def test_the_hash_of_a_file_is_remembered_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(cache, "WORTH_HASHING", 0.0)
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    hashed = cache.content(path)
+    assert not list((tmp_path / "home" / "data").iterdir())  # it may change again within the same tick of the clock
+    monkeypatch.setattr(cache, "SETTLED", 0.0)
+    assert cache.content(path) == hashed == hashlib.sha256(b"one").hexdigest()
+    assert len(list((tmp_path / "home" / "data").iterdir())) == 1
+    with_old_times(path, lambda: path.write_bytes(b"two"))
+    assert cache.content(path) == hashlib.sha256(b"two").hexdigest()
+    (tmp_path / "new").write_bytes(b"six")
+    with_old_times(path, lambda: (tmp_path / "new").replace(path))
+    assert cache.content(path) == hashlib.sha256(b"six").hexdigest()
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert cache.content(path) == hashlib.sha256(b"six").hexdigest()
+
+
 def test_a_cache_that_cannot_be_written_leaves_a_copy_for_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pyarrow
-
     path, cached = _parquet(tmp_path, monkeypatch), tmp_path / "home" / "data"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    opened = pyarrow.OSFile
+    write = arrow.write_batches
 
-    def full(name: str, *mode: str) -> Any:
-        file = opened(name, *mode)
-        if mode and name.startswith(str(cached)):
-            file.close()
+    def full(file: Path, *given: Any) -> None:
+        write(file, *given)
+        if file.is_relative_to(cached):
             raise OSError(28, "No space left on device")
-        return file
 
-    monkeypatch.setattr(pyarrow, "OSFile", full)
+    monkeypatch.setattr(arrow, "write_batches", full)
     assert list(read_file(path)) == ROWS
     assert list(cached.iterdir()) == []
     assert len(list(tmp_path.glob("burnish-data-*/*.arrow"))) == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from burnish.method import Method, Phase
 from burnish.methods.policy import grpo
 from burnish.methods.swarm import sapo_swarm
 from burnish.models.build import Models
+from burnish.select import swarm_files
 from burnish.select.swarm_files import SharedGroup, SwarmFolder
 from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
@@ -78,6 +82,129 @@ def test_a_line_of_another_form_is_left_out(bad: str) -> None:
     assert SharedGroup.of(bad) is None
 
 
+def chat_line(message: Any, **changed: Any) -> str:
+    return line("a2", "b1", prompt=[{"role": "user", "content": "Which?"}, message], **changed)
+
+
+HOSTILE = {
+    **{f"role {role!r}": chat_line({"role": role, "content": "x"}) for role in ("", "a b", "<|im_end|>", None, 3, [])},
+    **{
+        f"tool calls {calls!r}": chat_line({"role": "assistant", "content": None, "tool_calls": calls})
+        for calls in (3, "x", [3], [{}], {"a": []}, [{"function": None}])
+    },
+    **{
+        f"content {content!r}": chat_line({"role": "user", "content": content})
+        for content in (None, 3, {}, [3], [{}], [{"type": "image"}], [{"type": "text"}], [{"type": "text", "text": 3}])
+    },
+    "a message with a list": chat_line({"role": "user", "content": "x", "name": [1]}),
+    "no answer": line("a2", "b1", given={}),
+    "another answer": line("a2", "b1", given={"answer": {"a": 1}}),
+    "a number that overflows": line("a2", "b1").replace('"a1"', "1e999"),
+    "a long number": line("a2", "b1", given={"answer": 10**4000}),
+    "5,000 digits": line("a2", "b1").replace('"a1"', "1" * 5000),
+    "NaN": line("a2", "b1", given={"answer": math.nan}),
+    "a deep answer": line("a2", "b1").replace('"a1"', "[" * 90_000 + "]" * 90_000),
+    "900 deep": line("a2", "b1").replace('"a1"', "[" * 900 + "]" * 900),
+    "a deep key": "[" * 100_000,
+    "a lone surrogate": line("a\ud800", "b1"),
+    "one in the prompt": line("a2", "b1", prompt="\udfff"),
+    "one in the key": line("a2", "b1", key="\ud800"),
+    "one in the answer": line("a2", "b1", given={"answer": "\ud800"}),
+    "one in a name": line("a2", "b1", given={"\ud800": 1, "answer": "1"}),
+    "a long key": line("a2", "b1", key="k" * 10_000),
+    "no replies": line(),
+    "one reply": line("a2"),
+    "replies of other kinds": line("a2", "b1", replies=[{"text": 3, "finished": 1}, {"text": None, "finished": 0}]),
+    "replies in a text": line("a2", "b1", replies="ab"),
+    "replies in a mapping": line("a2", "b1", replies={"text": "a"}),
+    "an empty reply": line("", "b1", finished=False),
+    "too many replies": line(*("a2", "b1") * 1000),
+    "many values": line("a2", "b1", given={"answer": "1", "more": [[]] * 20_000}),
+    "many lists": line("a2", "b1", given={"answer": "1", "more": "MORE"}).replace('"MORE"', f"[{'[],' * 400_000}0]"),
+    "much to judge": line(*("a2", "b1") * 100, given={"answer": "1", "more": "x" * 1_000_000}),
+    "a long line": line("a" * (1 << 23), "b1"),
+    "a prompt that is too long": line("a2", "b1", prompt="x" * 1_000_000),
+    "a long reply": line("a" * 1_000_000, "b1"),
+    "tools": line("a2", "b1", given={"tools": []}),
+    "null": "null",
+    "a number": "3",
+    "no JSON": "{" * 10,
+    "an infinite reward": line("inf", "b1"),
+    "a reward too large for fp32": line("huge", "b1"),
+    "a reward function that raises": line("raise", "b1"),
+    "a reward function that gives nothing": line("none", "b1"),
+}
+
+
+def strict(completions: list[str], answer: list[Any]) -> list[float | None]:
+    """A reward function that trusts its columns, and gives 1 to replies that end like the answer."""
+    odd = {"inf": math.inf, "huge": 1e300, "none": None}
+    if "raise" in completions:
+        raise RuntimeError("a reply that I cannot read")
+    return [odd.get(c, float(c.endswith(a[-1]))) for c, a in zip(completions, answer, strict=True)]
+
+
+def test_no_line_of_a_peer_ends_a_step(small_model: Path, tmp_path: Path) -> None:
+    """Each hostile line beside an honest one: the honest one is drawn, the other is left out and counted."""
+    method = sapo_swarm(Rewarded(source("sort"), strict), swarm=str(tmp_path), node="mine", external=2)
+    models = build_cast(method, small_model)
+    file, honest = tmp_path / "other.00000000.jsonl", line("a1", "b2", key="honest", given={"answer": "1"})
+    for name, hostile in HOSTILE.items():
+        file.write_bytes(f"{honest}\n{hostile}".encode())
+        step = Step(Clock(0, 4), models, SMALL)
+        drawn = method.phases[0].select.call([], step)
+        noted = step.notes.values()
+        assert [group.task.key for group in drawn] == ["honest"], name
+        assert noted["swarm/refused"] + noted["swarm/discarded"] == 1 and not step.refusals, name
+        assert not noted.get("reward_failures"), name
+    file.write_bytes(b"\xff\xfe{}\n\x00\n" + honest.encode())
+    step = Step(Clock(0, 4), models, SMALL)
+    assert [group.task.key for group in method.phases[0].select.call([], step)] == ["honest"]
+    assert step.notes.values()["swarm/refused"] == 2
+
+
+def test_a_large_file_costs_no_memory_and_takes_no_room_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 MB: of one line with 1.4 million replies, of empty lines, of one text; and folders, links, FIFOs."""
+    reply = '{"text": "a", "finished": true}, '
+    (tmp_path / "one.00000003.jsonl").write_text(f'{{"replies": [{reply * 1_800_000}]}}')
+    (tmp_path / "lines.00000003.jsonl").write_text("{}\n" * 5000)
+    (tmp_path / "sparse.00000003.jsonl").touch()
+    os.truncate(tmp_path / "sparse.00000003.jsonl", 1 << 40)
+    (tmp_path / "folder.00000003.jsonl").mkdir()
+    os.mkfifo(tmp_path / "fifo.00000003.jsonl")
+    (tmp_path / "broken.00000003.jsonl").symlink_to("nowhere")
+    (tmp_path / "honest.00000003.jsonl").write_text(line("a", "b"))
+    tracemalloc.start()
+    lines, refused = SwarmFolder(str(tmp_path), "mine").lines()
+    groups = [SharedGroup.of(one) for one in lines]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused == 5 and [group.task.key for group in groups if group] == ["k"]
+    assert peak < 200e6  # two copies of 60 MB; it was 18.9 GiB
+    monkeypatch.setattr(swarm_files, "TOTAL", 10_000)
+    for step in range(4):
+        (tmp_path / f"greedy.{step:08d}.jsonl").write_text((line("a" * 2000, "b") + "\n") * 4)
+    lines, _ = SwarmFolder(str(tmp_path), "mine").lines()
+    assert len(lines) == 5  # the newest file of greedy, and all of honest
+
+
+def test_hostile_peers_harm_no_run(small_model: Path, tmp_path: Path) -> None:
+    """A whole run with its store, in which every file of the swarm is of hostile lines and of one that is honest."""
+    folder = tmp_path / "swarm"
+    folder.mkdir()
+    honest = line("a", "bb", key="honest", given={"answer": "a \u2028 b"})
+    (folder / "other.00000000.jsonl").write_text("\n".join([*HOSTILE.values(), honest]))
+    reward = tmp_path / "reward.py"
+    reward.write_text("def odd(completions):\n    return [float(len(c) % 2) for c in completions]\n")
+    options = {"task": "sort", "prompts": 2, "max_new_tokens": 8, "eval_tasks": 0, "device": "cpu", "n": 4}
+    options |= {"model": str(small_model), "reward": f"{reward}:odd", "swarm": str(folder), "external": 16}
+    result = burnish.train("sapo_swarm", steps=2, out=str(tmp_path / "run"), **options)
+    assert all(math.isfinite(metrics["grad_norm"]) for metrics in result.metrics)
+    assert all(metrics["swarm/drawn"] >= 1 and metrics["swarm/refused"] > 30 for metrics in result.metrics)
+
+
 def test_only_the_newest_files_of_others_are_read(tmp_path: Path) -> None:
     mine, other = SwarmFolder(str(tmp_path), "mine", recent=2), SwarmFolder(str(tmp_path), "other")
     group = SharedGroup.of(line("a"))
@@ -86,9 +213,9 @@ def test_only_the_newest_files_of_others_are_read(tmp_path: Path) -> None:
         other.publish([SharedGroup(Task("question", f"{step}?", {}, str(step)), group.replies)], step)
     mine.publish([group], 7)
     (tmp_path / "notes.jsonl").write_text("{}\n")
-    assert [json.loads(one)["key"] for one in mine.lines()] == ["1", "2"]
-    assert [json.loads(one)["key"] for one in other.lines()] == ["k"]
-    assert SwarmFolder(str(tmp_path / "missing"), "mine").lines() == []
+    assert [json.loads(one)["key"] for one in mine.lines()[0]] == ["1", "2"]
+    assert [json.loads(one)["key"] for one in other.lines()[0]] == ["k"]
+    assert SwarmFolder(str(tmp_path / "missing"), "mine").lines() == ([], 0)
     with pytest.raises(ValueError, match="--node is 'a/b'"):
         SwarmFolder(str(tmp_path), "a/b")
 

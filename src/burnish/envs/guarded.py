@@ -1,7 +1,8 @@
 """Calls of an environment with a time limit each. What raises, hangs or answers nonsense is a Failure with its reason.
 
-Environments of the user run in another thread (util/lane.py). One that hangs is left behind: its episode has failed.
-Those of burnish are called directly, unless they say `foreign = True`: they call other people's code.
+Environments of the user run in another thread (util/lane.py), those of a file in a process besides (process.py). One
+that hangs is left behind, its process killed: its episode has failed. Those of burnish are called directly, unless they
+say `foreign = True`: they call other people's code.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -64,13 +66,13 @@ class GuardedEnv:
 
     def observed(self, call: Pending) -> Observed:
         """What a reset that was begun says; raises Failure."""
-        found = self._cut(_read("reset", self._wait(call, "reset"), read_observation))
+        found = self._cut(read_answer("reset", self._wait(call, "reset"), read_observation))
         self.seen.append(found)
         return found
 
     def outcome(self, call: Pending) -> Outcome:
         """What a step that was begun gives; raises Failure."""
-        found: Outcome = _read("step", self._wait(call, "step"), read_outcome)
+        found: Outcome = read_answer("step", self._wait(call, "step"), read_outcome)
         cut = self._cut(found.observation)
         found = found if cut is found.observation else replace(found, observation=cut)
         self.seen.append(found)
@@ -119,7 +121,7 @@ class GuardedEnv:
 
     def tools(self) -> list[dict[str, Any]]:
         """The JSON schemas of its tools; none where it has none."""
-        return _read("tools", self._asked("tools"), list) if offers(self.env, "tools") else []
+        return read_answer("tools", self._asked("tools"), list) if offers(self.env, "tools") else []
 
     def close(self) -> None:
         """End the episode, once; what goes wrong then does not matter to it."""
@@ -145,8 +147,9 @@ class GuardedEnv:
             raise
         except Exception as error:
             if isinstance(error, TimeoutError) and not call.done:
-                raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s") from None
-            raise Failure(f"{what}() of the environment raised {_said(error)}") from error
+                where = _abandoned(self.env)
+                raise Failure(f"{what}() of the environment had not answered after {self.seconds:g} s{where}") from None
+            raise Failure(f"{what}() of the environment raised {said(error)}") from error
 
     def _cut(self, seen: Observed) -> Observed:
         """The first LONGEST characters of an observation, over all its messages and their parts."""
@@ -194,6 +197,19 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+os.register_at_fork(after_in_child=_loop.cache_clear)  # a child process has none of its parent's threads
+
+
+def _abandoned(env: Any) -> str:
+    """End the process of an environment that does not answer, where it has one (process.py); where it hung."""
+    while env is not None:
+        abandon = getattr(type(env), "abandon", None)
+        if callable(abandon):
+            return str(abandon(env))
+        env = vars(env).get("inner") if hasattr(env, "__dict__") else None
+    return ""
+
+
 def _is_ours(env: Any) -> bool:
     """Whether it is burnish's own, and so is the environment that it wraps (`inner`), if it wraps one."""
     inner = vars(env).get("inner") if hasattr(env, "__dict__") else None
@@ -201,14 +217,14 @@ def _is_ours(env: Any) -> bool:
     return ours and (inner is None or _is_ours(inner))
 
 
-def _read(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
+def read_answer(what: str, given: Any, read: Callable[[Any], Any]) -> Any:
     """What an environment gave, as `read` reads it. It may be anything: a number too large, an array in its place."""
     try:
         return read(given)
     except ValueError as error:
         raise Failure(f"{what}() of the environment: {error}") from error
     except Exception as error:
-        raise Failure(f"{what}() of the environment gave what cannot be read: {_said(error)}") from error
+        raise Failure(f"{what}() of the environment gave what cannot be read: {said(error)}") from error
 
 
 def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> None:
@@ -223,5 +239,5 @@ def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> Non
             )
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")

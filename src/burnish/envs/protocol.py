@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from burnish.messages import Message, check_message, well_formed
+from burnish.util.untrusted import check_depth
 
 Observed = str | tuple[Message, ...]
 
@@ -115,6 +116,7 @@ def read_observation(given: Any) -> Observed:
     if isinstance(given, Sequence) and given:
         for message in given:
             check_message(message)
+            check_depth(message)
         return tuple(map(well_formed, given))
     raise ValueError(f"an observation is {str(given)[:80]!r}; it must be text or chat messages")
 

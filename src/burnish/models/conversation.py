@@ -1,10 +1,10 @@
 """A whole conversation as tokens, cut where trained messages begin and end.
 
-The template renders the conversation once. Where a message begins and ends in that text is found by rendering the
-messages before it, and those up to it: each must be a beginning of the whole. Every piece is encoded by itself, so a
-reply has the tokens that it would have as a sample after the same prompt. A template that changes earlier messages
-when later ones follow (it strips the thoughts of all replies but the last), or strips the thoughts of every reply, has
-no such cuts: then every trained reply is a sample of its own, after the messages before it.
+The template renders the conversation once. Where a message begins and ends in that text is found from the texts of the
+messages before it, and of those up to it (prefixes.py): each must be a beginning of the whole. Every piece is encoded
+by itself, so a reply has the tokens that it would have as a sample after the same prompt. A template that changes
+earlier messages when later ones follow (it strips the thoughts of all replies but the last), or strips the thoughts of
+every reply, has no such cuts: then every trained reply is a sample of its own, after the messages before it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from burnish.messages import Message, text_of
 from burnish.models.chat import Chat
+from burnish.models.prefixes import Prefixes, Rendered
 from burnish.models.text_cache import Piece as Piece
 
 TRAIN_ON = ("all", "last", "everything")  # all replies, the last reply, every token
@@ -60,8 +61,8 @@ def _encoded(
         return [_first_not_trained(renderer.whole(weights[0]))]
     cuts = [renderer.cut(i, headers) for i, weight in enumerate(weights) if weight]
     trained = [weight for weight in weights if weight]
-    whole = renderer.text(len(bare), generation=False)
-    if all(cut is not None and whole.startswith(cut.text[: cut.end]) for cut in cuts):
+    whole = renderer.prefixes.whole
+    if all(cut is not None and whole.agrees(cut.text, cut.end) for cut in cuts):
         return [_first_not_trained(renderer.pieces(whole, [c for c in cuts if c is not None], trained))]
     return [
         _first_not_trained(renderer.alone(i, cut, weight, headers))
@@ -83,7 +84,7 @@ def text_pieces(chat: Chat, text: str) -> list[Piece]:
 class _Cut:
     """A message in the rendered text: it begins at `start` and ends at `end` of `text`. closed: by its end of turn."""
 
-    text: str
+    text: Rendered
     start: int
     end: int
     closed: bool
@@ -96,64 +97,58 @@ class _Renderer:
         self.chat = chat
         self.messages, self.tools, self.marked = chat.prepared(messages, tools)
         self.opened = chat.start.opened
-
-    def text(self, count: int, generation: bool) -> str:
-        """The first `count` messages."""
-        if not count and not generation:
-            return ""
-        return self.chat.template.render(self.messages[:count], generation, self.tools)
+        self.prefixes = Prefixes(chat.template, self.messages, self.tools)
 
     def cut(self, i: int, headers: bool) -> _Cut | None:
         """Where message i begins and ends; None where the messages before it do not stay as they were, or a part of
         the reply is not written (its thoughts)."""
         reply = self.messages[i]["role"] == "assistant"
-        before = self.text(i, generation=reply and not headers)
-        upto = self.text(i + 1, generation=False)
+        before = self.prefixes.text(i, generation=reply and not headers)
+        upto = self.prefixes.text(i + 1, generation=False)
         if not upto.startswith(before):
             return None
         if not reply:
             return _Cut(upto, len(before), len(upto), True)
-        own = upto[max(0, len(before) - len(self.opened)) :]
+        own = upto.part(max(0, len(before) - len(self.opened)))
         if _without_spaces(text_of(self.messages[i])) not in _without_spaces(own):
             return None
         end, token = self.chat.turn_end
-        if token and (at := upto.rfind(token, len(before))) >= 0:
-            return _Cut(upto, len(before), at + len(token), True)
-        following = self.text(len(self.messages), generation=False)
-        if end and following.startswith(upto + end):  # closed only where a message follows
-            return _Cut(upto + end, len(before), len(upto) + len(end), True)
+        if token and (at := upto.part(len(before)).rfind(token)) >= 0:
+            return _Cut(upto, len(before), len(before) + at + len(token), True)
+        if end and self.prefixes.whole.startswith(upto.followed_by(end)):  # closed only where a message follows
+            return _Cut(upto.followed_by(end), len(before), len(upto) + len(end), True)
         last = self.chat.after_last
-        return _Cut(upto, len(before), len(upto) - (len(last) if last and upto.endswith(last) else 0), False)
+        ends = last and upto.part(max(0, len(upto) - len(last))) == last
+        return _Cut(upto, len(before), len(upto) - (len(last) if ends else 0), False)
 
-    def pieces(self, whole: str, cuts: list[_Cut], weights: list[float]) -> list[Piece]:
+    def pieces(self, whole: Rendered, cuts: list[_Cut], weights: list[float]) -> list[Piece]:
         """The text between the cuts, and what they hold."""
         found: list[Piece] = []
         end = 0
         for cut, weight in zip(cuts, weights, strict=True):
             if cut.start > end:
                 lead = self.chat.turn_end[0] if end else ""
-                found.append(Piece(self.encode(whole[end : cut.start], lead), 0.0))
+                found.append(Piece(self.encode(whole.part(end, cut.start), lead), 0.0))
             found.append(Piece(self.said(cut), weight))
             end = cut.end
         return found
 
     def whole(self, weight: float) -> list[Piece]:
         """All of the conversation, up to the end of its last message."""
-        last = len(self.messages) - 1
-        text = self.text(last + 1, generation=False)
+        last, text = len(self.messages) - 1, self.prefixes.whole
         cut = self.cut(last, headers=True) or _Cut(text, 0, len(text), True)
         return [Piece(self.said(replace(cut, start=0)), weight)]
 
     def said(self, cut: _Cut) -> Tensor:
         """The tokens of a message, closed."""
-        tokens = self.encode(cut.text[cut.start : cut.end], self.chat.lead if cut.start else "")
+        tokens = self.encode(cut.text.part(cut.start, cut.end), self.chat.lead if cut.start else "")
         return tokens if cut.closed else torch.cat([tokens, self.chat.closing])
 
     def alone(self, i: int, cut: _Cut | None, weight: float, headers: bool) -> list[Piece]:
         """Message i as a sample of its own, after the messages before it."""
         if cut is not None:
             return self.pieces(cut.text, [cut], [weight])
-        before = self.encode(self.text(i, generation=not headers), "")
+        before = self.encode(self.prefixes.text(i, generation=not headers).part(0), "")
         return [Piece(before, 0.0), Piece(self.chat.reply(text_of(self.messages[i])), weight)]
 
     def encode(self, text: str, lead: str) -> Tensor:

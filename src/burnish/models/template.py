@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import yaml
-
 from burnish.util.paths import expanded
+from burnish.util.safe_yaml import parse_yaml
 
 PLAIN, NONE = "plain", "none"  # none: prompts stay as they are, even where the model has a template
 ASSUMED = (
@@ -125,8 +124,8 @@ def read_options(given: str | None) -> dict[str, Any]:
                 "for example: --template-option enable_thinking=false"
             )
         try:
-            read = yaml.safe_load(value)
-        except yaml.YAMLError:
+            read = parse_yaml(value)
+        except ValueError:
             read = value
         plain = isinstance(read, bool | int | str | None) or (isinstance(read, float) and math.isfinite(read))
         found[key] = read if plain else value

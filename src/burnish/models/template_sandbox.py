@@ -57,13 +57,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def render(self, template: Template, values: dict[str, Any], length: int) -> str:
         """What a template makes of these values, whose texts have `length` characters."""
+        return "".join(self.pieces(template, values, length))
+
+    def pieces(self, template: Template, values: dict[str, Any], length: int) -> Iterator[str]:
+        """The same, piece by piece: each when it is written."""
         spent = self.spent
         spent.turns, spent.made, spent.room = 0, 0, LONGEST + 4 * length
-        written = []
         for piece in template.generate(values):
             self._fits(piece)
-            written.append(piece)
-        return "".join(written)
+            yield piece
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._turn(CALL)
@@ -89,7 +91,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """The template with every loop counted, and every ~ limited."""
         parsed = super()._parse(source, name, filename)
         for loop in parsed.find_all(nodes.For):
-            loop.iter = _filtered(loop.iter, "_counted", self)
+            loop.iter = filtered(loop.iter, "_counted", self)
         visited: nodes.Template = _Concats().visit(parsed, self)
         return visited
 
@@ -172,10 +174,11 @@ class _Concats(NodeTransformer):
         self.generic_visit(node, room)
         parts = nodes.List(node.nodes, lineno=node.lineno)
         parts.set_environment(room)
-        return _filtered(parts, "_joined", room)
+        return filtered(parts, "_joined", room)
 
 
-def _filtered(node: Any, name: str, room: Sandbox) -> nodes.Filter:
+def filtered(node: Any, name: str, room: Sandbox) -> nodes.Filter:
+    """The value of a node, through a filter."""
     made = nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
     made.environment = room
     return made

@@ -2,12 +2,14 @@
 
 An entry is found by the hash of what was encoded (a prompt's messages, a reply, a conversation), so a row that changes
 is encoded again. The files belong to one dataset and one tokenizer with its template (`name`). They are read in place:
-of a file there are about 50 bytes an entry in memory, and none of its tokens.
+of a file there are about 60 bytes an entry in memory, and none of its tokens. An entry is checked whenever it is read:
+one that was altered since the file was opened is encoded again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 import time
@@ -58,8 +60,8 @@ class TextCache:
         self._new_tokens, self._seconds, self._full = 0, 0.0, False
         self._files: list[_File] = []
         self._writer = threading.Lock()
-        while name is not None and (file := private_cache.recall(FOLDER, f"{name}-{len(self._files)}")):
-            self._files.append(_File(file))
+        while name is not None and (file := _File.recall(f"{name}-{len(self._files)}")):
+            self._files.append(file)
 
     def samples(self, key: bytes | None, encode: Callable[[], Samples]) -> Samples:
         """The entry of a key; by `encode` where there is none."""
@@ -124,9 +126,9 @@ class TextCache:
         stored = f"{self.name}-{len(self._files)}"
         if not private_cache.keep(FOLDER, stored, _arrays(self._new)):
             return
-        file = private_cache.recall(FOLDER, stored)
+        file = _File.recall(stored)
         if file is not None:
-            self._files.append(_File(file))
+            self._files.append(file)
             self._new, self._new_tokens, self._seconds, self._full = {}, 0, 0.0, False
             _remove_oldest(stored)
 
@@ -136,19 +138,37 @@ class _File:
 
     keys     [N, 2] uint64        first    [N + 1] int64: the pieces of each entry
     starts   [P + 1] int64: the tokens of each piece;  weights  [P] float64;  samples  [P] int32: its sample's number
+    sums     [N] int64: the checksum of each entry's tokens, which stay on disk and are checked whenever they are read
     """
 
     def __init__(self, file: private_cache.ArrayFile) -> None:
-        names = ("first", "starts", "weights", "samples")
-        self.first, self.starts, self.weights, self.numbers = (file.array(name) for name in names)
+        names = ("first", "starts", "weights", "samples", "sums")
+        self.first, self.starts, self.weights, self.numbers, self.sums = (file.array(name) for name in names)
         keys = file.array("keys")
         self.high, self.low = np.ascontiguousarray(keys[:, 0]), np.ascontiguousarray(keys[:, 1])
         self.tokens = int(self.starts[-1])
-        self.flat: np.ndarray = np.asarray(file.mapped("tokens")) if self.tokens else np.zeros(0, np.int32)
+        self._file = file
+
+    @classmethod
+    def recall(cls, name: str) -> _File | None:
+        """The file of this name; None where there is none that can be used."""
+        found = private_cache.recall(FOLDER, name, on_disk=("tokens",))
+        try:
+            return None if found is None else cls(found)
+        except KeyError:  # of a version without checksums
+            return None
 
     def find(self, key: bytes) -> Samples | None:
+        """The entry of a key; None where there is none, or where the file has changed since it was opened."""
         place = self.place(key)
-        return None if place is None else self._entry(place)
+        if place is None:
+            return None
+        first, last = int(self.first[place]), int(self.first[place + 1])
+        try:
+            flat = self._file.part("tokens", int(self.starts[first]), int(self.starts[last]))
+        except (OSError, ValueError):
+            return None
+        return self._entry(first, last, flat) if _checksum(flat) == self.sums[place] else None
 
     def place(self, key: bytes) -> int | None:
         """Where an entry is; None where there is none."""
@@ -160,12 +180,9 @@ class _File:
             place += 1
         return None
 
-    def _entry(self, place: int) -> Samples:
-        first, last = int(self.first[place]), int(self.first[place + 1])
-        if first == last:
-            return []
+    def _entry(self, first: int, last: int, tokens: np.ndarray) -> Samples:
         starts = self.starts[first : last + 1].tolist()
-        flat = torch.from_numpy(self.flat[starts[0] : starts[-1]].astype(np.int64))
+        flat = torch.from_numpy(tokens.astype(np.int64))
         found: Samples = []
         for i in range(last - first):
             if self.numbers[first + i] == len(found):
@@ -183,14 +200,22 @@ def _arrays(entries: dict[bytes, Samples]) -> dict[str, np.ndarray]:
     flat = [piece for own in pieces for piece in own]
     lengths = [len(piece.tokens) for _, piece in flat]
     tokens = torch.cat([piece.tokens for _, piece in flat]) if flat else torch.zeros(0, dtype=torch.long)
+    numbers = tokens.numpy().astype(np.int32)
+    first, starts = np.cumsum([0, *map(len, pieces)], dtype=np.int64), np.cumsum([0, *lengths], dtype=np.int64)
+    ends = starts[first]
     return {
         "keys": keys[order],
-        "first": np.cumsum([0, *map(len, pieces)], dtype=np.int64),
-        "starts": np.cumsum([0, *lengths], dtype=np.int64),
+        "first": first,
+        "starts": starts,
+        "sums": np.array([_checksum(numbers[a:b]) for a, b in itertools.pairwise(ends)], np.int64),
         "weights": np.array([piece.weight for _, piece in flat], np.float64),
         "samples": np.array([k for k, _ in flat], np.int32),
-        "tokens": tokens.numpy().astype(np.int32),
+        "tokens": numbers,
     }
+
+
+def _checksum(tokens: np.ndarray) -> int:
+    return int.from_bytes(hashlib.blake2b(tokens.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
 def _remove_oldest(kept: str) -> None:

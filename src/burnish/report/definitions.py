@@ -270,7 +270,8 @@ DEFINITIONS: list[Definition] = [
         ("evolution/distance", "root mean square of how far the singular values have moved, in multiples of them"),
         ("swarm/published", "groups of the step that other nodes of the swarm can read"),
         ("swarm/drawn", "groups of other nodes that the step learns from"),
-        ("swarm/discarded", "groups of other nodes that were read and left out: equal rewards, too long, or damaged"),
+        ("swarm/discarded", "groups of other nodes that were read and left out: equal rewards, or too long"),
+        ("swarm/refused", "files and lines of other nodes over a limit, of another form, or that cannot be judged"),
         ("start_kl", "mean over reply tokens of log-prob minus that of the policy at the start of the run"),
         (
             "kl/loss",

@@ -89,12 +89,7 @@ class Process:
                     stack += os.read(self._stack_reader, 1 << 16)
                 if stack.rpartition(b"\n")[0].strip().count(b"\n"):  # complete lines; the rest may still be coming
                     break
-        lines = [line.split('"') for line in stack.decode(errors="replace").splitlines() if "File " in line]
-        if not lines or len(lines[0]) != 3:
-            return ""
-        _, file, rest = lines[0]
-        words = rest.replace(",", " ").split()  # line 12 in name
-        return f", at {Path(file).name}:{words[1]} in {words[-1]}"
+        return line_of(stack)
 
     def _wait_for_line(self, deadline: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -126,6 +121,16 @@ class Process:
         self._unread += piece
         if len(self._unread) > LONGEST_LINE:
             raise EOFError
+
+
+def line_of(stack: bytes) -> str:
+    """The innermost line of a stack as faulthandler writes it, as ", at file.py:12 in name"; empty if unknown."""
+    lines = [line.split('"') for line in stack.decode(errors="replace").splitlines() if "File " in line]
+    if not lines or len(lines[0]) != 3:
+        return ""
+    _, file, rest = lines[0]
+    words = rest.replace(",", " ").split()  # line 12 in name
+    return f", at {Path(file).name}:{words[1]} in {words[-1]}" if len(words) > 2 else ""
 
 
 def _end(popen: subprocess.Popen, stack_reader: int) -> None:

@@ -204,6 +204,9 @@ class Options:
     """With an environment, tools or an agent: the most replies of one episode."""
     env_timeout: Seconds = 60.0
     """Seconds that one call of an environment, or a whole episode of an agent, may take; it has failed after that."""
+    env_process: bool = True
+    """An environment of a file (my_env.py:Env) runs in processes of its own: one that hangs, or ends Python, costs its
+    own episode. Off: in the process of the run, which is faster and shares what its module holds."""
     swap: str | None = None
     """Replace parts of the method by others: "group_relative=group_relative(std=False); pg=pg_clip(0.2, 0.28)"."""
     eval_tasks: CountOrZero = 200

@@ -202,7 +202,8 @@ class Measure:
                 empty += [i] if self._says_nothing(task) else []
             except ValueError as error:
                 raise ValueError(f"{dataset.where(split, i)}: {error}") from None
-        if name is not None and time.perf_counter() - start > cache.WORTH_SECONDS:
+        slow = time.perf_counter() - start > cache.WORTH_SECONDS
+        if name is not None and slow and dataset.identity(part.rows) == identity:  # the files are still the same
             cache.keep(name, {"needed": needed, "empty": np.array(empty, np.int64)})
         return needed, np.array(empty, np.int64)
 

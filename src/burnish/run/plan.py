@@ -34,7 +34,7 @@ from burnish.scorers.read import named_rewards, named_shapes, split_rewards
 from burnish.serve.pulled import read_pulled
 from burnish.step import Settings
 from burnish.tasks.hosted import Hosted
-from burnish.tasks.resolve import pin, resolve_task
+from burnish.tasks.resolve import environments_of, pin, resolve_task
 from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import Tooled, read_tools
@@ -70,7 +70,10 @@ def compose(
         seconds=seconds,
         drop_failed=dropped,
         workers=workers,
+        env_process=options.env_process,
     )
+    for environment in environments_of(source):
+        environment.seconds = options.env_timeout  # before any is reset
     if scorers and not functions:
         source = Unscored(source)
     if options.tools:

@@ -27,6 +27,7 @@ RESUMABLE = (
     "eval_every",
     "on_nan",
     "env_timeout",
+    "env_process",
     "reward_timeout",
     "reward_workers",
     "on_reward_failure",

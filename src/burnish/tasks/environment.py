@@ -8,6 +8,7 @@ from typing import Any
 
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import SECONDS, Failure, GuardedEnv
+from burnish.envs.process import Rows
 from burnish.messages import Message
 from burnish.seeds import key_of
 from burnish.task import Task, Verdict
@@ -72,10 +73,11 @@ class EnvSource(Played):
             if not self._rows["train"]:
                 raise ValueError(f"{self.name}.tasks('train') gives no rows; return a list of at least one")
 
-    def _listed(self, rows: Callable[[str], Any], split: str) -> list[Any]:
+    def _listed(self, rows: Callable[[str], Any], split: str) -> Sequence[Any]:
         """The rows that the user's function gives."""
         try:
-            return list(rows(split))
+            found = rows(split)
+            return found if isinstance(found, Rows) else list(found)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise ValueError(f"{self.name}.tasks({split!r}) gives no list of rows ({why}); correct it") from error

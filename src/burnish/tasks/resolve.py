@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from burnish.envs.process import Remote
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import IN_PYTHON, Part, make_reward, read_rewards
 from burnish.tasks.adapters import adapted
@@ -43,6 +44,7 @@ def resolve_task(
     seconds: float | None = None,
     drop_failed: bool = False,
     workers: int = 0,
+    env_process: bool = True,
 ) -> Source:
     """The source of a task: a built-in ("sort:3"), "gym:NAME" and the like (tasks/adapters.py), a file, folder or hub
     dataset, or the user's own object.
@@ -54,8 +56,9 @@ def resolve_task(
     reward   one function or several: path/to/file.py:function, "a.py:f,b.py:g*0.5", or what rewards/resolve.py read
     seconds  time limit of a call of the reward function (by default 60), or of the verifier per reply (by default 10)
     workers  concurrent calls of the reward function during sampling
+    env_process  an environment of a file runs in processes of its own
     """
-    resolved = _named(task, read_mapping(columns)) if isinstance(task, str) else task
+    resolved = _named(task, read_mapping(columns), env_process) if isinstance(task, str) else task
     if reward:
         parts = read_rewards(reward) if isinstance(reward, str) else reward
         return Rewarded(resolved, make_reward(parts, seconds), drop_failed=drop_failed, workers=workers)
@@ -113,7 +116,7 @@ def pin(name: str) -> str:
     return name
 
 
-def _named(name: str, columns: Mapping[str, str]) -> Source:
+def _named(name: str, columns: Mapping[str, str], apart: bool) -> Source:
     if name.startswith(IN_PYTHON):
         raise ValueError(
             f"the task {name.removeprefix(IN_PYTHON)!r} was passed as a Python object, which no file can hold; "
@@ -125,9 +128,9 @@ def _named(name: str, columns: Mapping[str, str]) -> Source:
             f"the task is {name!r}, which names nothing; write a built-in task or a file: --task data.jsonl"
         )
     if len(specs) == 1:
-        return _one(specs[0], columns)
+        return _one(specs[0], columns, apart)
     try:
-        return Mixture(name, [Ingredient(_one(spec, columns), spec.name, spec.weight) for spec in specs])
+        return Mixture(name, [Ingredient(_one(spec, columns, apart), spec.name, spec.weight) for spec in specs])
     except UnknownTask as error:
         raise ValueError(f"{error}; in {name!r} each comma begins another task, or an option key=value") from None
 
@@ -158,15 +161,17 @@ def installed() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=INSTALLED)}
 
 
-def _one(spec: Spec, columns: Mapping[str, str]) -> Source:
+def _one(spec: Spec, columns: Mapping[str, str], apart: bool) -> Source:
     if "flip" in spec.options:
         rest = {name: value for name, value in spec.options.items() if name != "flip"}
-        return Flipped(_one(replace(spec, options=rest), columns), spec.options["flip"])
+        return Flipped(_one(replace(spec, options=rest), columns, apart), spec.options["flip"])
     name, options = spec.name, dict(spec.options)
     if (adapter := adapted(name)) is not None:
         return adapter[0](adapter[1], **options)
     if name.partition(":")[0] in GENERATED:
         return source(name, **options)
+    if apart and ENVIRONMENT.fullmatch(name):
+        return EnvSource(Remote(name, **options), name.rpartition(":")[2])
     if (factory := _environment(name)) is not None:
         return EnvSource(factory, name.rpartition(":")[2], **options)
     if Path(name).exists() or "/" in name or Path(name).suffix:

@@ -11,13 +11,16 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import yaml
+from burnish.util.safe_yaml import parse_yaml
 
 KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
 
 
-def read_text(file: Path) -> str:
-    """The text of a regular file, or ValueError: missing, unreadable, not UTF-8, or not a file at all."""
+def read_bytes(file: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file, or ValueError: missing, unreadable, larger than `largest`, or not a file at all.
+
+    No more than `largest` bytes are taken into memory, whatever the size of the file was a moment ago.
+    """
     try:
         number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -25,11 +28,20 @@ def read_text(file: Path) -> str:
             if what != stat.S_IFREG:
                 raise ValueError(f"{file} is {KINDS.get(what, 'a device')}, not a regular file; restore the file")
             with os.fdopen(number, "rb", closefd=False) as opened:
-                return opened.read().decode("utf-8")
+                found = opened.read() if largest is None else opened.read(largest + 1)
         finally:
             os.close(number)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
+    if largest is not None and len(found) > largest:
+        raise ValueError(f"{file} has more than {largest:,} bytes, the most that are read; make it smaller")
+    return found
+
+
+def read_text(file: Path) -> str:
+    """The text of a regular file, or ValueError: missing, unreadable, not UTF-8, or not a file at all."""
+    try:
+        return read_bytes(file).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{file} is not UTF-8 text; restore it from a copy") from None
 
@@ -45,10 +57,9 @@ def read_json(file: Path) -> Any:
 
 
 def read_yaml(file: Path) -> Any:
-    """The contents of a YAML file, or ValueError."""
+    """The contents of a YAML file, or ValueError. Aliases are expanded within limits (safe_yaml.py)."""
+    text = read_text(file)
     try:
-        return yaml.safe_load(read_text(file))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())[:300]}") from None
-    except RecursionError:
-        raise ValueError(f"{file} is nested too deeply to be read as YAML; write it with fewer levels") from None
+        return parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None

@@ -1,7 +1,8 @@
 """A cache of arrays in safetensors files, in a folder of the user alone.
 
 Only files of this user that no other user can write to are read, and only if their content has the SHA-256 that was
-written with it. Files are written aside and renamed. A cache that cannot be used is not an error: everything in it can
+written with it. What is used is what was verified, not what has the same path a moment later. Files are written aside
+and renamed. A cache that cannot be used is not an error: everything in it can
 be computed again. BURNISH_CACHE=0 turns it off.
 """
 
@@ -9,21 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import math
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from burnish.util.paths import home
+from burnish.util.untrusted import parse_json
 
 OFF = "BURNISH_CACHE"  # the environment variable that turns caches of data off with 0
+HEAD = 1 << 20  # bytes of the head of a file: names, shapes and the hash
+KINDS = {"I32": "<i4", "I64": "<i8", "U64": "<u8", "U8": "u1", "F64": "<f8", "BOOL": "?"}  # of safetensors
 CHUNK = 1 << 22  # numbers of an array that are read at once while its hash is computed
 
 
@@ -45,51 +51,100 @@ def private_folder(name: str) -> Path | None:
 
 
 class ArrayFile:
-    """An open file of arrays that has been verified. Arrays are read when they are asked for."""
+    """Arrays of a file that has been verified, and stays open: whatever becomes of its path, this file is read.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._open = safe_open(file, framework="numpy")
-        self.names = sorted(self._open.keys())
+    The arrays are in memory, as they were verified, but for those named in `on_disk`: of these, `part` reads some
+    numbers from the file that was verified. Nothing is mapped: a file that is cut off meanwhile would end the process.
+    """
+
+    def __init__(self, file: Path, on_disk: Collection[str] = ()) -> None:
+        self._number = open_private(file)
+        weakref.finalize(self, os.close, self._number)
+        size = os.fstat(self._number).st_size
+        head = int.from_bytes(os.pread(self._number, 8, 0), "little")
+        if head > HEAD:
+            raise ValueError(f"{file} has no head")
+        told = parse_json(os.pread(self._number, head, 8))
+        self._places = {name: _Place.of(one, 8 + head) for name, one in told.items() if name != "__metadata__"}
+        self.names = sorted(self._places)
+        if any(place.offset + place.size > size for place in self._places.values()):
+            raise ValueError(f"{file} was cut off")
+        self._arrays = {name: self.part(name) for name in self.names if name not in on_disk}
+        if told["__metadata__"]["sha256"] != _sha256((name, self._pieces(name)) for name in self.names):
+            raise ValueError(f"{file} has changed since it was written")
 
     def array(self, name: str) -> np.ndarray:
-        """A whole array."""
-        found: np.ndarray = self._open.get_tensor(name)
-        return found
+        """A whole array that is in memory."""
+        return self._arrays[name]
 
-    def mapped(self, name: str) -> np.ndarray:
-        """A whole array of at least one number, which stays on disk until parts of it are read."""
-        with self._file.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            told = json.loads(file.read(length))[name]
-        kind = {"I32": np.int32, "I64": np.int64}[told["dtype"]]
-        offset = 8 + length + told["data_offsets"][0]
-        return np.memmap(self._file, kind, "r", offset, tuple(told["shape"]))
-
-    def whole(self) -> bool:
-        """Whether the arrays have the hash that was written with them."""
-        told = (self._open.metadata() or {}).get("sha256")
-        return told == _sha256((name, self._pieces(name)) for name in self.names)
+    def part(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Rows `start` to `stop` of an array, as they are on disk now; ValueError where they are there no longer."""
+        place = self._places[name]
+        stop = place.shape[0] if stop is None else stop
+        wide = place.kind.itemsize * math.prod(place.shape[1:])
+        content = read_part(self._number, place.offset + start * wide, (stop - start) * wide)
+        return np.frombuffer(content, place.kind).reshape(stop - start, *place.shape[1:])
 
     def _pieces(self, name: str) -> Iterator[np.ndarray]:
-        size = self._open.get_slice(name).get_shape()[0]
+        if name in self._arrays:
+            yield self._arrays[name]
+            return
+        size = self._places[name].shape[0]
         for start in range(0, size, CHUNK):
-            yield self._open.get_slice(name)[start : min(start + CHUNK, size)]
+            yield self.part(name, start, min(start + CHUNK, size))
 
 
-def recall(folder: str, name: str) -> ArrayFile | None:
-    """The arrays that were kept under a name; None where there are none, or where anything about them is wrong."""
+@dataclass(frozen=True)
+class _Place:
+    """Where an array is in a safetensors file."""
+
+    kind: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.kind.itemsize * math.prod(self.shape)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], begin: int) -> _Place:
+        return cls(np.dtype(KINDS[told["dtype"]]), tuple(map(int, told["shape"])), begin + int(told["data_offsets"][0]))
+
+
+def open_private(file: Path) -> int:
+    """The descriptor of a file that only this user can write to; ValueError for any other."""
+    number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        os.close(number)
+        raise ValueError(f"{file} is not a file of this user alone")
+    return number
+
+
+def read_part(number: int, offset: int, size: int) -> bytearray:
+    """Bytes of an open file; ValueError where it ends before. One call of the system reads 2 GiB at most."""
+    found = bytearray(size)
+    view, done = memoryview(found), 0
+    while done < size:
+        got = os.preadv(number, [view[done:]], offset + done)
+        if not got:
+            raise ValueError("the file was cut off")
+        done += got
+    return found
+
+
+def recall(folder: str, name: str, on_disk: Collection[str] = ()) -> ArrayFile | None:
+    """The arrays that were kept under a name; None where there are none, or where anything about them is wrong.
+
+    on_disk: those that are not taken into memory
+    """
     where = private_folder(folder)
     if where is None:
         return None
-    file = where / f"{name}.safetensors"
     try:
-        found = file.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            return None
-        opened = ArrayFile(file)
-        return opened if opened.whole() else None
-    except (OSError, SafetensorError, ValueError, TypeError, IndexError):
+        return ArrayFile(where / f"{name}.safetensors", on_disk)
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError):
         return None
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from burnish.tasks.data.cache import FOLDER, fingerprint
+from burnish.tasks.data.batches import BatchFile, write_batches
+from burnish.tasks.data.cache import FOLDER, State, content, state
 from burnish.util.private_cache import private_folder
 
 IN_MEMORY = 1 << 28  # bytes of Arrow data that are kept in memory; more is copied into the cache, in small batches
@@ -67,67 +68,72 @@ def parquet(path: Path) -> ArrowRows:
     except ImportError:
         raise ValueError(f"reading {path} needs pyarrow; install it with: pip install 'burnish[data]'") from None
     try:
+        before = state(path)
         file = pyarrow.parquet.ParquetFile(path)
         meta = file.metadata
         size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
         if size <= IN_MEMORY:
             batches = list(file.iter_batches(batch_size=1024))
             return ArrowRows(batches.__getitem__, [batch.num_rows for batch in batches], str(path))
-        reader = _copied(file, path)
-        full, rest = divmod(meta.num_rows, BATCH)
-        return ArrowRows(reader.get_batch, [BATCH] * full + ([rest] if rest else []), str(path))
+        copy = _copied(file, path, before)
+        return ArrowRows(copy, copy.rows, str(path))
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a readable Parquet file ({error}); write it again") from None
 
 
-def _copied(file: Any, path: Path) -> Any:
-    """A reader of the rows of a Parquet file in small batches: of a copy in the cache, or, where the cache cannot hold
-    one, of a temporary copy for this process.
+def _copied(file: Any, path: Path, before: State) -> BatchFile:
+    """The rows of a Parquet file in small batches: a copy in the cache, by the content of the file, or, where the
+    cache cannot hold one, a temporary copy for this process. before: the state of the file when it was opened.
     """
-    import pyarrow
-
     cached = private_folder(FOLDER)
-    name = f"{fingerprint(path)}.arrow"
+    source = content(path) if cached is not None else "0" * 64
+    name = f"{source[:32]}.arrow"
     if cached is not None:
         _remove_unused(cached)
         try:
-            if (cached / name).exists():
-                with contextlib.suppress(OSError):
-                    os.utime(cached / name)
-                return pyarrow.ipc.open_file(pyarrow.OSFile(str(cached / name)))
-        except (OSError, pyarrow.ArrowException):  # damaged: it is written again
+            found = BatchFile(cached / name, source)
+            with contextlib.suppress(OSError):
+                os.utime(cached / name)
+            return found
+        except (OSError, ValueError):  # there is none, or it is damaged: it is written again
             pass
         try:
-            return _write_copy(file, cached / name)
+            return _write_copy(file, cached / name, source, path, before)
         except OSError:  # a full disk, or one that cannot be written
             pass
     folder = Path(tempfile.mkdtemp(prefix="burnish-data-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _write_copy(file, folder / name)
+    return _write_copy(file, folder / name, source, path, before)
 
 
-def _write_copy(file: Any, copy: Path) -> Any:
-    """Write the rows as an Arrow file of small batches, in a stream; a reader of it."""
-    import pyarrow
-
+def _write_copy(file: Any, copy: Path, source: str, path: Path, before: State) -> BatchFile:
+    """Write the rows as a file of small batches, in a stream. source: the hash of the file that they are from."""
     aside = copy.with_suffix(f".{os.getpid()}.partial")
     try:
-        with pyarrow.OSFile(str(aside), "wb") as sink, pyarrow.ipc.new_file(sink, file.schema_arrow) as writer:
-            held = pyarrow.table({name: [] for name in file.schema_arrow.names}, schema=file.schema_arrow)
-            groups = range(file.metadata.num_row_groups)  # one at a time: together they would be read ahead
-            for batch in (b for group in groups for b in file.iter_batches(batch_size=64 * BATCH, row_groups=[group])):
-                held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([batch])]).combine_chunks()
-                whole = len(held) - len(held) % BATCH
-                for start in range(0, whole, BATCH):
-                    writer.write_batch(held.slice(start, BATCH).combine_chunks().to_batches()[0])
-                held = held.slice(whole)
-            if len(held):
-                writer.write_batch(held.combine_chunks().to_batches()[0])
+        write_batches(aside, _small_batches(file), source)
+        if state(path) != before:
+            raise ValueError(f"{path}: changed while its rows were read; start again when it is complete")
         aside.replace(copy)
-        return pyarrow.ipc.open_file(pyarrow.OSFile(str(copy)))
+        return BatchFile(copy, source)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def _small_batches(file: Any) -> Iterator[Any]:
+    """The rows of a Parquet file in batches of BATCH."""
+    import pyarrow
+
+    held = pyarrow.table({name: [] for name in file.schema_arrow.names}, schema=file.schema_arrow)
+    groups = range(file.metadata.num_row_groups)  # one at a time: together they would be read ahead
+    for batch in (b for group in groups for b in file.iter_batches(batch_size=64 * BATCH, row_groups=[group])):
+        held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([batch])]).combine_chunks()
+        whole = len(held) - len(held) % BATCH
+        for start in range(0, whole, BATCH):
+            yield held.slice(start, BATCH).combine_chunks().to_batches()[0]
+        held = held.slice(whole)
+    if len(held):
+        yield held.combine_chunks().to_batches()[0]
 
 
 def _remove_unused(folder: Path) -> None:

@@ -6,6 +6,7 @@ in both splits; a reply is verified by its final answer. Rows stay where they ar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +23,9 @@ from burnish.rewards.code.verifier import CodeVerifier
 from burnish.rewards.functions import judge_answer
 from burnish.task import Task, Verdict
 from burnish.tasks.code_options import check_code_options
+from burnish.tasks.data import cache
 from burnish.tasks.data.arrow import DatasetRows
-from burnish.tasks.data.cache import fingerprint
+from burnish.tasks.data.cache import State, fingerprint, state
 from burnish.tasks.data.code import CANARY, is_canary, problem_of
 from burnish.tasks.data.columns import read_mapping
 from burnish.tasks.data.files import read_rows
@@ -87,6 +89,7 @@ class Dataset:
             self._tables = _tables(rows, self.name)
         self.columns, self.heldout, self.split = read_mapping(columns), heldout, split
         self.canary, self.unsafe_code = canary, unsafe_code
+        self._opened: list[State] | None = None  # the states of the files when they were opened
         self._scans: dict[int, Scan] = {}
         self._separate: dict[str, Part] = {}
         self._fitted: dict[str, Part] = {}
@@ -97,6 +100,9 @@ class Dataset:
     @cached_property
     def tables(self) -> dict[str, Rows]:
         """Every table with rows, by the name of its split in the data."""
+        if self._tables is None:
+            with contextlib.suppress(OSError, ValueError):  # of which `read_rows` says what is wrong
+                self._opened = self._states()
         found = read_rows(self.name) if self._tables is None else self._tables
         tables = {name: rows for name, rows in found.items() if len(rows)}
         if not tables:
@@ -152,17 +158,26 @@ class Dataset:
     def _scan(self, rows: Rows) -> Scan:
         known = self._scans.get(id(rows))
         if known is None:
-            known = self._scans[id(rows)] = scan(rows, self.columns, self.identity(rows))
+            known = self._scans[id(rows)] = scan(rows, self.columns, lambda: self.identity(rows))
         return known
 
     def identity(self, rows: Rows) -> str | None:
-        """The state of the files that hold these rows; None for rows given in Python."""
-        if self._tables is not None:
+        """The content of the files that hold these rows, for names in the cache; None for rows given in Python, without
+        a cache, and where the files are no longer those that were opened."""
+        if self._tables is not None or not cache.on():
             return None
         files = self._files()
         if not files:  # a hub dataset: its files are named by their content
             return fingerprint(rows.where(0), len(rows))
-        return fingerprint(*files, rows.where(0), len(rows))
+        try:
+            found = fingerprint(*files, rows.where(0), len(rows))
+            return found if self._states() == self._opened else None
+        except OSError:
+            return None
+
+    def _states(self) -> list[State]:
+        """The state of each file that holds the rows."""
+        return [state(file) for file in self._files()]
 
     def _files(self) -> list[Path]:
         """The files that hold the rows; none for a hub dataset and for rows given in Python."""

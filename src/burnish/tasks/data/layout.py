@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
+from burnish.util.safe_yaml import parse_yaml
 
 HELDOUT_NAMES = ("test", "validation", "valid", "val", "dev", "eval", "heldout")  # the first that exists is used
 _CARD = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
@@ -48,8 +48,8 @@ def _configs(card: str | None) -> list[dict[str, Any]]:
     if found is None:
         return []
     try:
-        head = yaml.safe_load(found[1])
-    except yaml.YAMLError:
+        head = parse_yaml(found[1])
+    except ValueError:
         return []
     listed = head.get("configs") if isinstance(head, dict) else None
     return [c for c in listed if isinstance(c, dict) and (c.get("data_files") or c.get("data_dir"))] if listed else []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,15 +45,16 @@ def common(gives: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset.intersection(*every) | (frozenset().union(*every) & REMARKS)
 
 
-def scan(rows: Rows, columns: Mapping[str, str], identity: str | None) -> Scan:
+def scan(rows: Rows, columns: Mapping[str, str], identity: Callable[[], str | None]) -> Scan:
     """Read every row once. identity: of the files, for the cache; None for rows that are not in files."""
-    name = cache.fingerprint("scan", VERSION, identity, sorted(columns.items())) if identity else None
+    files = identity()
+    name = cache.fingerprint("scan", VERSION, files, sorted(columns.items())) if files else None
     if name and (known := cache.recall(name)):
         told = json.loads(bytes(known["told"]))
         return Scan(known["hashes"], known["kept"], frozenset(told["gives"]), told["counts"])
     start = time.perf_counter()
     found = _scanned(rows, columns)
-    if name and time.perf_counter() - start > cache.WORTH_SECONDS:
+    if name and time.perf_counter() - start > cache.WORTH_SECONDS and identity() == files:
         told = json.dumps({"gives": sorted(found.gives), "counts": dict(found.counts)}).encode()
         arrays = {"hashes": found.hashes, "kept": found.kept, "told": np.frombuffer(told, np.uint8)}
         cache.keep(name, arrays)

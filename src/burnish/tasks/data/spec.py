@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from burnish.util.safe_yaml import parse_yaml
 
 _OPTION = re.compile(r"\s*([A-Za-z_][\w-]*)\s*=(.*)", re.DOTALL)
 _WEIGHT = re.compile(r"(.+)\*\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*", re.DOTALL)
@@ -62,8 +62,8 @@ def _source(piece: str, text: str) -> Spec:
 
 def _value(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text)
+    except ValueError:
         return text.strip()
 
 
