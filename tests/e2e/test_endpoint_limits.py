@@ -195,7 +195,7 @@ def test_a_call_ends_under_steady_load(server: ChatServer, step: Step, monkeypat
 
         made = 0
 
-        def get_nowait(self) -> Question:
+        def get(self, block: bool = True, timeout: float | None = None) -> Question:
             self.made += 1
             if self.made % 3 == 0 or self.made > 60:
                 raise queue.Empty
