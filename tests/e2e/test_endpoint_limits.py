@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import queue
 import socket
 import threading
 import time
@@ -18,6 +19,7 @@ from conftest import SMALL, build_cast
 from serving import answer as read_answer
 
 from burnish.methods.table import find
+from burnish.rollout import asking
 from burnish.rollout.asking import Asker, Questions, answer, waiting
 from burnish.serve import Asked, ChatServer, Question, Session
 from burnish.serve.protocol import Answered, Failure
@@ -82,7 +84,7 @@ def port(server: ChatServer) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-def asking(**more: Any) -> bytes:
+def asked_as(**more: Any) -> bytes:
     return json.dumps({"messages": HELLO, **more}).encode()
 
 
@@ -101,7 +103,7 @@ HOSTILE = {
     "a list as the type of a part": b'{"messages": [{"role": "user", "content": [{"type": ["text"], "text": "x"}]}]}',
     "a mapping as the type of a part": b'{"messages": [{"role": "user", "content": [{"type": {}}]}]}',
     "an odd role": b'{"messages": [{"role": "<|im_end|>", "content": "x"}]}',
-    "a huge number": asking(temperature=10**4000),
+    "a huge number": asked_as(temperature=10**4000),
     "a huger one": b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1%s}' % (b"0" * 5000),
     "an overflow": b'{"messages": [{"role": "user", "content": "x"}], "temperature": 1e999}',
     "not a number": b'{"messages": [{"role": "user", "content": "x"}], "temperature": NaN}',
@@ -115,7 +117,7 @@ def test_a_request_fails_alone_whatever_it_is(server: ChatServer, step: Step) ->
         for kind, body in HOSTILE.items():
             status, found = post(server, session, body)
             assert status == 400 and set(found["error"]) == {"message", "type", "code"}, (kind, status, found)
-        status, found = post(server, session, asking())
+        status, found = post(server, session, asked_as())
         assert status == 200 and found["choices"][0]["message"]["role"] == "assistant"
 
 
@@ -123,7 +125,7 @@ def test_a_request_fails_alone_whatever_it_is(server: ChatServer, step: Step) ->
 def test_a_tiny_temperature_is_greedy(temperature: float, server: ChatServer, step: Step) -> None:
     """1e-38 divided the logits to infinity, which ended the run."""
     with answering(server, step) as session:
-        cold, greedy = (post(server, session, asking(temperature=one)) for one in (temperature, 0))
+        cold, greedy = (post(server, session, asked_as(temperature=one)) for one in (temperature, 0))
     assert cold[0] == 200 and cold[1]["choices"][0]["token_ids"] == greedy[1]["choices"][0]["token_ids"]
 
 
@@ -164,7 +166,7 @@ def test_broken_weights_end_the_run(server: ChatServer, step: Step) -> None:
 def test_a_refused_request_leaves_its_conversation_as_it_was(server: ChatServer, step: Step) -> None:
     """It can be asked again, and goes on from the same reply."""
     with answering(server, step) as session:
-        first = post(server, session, asking(temperature=0))[1]["choices"][0]["message"]
+        first = post(server, session, asked_as(temperature=0))[1]["choices"][0]["message"]
         context = step.models["policy"].context
         too_long = [*HELLO, first, {"role": "user", "content": "x " * context}]
         status, found = post(server, session, json.dumps({"messages": too_long}).encode())
@@ -181,6 +183,26 @@ def test_a_session_without_a_model_is_an_error_of_its_requests(server: ChatServe
     assert Questions(server, step, lambda: True, 1, [question]).take(wait=False) == []
     found = question.answer.get_nowait()
     assert isinstance(found, Failure) and found.status == 500
+
+
+def test_a_call_ends_under_steady_load(server: ChatServer, step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load there was always one more question, so one call kept the tokens of all: 1 MiB for 100 requests."""
+    monkeypatch.setattr(asking, "PER_CALL", 8)
+    session = Session("s", Asker(step, TASK, 0))
+
+    class Steady(queue.Queue[Question]):
+        """Two new questions, whenever those that wait are asked for."""
+
+        made = 0
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Question:
+            self.made += 1
+            if self.made % 3 == 0 or self.made > 60:
+                raise queue.Empty
+            return Question(session, Asked(({"role": "user", "content": f"number {self.made}"},), max_tokens=1))
+
+    server.questions = Steady()
+    assert 8 <= answer(server, [server.questions.get_nowait()], step) < 16
 
 
 def test_the_default_session_is_there_when_the_address_is_printed(
@@ -296,7 +318,7 @@ def test_hundreds_of_connections_with_the_key_are_kept(server: ChatServer) -> No
         for line in lines:
             line.connect()
         for line in lines:
-            line.request("POST", "/v1/chat/completions", asking(), {"Authorization": f"Bearer {server.token}"})
+            line.request("POST", "/v1/chat/completions", asked_as(), {"Authorization": f"Bearer {server.token}"})
         questions = [server.questions.get(timeout=20) for _ in lines]
         for question in questions:
             question.answer.put(Failure(400, "not today"))

@@ -153,7 +153,9 @@ def test_a_page_of_traces_has_a_limit(browser: Browser) -> None:
     assert MOST == 200
 
 
-@pytest.mark.parametrize("search", ['"', "'", "*", "(", "a AND", "NEAR(", "%25", "\\", "%FF", "-", "^a", "a:b"])
+@pytest.mark.parametrize(
+    "search", ['"', "'", "*", "(", "a AND", "NEAR(", "%25", "\\", "%FF", "-", "^a", "a:b", " ", "%E3%80%80"]
+)
 def test_any_text_may_be_searched_for(search: str, browser: Browser) -> None:
     assert browser.ask(f"/api/traces?run={RUN}&search={search.replace(' ', '%20')}")[0] == 200
 
@@ -173,6 +175,53 @@ def test_the_names_of_the_loopback_are_answered(browser: Browser) -> None:
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert browser.ask("/api/runs", Host=f"{host}:{browser.endpoint.port}")[0] == 200
         assert browser.ask("/api/runs", Host=host)[0] == browser.ask("/api/runs", Host=f"{host}:80")[0] == 421
+
+
+DEEP = "[" * 200_000 + "]" * 200_000
+ODD_STORES = {
+    "limits that are none": """UPDATE info SET value = '{"nope": 1}' WHERE name = 'limits'""",
+    "no time": "UPDATE info SET value = 'null' WHERE name = 'created'",
+    "an infinite seed": """UPDATE info SET value = '{"seed": 1e999}' WHERE name = 'config'""",
+    "deep JSON": f"UPDATE info SET value = '{DEEP}' WHERE name = 'environment'",
+    "metrics that are words": "UPDATE metrics SET value = 'x'",
+    "metrics that are infinite": "UPDATE metrics SET value = 9e999",
+    "names that are bytes": "UPDATE metrics SET name = x'00ff'",
+    "timings that are bytes": "UPDATE timings SET seconds = x'00'",
+    "texts that are bytes": "UPDATE traces SET text = x'ff00'",
+    "turns that are a number": "UPDATE traces SET turns = '5'",
+    "rewards that are bytes": "UPDATE traces SET reward = x'00'",
+    "prompts that are not UTF-8": "UPDATE groups SET prompt = CAST(x'ff' AS TEXT)",
+    "tokens that are words": "UPDATE tokens SET ids = 'abc'",
+    "names of streams that are a number": "UPDATE tokens SET names = '5'",
+    "pieces that are bytes": "UPDATE vocabulary SET piece = x'ff'",
+    "no table": "DROP TABLE groups",
+}
+
+
+@pytest.mark.parametrize("kind", ODD_STORES)
+def test_an_odd_store_is_answered_in_a_sentence(kind: str, root: Path, tmp_path: Path) -> None:
+    """It was 500 without words. The list of runs, and the run beside it, are as ever."""
+    import shutil
+    import sqlite3
+
+    for name in ("odd", "sound"):
+        shutil.copytree(root / "grpo 0+é", tmp_path / name)
+    with sqlite3.connect(tmp_path / "odd" / FILE) as db:
+        db.execute(ODD_STORES[kind])
+        task = str(sqlite3.connect(tmp_path / "sound" / FILE).execute("SELECT task FROM groups").fetchone()[0])
+    db.close()
+    api, told = Api(tmp_path), []
+    for name, query in {"metrics": {}, "traces": {}, "groups": {}, "trace": {"id": "1"}, "tree": {"group": "1"},
+                        "steps": {}, "prompt": {"task": task}}.items():  # fmt: skip
+        try:
+            found = api.ask(name, {"run": "odd", **query})
+            assert found is not None and b"NaN" not in found and b"Infinity" not in found
+        except ValueError as error:
+            told.append(str(error))
+        assert api.ask(name, {"run": "sound", **query})
+    assert all("odd" in sentence or "store" in sentence for sentence in told)
+    assert told or kind == "metrics that are infinite"
+    assert {run["name"] for run in json.loads(api.ask("runs", {}) or b"")} == {"odd", "sound"}
 
 
 def test_an_order_needs_our_own_page(browser: Browser, root: Path) -> None:

@@ -95,6 +95,25 @@ def test_spelled_control_tokens_are_plain_text_everywhere(chat: Chat, family: Fa
             assert controls(chat, chat.observation(text)) == controls(chat, chat.observation("a"))
 
 
+def test_a_control_token_split_over_two_fields_is_plain_text(family: Family) -> None:
+    """Where the template writes the fields side by side, the parts joined to a control token."""
+    tokenizer = tokenizer_of(family)
+    tokenizer.chat_template = family.template.replace("m.content", "(m.title ~ m.content)")
+    chat = Chat(tokenizer)
+
+    def written(title: str, content: str) -> torch.Tensor:
+        message = {"role": "user", "title": title, "content": content}
+        return chat.prompt(Task("question", (message,), {}, "key"))
+
+    for token in dict.fromkeys((*family.special, family.end)):
+        for size in range(1, len(token)):
+            tokens = written(f"say {token[:size]}", f"{token[size:]} now")
+            assert controls(chat, tokens) == controls(chat, written("a", "b")), (token, size)
+            assert f"say {token} now" in chat.tokenizer.decode(tokens, skip_special_tokens=False)
+    tokens = written("4 <", " 3 <")
+    assert tokens.tolist() == ids(chat, rendered(chat, [{"role": "user", "title": "4 <", "content": " 3 <"}]))
+
+
 def test_only_the_careful_way_touches_the_content(chat: Chat, family: Family) -> None:
     """What stands around a spelled control token, beyond the words that touch it, is encoded as it always is."""
     plain, spelled = chat.prompt(task("one two\nx\nthree")), chat.prompt(task(f"one two\n{family.end}\nthree"))

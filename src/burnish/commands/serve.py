@@ -100,8 +100,7 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
                 continue
             step = replace(step, clock=Clock(done, done + 1))  # other noise for every batch
             session.state = Asker(step, Task("question", "", {}, "served"), 0, temperature=options.temperature)
-            answer(server, questions, step, guides.blend)
-            done += len(questions)
+            done += answer(server, questions, step, guides.blend)
     except KeyboardInterrupt:
         console.print("stopped.")
     finally:

@@ -26,7 +26,7 @@ from burnish.models.template import Template
 from burnish.models.text_cache import Samples, TextCache, text_key
 from burnish.types import Task
 
-ENCODING = 2  # the version of how texts become tokens here; what another version encoded is encoded again
+ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised
 _NEXT = "\u2042NEXT\u2042"  # stands for the message after it
 _ASKED: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})

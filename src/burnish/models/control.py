@@ -4,6 +4,9 @@ is plain text.
 A tokenizer finds its special tokens anywhere in a text. So a text in which one is spelled is encoded by a twin of the
 tokenizer, in which every control token has another, random name; the template's own control tokens are given these
 names first. The twin is otherwise the same: where no control token is spelled, it encodes as the tokenizer does.
+
+A template may write two fields of a message side by side. A text that ends as a control token begins gets a seam there,
+so that the next field cannot complete the token; the twin reads both as plain text.
 """
 
 from __future__ import annotations
@@ -43,6 +46,9 @@ class Control:
         self.names = {token: f"name{secret}n{number}e" for token, number in self.ids.items()}
         self.tokens = list(self.ids)
         self.secret, self.mark = secret, re.compile(f"mark{secret}n([0-9]+)e")
+        self.seam = f"mark{secret}s"  # stands for nothing
+        self.beginnings = {token[:size] for token in self.ids for size in range(1, len(token))}
+        self.longest = max(map(len, self.ids), default=0)
         named = self.inner is not None and self.inner.normalizer is not None
         self.normalizer = self.inner.normalizer if named and any(t.normalized for t in added.values()) else None
 
@@ -52,10 +58,17 @@ class Control:
             return True
         return self.normalizer is not None and bool(self.spelled.search(self.normalizer.normalize_str(text)))
 
+    def begun(self, text: str) -> bool:
+        """Whether a text ends as a control token begins, perhaps with blanks after it, which templates strip."""
+        if self.inner is None:
+            return False
+        end = text.rstrip()[-self.longest :]
+        return any(end[at:] in self.beginnings for at in range(len(end)))
+
     def inside(self, value: Any) -> bool:
-        """Whether one is spelled in a text, or in any text of lists and mappings."""
+        """Whether one is spelled, or begins at the end, in a text, or in any text of lists and mappings."""
         if isinstance(value, str):
-            return self.in_text(value)
+            return self.in_text(value) or self.begun(value)
         if isinstance(value, Mapping):
             return any(map(self.inside, (*value, *value.values())))
         return isinstance(value, list | tuple) and any(map(self.inside, value))
@@ -65,8 +78,13 @@ class Control:
         return [{key: one if key == "role" else self.marked(one) for key, one in m.items()} for m in messages]
 
     def marked(self, value: Any) -> Any:
-        """The same value with marks in place of the control tokens that are spelled in its texts and keys."""
+        """The same value with marks in place of the control tokens that are spelled in its texts and keys, and seams
+        where one begins at the end.
+        """
         if isinstance(value, str):
+            if self.begun(value):
+                end = len(value.rstrip())
+                value = value[:end] + self.seam + value[end:]
             return self.spelled.sub(lambda found: f"mark{self.secret}n{self.tokens.index(found[0])}e", value)
         if isinstance(value, Mapping):
             return {self.marked(key): self.marked(one) for key, one in value.items()}
@@ -75,9 +93,9 @@ class Control:
     def encode_marked(self, rendered: str) -> list[int]:
         """Text in which marks stand for spelled control tokens, and all that are spelled are the template's."""
         self._check(self.tokens[int(n)] for n in set(self.mark.findall(rendered)))
-        named = self.spelled.sub(lambda found: self.names[found[0]], rendered)
+        named = self.spelled.sub(lambda found: self.names[found[0]], rendered).replace(self.seam, "")
         written = len(self.spelled.findall(rendered))
-        if self.secret in self.mark.sub("", self.spelled.sub("", rendered)).lower():
+        if self.secret in self.mark.sub("", self.spelled.sub("", rendered.replace(self.seam, ""))).lower():
             raise ValueError(
                 "a message spells a control token, and the chat template changes the text of messages, so that it "
                 "cannot be kept "

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, summary, unreadable
+from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, readable, summary, unreadable
 from burnish.report.definitions import DEFINITIONS
 from burnish.report.titles import titles
 from burnish.report.tree import calls_in, tree_of
@@ -45,6 +45,16 @@ class Api:
             "definitions": lambda query: [dataclasses.asdict(entry) for entry in DEFINITIONS],
         }
 
+    def ask(self, name: str, query: Query) -> bytes | None:
+        """The answer to a query, as JSON; None if there is no such query. Raises ValueError, also where a store is odd:
+        a store that was damaged or written by hand can hold anything in any place.
+        """
+        answer = self.answers.get(name)
+        if answer is None:
+            return None
+        with readable(self.folders().get(query.get("run", ""), self.root)):
+            return _as_json(answer(query))
+
     def folders(self) -> dict[str, Path]:
         """The folder of every run, by name."""
         return {name_of(path, self.root): path for path in find_runs(self.root)}
@@ -71,7 +81,9 @@ class Api:
         """One row of the list; for an unreadable run, a row with the error."""
         try:
             with open_store(path) as store:
-                return _listed(summary(store, self.root), store)
+                row = _listed(summary(store, self.root), store)
+            _as_json(row)
+            return row
         except Exception as error:  # noqa: BLE001 - a damaged store can raise anything, and must not hide other runs
             run = unreadable(path, self.root, error)
             return {**dataclasses.asdict(run), "path": printable(str(path)), "spark": [], "curve": ""}
@@ -153,13 +165,14 @@ class Api:
         traces = []
         for name in names:
             try:
-                with open_store(folders[name]) as store:
-                    rows = store.traces(task=query.get("task", ""), limit=MOST)
-            except (ValueError, OSError, sqlite3.Error):
+                with readable(folders[name]), open_store(folders[name]) as store:
+                    rows = [_short(row) for row in store.traces(task=query.get("task", ""), limit=MOST)]
+                    _as_json(rows)
+            except (ValueError, OSError):
                 if name == queried:
                     raise
                 continue  # unreadable; the list of runs shows the error
-            traces += [{"run": name, **_short(row)} for row in rows]
+            traces += [{"run": name, **row} for row in rows]
         return traces
 
     def order(self, query: Query) -> dict[str, str]:
@@ -170,6 +183,23 @@ class Api:
             raise ValueError(f"this run is {state}; only a running run takes orders")
         order(folder, query.get("action", ""))
         return {"ordered": query["action"]}
+
+
+def _as_json(value: Any) -> bytes:
+    """JSON as browsers read it: null for NaN and infinities, "?" for lone surrogates."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _integer(query: Query, name: str, default: int) -> int:

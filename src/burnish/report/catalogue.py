@@ -90,7 +90,7 @@ def readable(path: Path) -> Iterator[None]:
     """Turn the errors that a damaged store causes inside the block into one ValueError."""
     try:
         yield
-    except (TypeError, KeyError, IndexError, AttributeError, sqlite3.Error, RecursionError) as error:
+    except (TypeError, LookupError, ArithmeticError, AttributeError, sqlite3.Error, RecursionError) as error:
         raise ValueError(
             f"{path / FILE} is damaged ({type(error).__name__}: {printable(str(error))}); restore it from a copy"
         ) from error

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from burnish.report.api import Api, Query
 from burnish.report.endpoint import Endpoint, require_one_address
 from burnish.util.http_limits import Limits, room_for_connections
-from burnish.util.http_message import Refused, Reply, Request, as_json, bad
+from burnish.util.http_message import JSON, Refused, Reply, Request, as_json, bad
 from burnish.util.http_server import HttpServer, bound
 from burnish.util.untrusted import parse_json
 
@@ -90,14 +90,11 @@ class Dashboard:
     def answer(self, request: Request, reply: Reply) -> None:
         address, query = _split(request)
         if request.method == "POST":
-            self._send(reply, lambda: self.api.order(_order(request.body)))
+            self._send(reply, lambda: as_json(self.api.order(_order(request.body))))
         elif address.path == "/" and query.get("token") and self.endpoint.token:
             self._set_cookie(reply)
         elif address.path.startswith("/api/"):
-            answer = self.api.answers.get(address.path.removeprefix("/api/"))
-            if answer is None:
-                raise Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
-            self._send(reply, lambda: answer(query))
+            self._send(reply, lambda: self.api.ask(address.path.removeprefix("/api/"), query))
         else:
             self._file(reply, address.path.removeprefix("/") or "index.html")
 
@@ -114,12 +111,14 @@ class Dashboard:
         cookie = f"{COOKIE}={self.endpoint.token}; HttpOnly; SameSite=Strict; Path=/"
         reply.send(b"", "text/plain", HTTPStatus.SEE_OTHER, {"Set-Cookie": cookie, "Location": "/"})
 
-    def _send(self, reply: Reply, ask: Callable[[], Any]) -> None:
+    def _send(self, reply: Reply, ask: Callable[[], bytes | None]) -> None:
         try:
-            value = as_json(ask())
+            found = ask()
         except ValueError as error:
             raise bad(str(error)) from None
-        reply.send(value, "application/json")
+        if found is None:
+            raise Refused(HTTPStatus.NOT_FOUND, NOT_FOUND)
+        reply.send(found, JSON)
 
     def _file(self, reply: Reply, name: str) -> None:
         """Send a static file. Names are looked up in the folder's listing and never joined to a path."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from burnish.types import Sampling, Task
 
 TAG = "hosted"  # of replies to questions
 WINDOW = 0.01  # seconds in which questions gather before they are answered together
+ROWS = 32  # questions that `answer` has room for at once, however few there are when it begins
+PER_CALL = 512  # questions after which a call of `answer` takes no more
 
 
 @dataclass(eq=False)
@@ -79,20 +82,31 @@ def waiting(server: ChatServer, patience: float = WINDOW) -> list[Question]:
 class Questions:
     """The questions of a server as replies that are asked for while others are being written (rollout/starts.py).
 
-    over: whether no more questions will come; rows: how many are answered together; first: questions already taken
+    over: whether no more questions will come; rows: how many are answered together; first: questions already taken;
+    most: after how many no more are taken, since an engine keeps all that a call has written
     """
 
     def __init__(
-        self, server: ChatServer, step: Step, over: Callable[[], bool], rows: int, first: Sequence[Question] = ()
+        self,
+        server: ChatServer,
+        step: Step,
+        over: Callable[[], bool],
+        rows: int,
+        first: Sequence[Question] = (),
+        most: float = math.inf,
     ) -> None:
         self.server, self.step, self.over, self.rows, self._first = server, step, over, rows, list(first)
+        self.most, self.taken = most, 0
         self._of: dict[Reply, tuple[Question, Conversation]] = {}
 
     def take(self, wait: bool) -> list[Reply]:
         """Replies to the questions that wait; those that cannot be answered get the reason at once."""
         while True:
-            first, self._first = self._first, []
-            found = self._begin(first or (waiting(self.server) if wait else _at_once(self.server)))
+            questions, self._first = self._first, []
+            if not questions and self.taken < self.most:
+                questions = waiting(self.server) if wait else _at_once(self.server)
+            self.taken += len(questions)
+            found = self._begin(questions)
             if found or not wait or self.over():
                 return found
 
@@ -151,11 +165,16 @@ class Questions:
         question.answer.put(failure(error))
 
 
-def answer(server: ChatServer, questions: list[Question], step: Step, blend: Blend | None = None) -> None:
-    """Answer questions whose sessions have an Asker, and those that arrive meanwhile; all from a blend, if given."""
-    if questions:
-        arriving = Questions(server, step, lambda: True, len(questions), questions)
-        arriving.write(questions[0].session.state.who, blend)
+def answer(server: ChatServer, questions: list[Question], step: Step, blend: Blend | None = None) -> int:
+    """Answer questions whose sessions have an Asker, and those that arrive meanwhile; all from a blend, if given.
+    Returns how many it took: it returns after some hundred, so that the caller can begin anew, since under steady load
+    there is always one more.
+    """
+    if not questions:
+        return 0
+    arriving = Questions(server, step, lambda: True, max(ROWS, len(questions)), questions, PER_CALL)
+    arriving.write(questions[0].session.state.who, blend)
+    return arriving.taken
 
 
 def _broken(model: Model) -> bool:

@@ -123,6 +123,7 @@ class RunStore:
         order        oldest, newest, best, or worst (of the traces with a reward)
         limit        largest number of traces; None for all
         """
+        search = search.strip()
         where, values = _where(
             {
                 "traces.step = ?": step,
