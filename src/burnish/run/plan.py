@@ -17,6 +17,7 @@ from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.lora import Lora, check_stored
 from burnish.models.precision import stored_weights
+from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import Part, read_rewards
@@ -120,6 +121,7 @@ def plan(
     if task is None:
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
+    require_same_tokens(replace(method, name=config.method), base)
     options = config.options
     if options.eval_tasks and source.size("heldout") == 0:
         raise ValueError(
