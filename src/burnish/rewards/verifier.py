@@ -1,8 +1,8 @@
 """Scoring of batches of replies in the sandbox: one persistent worker process per run, one round trip per batch.
 
 A reply on which the worker takes too long, dies or runs out of memory scores 0 with the reason; the worker is replaced.
-After the first that takes too long the rest of the batch goes to one worker per core: where one reply hangs others often
-do, and their time limits are then not paid one after the other.
+After the first that takes too long the rest of the batch goes to one worker per core: others often hang as well, and
+their time limits are then not paid one after the other.
 """
 
 from __future__ import annotations

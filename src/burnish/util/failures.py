@@ -57,6 +57,23 @@ def sentence(error: BaseException) -> str | None:
     return None
 
 
+def said(error: BaseException) -> str:
+    """str(error); of an error whose own __str__ raises, that."""
+    try:
+        return str(error)
+    except Exception as why:  # noqa: BLE001 - classes of users may do anything
+        return f"its message cannot be read: {type(why).__name__}"
+
+
+def shown(value: object, most: int = 80) -> str:
+    """repr(value), cut; of a value whose own __repr__ raises, its type. Numbers too long to be printed have none."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - classes of users may do anything; int has a limit of 4,300 digits
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error, or its cause, means that the machine or a GPU is out of memory."""
     earlier = error.__cause__ or error.__context__
