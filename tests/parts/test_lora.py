@@ -16,10 +16,12 @@ from burnish.checkpoint.checkpoint import publish_model
 from burnish.learn.learn import accumulate, plan_of
 from burnish.loop import loop, run_phase
 from burnish.method import Method
-from burnish.methods.table import METHODS
+from burnish.methods.table import METHODS, find
 from burnish.models.build import Models, build
-from burnish.models.lora import Lora, check_stored, stored_rank
+from burnish.models.lora import Lora, check_rank, check_stored, stored_rank
 from burnish.roles import ema, frozen, roles, snapshot
+from burnish.run.config import configure
+from burnish.run.plan import plan
 from burnish.step import Step
 from burnish.tasks.table import source
 from burnish.types import Clock
@@ -326,3 +328,13 @@ def test_adapters_that_are_not_whole_are_one_sentence(
             sft().models, resolve(str(tmp_path / "adapters")), SMALL, device="cpu", lora=Lora(3) if trained_on else None
         )
     assert "\n" not in str(found.value) and len(str(found.value)) < 500
+
+
+def test_a_rank_that_no_layer_has_is_refused_before_anything_is_loaded(small_model: Path) -> None:
+    """The widest layer of the small model is its vocabulary, of 260 tokens."""
+    check_rank(small_model, Lora(rank=260))
+    with pytest.raises(ValueError, match=r"a LoRA rank of 261 is more than the widest layer of .* has \(260\)"):
+        check_rank(small_model, Lora(rank=261))
+    entry = find("grpo")
+    with pytest.raises(ValueError, match="a LoRA rank of 1000000000 is more than"):
+        plan(entry, configure(entry, "grpo", {"model": str(small_model), "task": "sort", "lora": 10**9}), loads=False)

@@ -21,7 +21,7 @@ from burnish.rewards.timed import TimedReward
 from burnish.run.translate import translate
 from burnish.tasks.table import source
 from burnish.tasks.tooled import read_tools
-from burnish.util.failures import said, shown
+from burnish.util.failures import MEMORY, said, sentence, shown
 
 REWARDS = """
 class Mute(Exception):
@@ -251,3 +251,11 @@ def test_a_server_neither_sees_keys_nor_shadows_a_tool(tmp_path: Path, monkeypat
         read_tools(f"{tmp_path / 'mine.py'}:keys,mcp:TOOL=KEYS {server}")
     with pytest.raises(ValueError, match="calls a tool 'two words'; names are letters"):
         read_tools(f"mcp:TOOL='two words' {server}")
+
+
+@pytest.mark.parametrize(
+    "text", ["error return without exception set", "<f> returned NULL without setting an exception"]
+)
+def test_a_library_that_does_not_look_at_malloc_is_out_of_memory(text: str) -> None:
+    """As numpy did under ulimit -v 900000."""
+    assert sentence(SystemError(text)) == MEMORY and sentence(SystemError("bad argument")) is None

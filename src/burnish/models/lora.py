@@ -171,6 +171,18 @@ def _layers(model: nn.Module) -> str:
     return ", ".join(dict.fromkeys(named))
 
 
+def check_rank(path: Path, lora: Lora) -> None:
+    """Raise ValueError for a rank that no layer of a model has: its adapters would be larger than the weights."""
+    told: Any = read_json(path / "config.json") or {}
+    told = {**told, **(told.get("text_config") or {})}
+    sizes = [told[key] for key in ("hidden_size", "intermediate_size", "vocab_size") if isinstance(told.get(key), int)]
+    if sizes and lora.rank > max(sizes):
+        raise ValueError(
+            f"a LoRA rank of {lora.rank} is more than the widest layer of {path} has ({max(sizes)}), so the adapters "
+            "would be larger than what they adapt; pass --lora 16, or leave it out to train all weights"
+        )
+
+
 def check_stored(path: Path, lora: Lora) -> None:
     """Raise ValueError where adapters of a directory are to be trained on and are others than `lora` asks for.
 

@@ -23,6 +23,7 @@ _ADVICE = {
     errno.EIO: "the disk or the connection to it failed; check it",
     errno.ESTALE: "a network file system lost the file; mount it again",
 }
+_UNSET = ("without exception set", "without setting an exception")
 _NO_MEMORY = (
     "can't allocate memory",
     "cannot allocate memory",
@@ -83,6 +84,8 @@ def out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
+    if isinstance(error, SystemError):  # a library in C that did not look at what malloc gave it
+        return any(words in str(error) for words in _UNSET)
     text = str(error).lower() if isinstance(error, (RuntimeError, ImportError)) or _of_safetensors(error) else ""
     return any(words in text for words in _NO_MEMORY)
 
