@@ -19,6 +19,7 @@ from burnish.methods.agent_turns import score, starpo, ufo
 from burnish.methods.multi_turn import played
 from burnish.methods.policy import ppo
 from burnish.methods.table import find
+from burnish.rollout.play import play
 from burnish.select.filters import most_spread
 from burnish.step import Step
 from burnish.task import Verdict
@@ -59,6 +60,41 @@ def test_turns_that_began_in_one_state_are_compared() -> None:
     state_groups(1.0, 0.95).call([group], nothing())
     assert won.streams["adv"].tolist() == pytest.approx([0, 0.975, 0.975, 0, 0.5, 0.5])
     assert lost.streams["adv"].tolist() == pytest.approx([0, -0.975, -0.975, 0, -0.5, -0.5])
+
+
+def test_a_state_is_the_same_whenever_it_is_met() -> None:
+    """s is met at first by one and last by the other, a the other way round. G = .5, 1 and 0, 0; A_E = +-.5;
+    A_S of s = +-.25, of a = +-.5."""
+    one, two = episode([0.0, 1.0], ["s", "a"]), episode([0.0, 0.0], ["a", "s"])
+    step = nothing()
+    state_groups(1.0, 0.5).call([Group(TASK, [one, two])], step)
+    assert one.streams["adv"].tolist() == pytest.approx([0, 0.75, 0.75, 0, 1.0, 1.0])
+    assert two.streams["adv"].tolist() == pytest.approx([0, -1.0, -1.0, 0, -0.75, -0.75])
+    assert step.notes.means()["shared_states"] == 1.0
+
+
+class Room:
+    """An environment whose state never changes."""
+
+    def __init__(self) -> None:
+        self.left = 3
+
+    def reset(self) -> str:
+        return "a room"
+
+    def step(self, action: str) -> Outcome:
+        self.left -= 1
+        return Outcome("the same room", terminated=self.left == 0)
+
+    def key(self) -> str:
+        return "room"
+
+
+def test_the_name_of_a_state_does_not_say_when_it_was_met(small_model: Path) -> None:
+    task = Task("game", "?", {"env": Room}, "?")
+    models = build_cast(find("gigpo").build(source("guess"), n=2), small_model)
+    groups = play(2, turns=3).call([task], Step(Clock(0, 1), models, SMALL))
+    assert [trace.note["keys"] for trace in groups[0].traces] == [["room"] * 3] * 2
 
 
 def test_a_state_may_be_met_twice_in_one_episode() -> None:

@@ -87,6 +87,18 @@ def test_tolerance_and_tuples() -> None:
     assert not matches([1, 2], pair) and matches([1, 2], pair, tuples_as_lists=True)
 
 
+def test_values_that_are_printed_differently_are_not_equal() -> None:
+    for one, other in ((1, True), (True, 1), (0, False), (0.0, False), (0.0, -0.0), (-0.0, 0.0), (1.0, True)):
+        assert not matches(one, encode(other)), (one, other)
+        assert not matches([2, (one,)], encode([2, (other,)]))
+        assert not matches({one}, encode({other})) and not matches({one: 2}, encode({other: 2}))
+        assert not matches({(one, 2)}, encode({(other, 2)}))
+        assert not matches({frozenset({one})}, encode({frozenset({other})}))
+    for one, other in ((1, 1), (True, True), (0, 0.0), (2.0, 2), (0.0, 0.0), (-0.0, -0.0)):
+        assert matches(one, encode(other)) and matches({(one,): one}, encode({(other,): other}))
+    assert matches(0.0, -0.0, tolerance=1e-9), "with a tolerance they are near enough"
+
+
 def test_the_program_of_a_reply() -> None:
     reply = "First:\n```python\nold()\n```\nBetter:\n```python\ndef f(x):\n    return y\n```\nDone."
     program = program_of(reply)

@@ -58,6 +58,20 @@ def test_rounding_is_right_on_average_and_blocks_are_apart() -> None:
             assert float(block.abs().max()) < 0.02
 
 
+@pytest.mark.parametrize("share", [0.25, 0.75])
+@pytest.mark.parametrize("below", [3, 100])
+def test_codes_are_rounded_up_as_often_as_they_should(share: float, below: int) -> None:
+    """A number that lies a quarter of the way between the values of two codes gets the upper one in a quarter of 40,000
+    throws: rounded to the nearest it would never, and three quarters always."""
+    for code, most, power, sign in ((signed_codes, 127, 2, 1), (signed_codes, 127, 2, -1), (positive_codes, 255, 4, 1)):
+        low, high = (below / most) ** power, ((below + 1) / most) ** power
+        x = torch.full((160, BLOCK), sign * (low + share * (high - low)), dtype=torch.float32)
+        x[:, 0] = 1.0  # the scale of each block
+        codes = code(x.view(-1), dice())[0].view(160, BLOCK)[:, 1:].int() * sign
+        assert set(codes.unique().tolist()) == {below, below + 1}
+        assert float((codes > below).float().mean()) == pytest.approx(share, abs=0.01)
+
+
 def test_two_halves_are_every_bit_of_fp32() -> None:
     """1 + 2^-8 lies between the bf16 numbers 1 and 1 + 2^-7; a tie goes away from 0, and the other half says -2^15."""
     high, low = halves(torch.tensor([1 + 2**-8, 1 + 2**-8 - 2**-23, -1.0]))

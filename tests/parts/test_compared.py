@@ -226,3 +226,33 @@ def test_the_kl_baseline_is_that_of_other_prompts_whatever_the_order(small_model
     assert len({float(t.streams["baseline"][0]) for t in traces}) == 1
     part.call(groups[::-1], step)
     assert torch.equal(groups[0].traces[0].streams["baseline"], found)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_kl_baseline_is_not_that_of_own_replies(seed: int, small_model: Path) -> None:
+    """Two references that give the replies less than the policy does, so that no number is cut off at 0."""
+    built = METHODS["labels"]()
+    models = doubled(build_cast(built, small_model))
+    step = Step(Clock(0, 10), models, SMALL)
+    groups = run_phase(replace(built.phases[0], learn=Learn(), credit=everything), step, {}, [])
+    with torch.no_grad():
+        for p in models["ref"].module.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(seed), dtype=p.dtype))
+    models["ref"].weights_moved()
+    ordered = sorted(((t.index, g.task.key, t) for g in groups for t in g.traces), key=lambda one: one[:2])
+    traces = [trace for _, _, trace in ordered]
+
+    def mean_ratio(shift: int) -> float:
+        total = 0.0
+        for i, asked in enumerate(traces):
+            reply = traces[(i + shift) % len(traces)].turns[1]
+            row = torch.cat([asked.turns[0].tokens, reply.tokens])
+            mask = torch.arange(len(row)) >= len(asked.turns[0])
+            logp = [models[name].outputs([row], [mask], {"logp"})["logp"].sum().item() for name in ("policy", "ref")]
+            total += logp[0] - logp[1]
+        return total / len(traces)
+
+    kl_baseline("policy").call(groups, step)
+    found = float(groups[0].traces[0].streams["baseline"][0])
+    assert found > 0.1 and found == pytest.approx(mean_ratio(1), abs=1e-4)
+    assert abs(found - mean_ratio(0)) > 0.05, "own replies have another mean, or nothing is tested"

@@ -27,6 +27,7 @@ ILL = {
     "collapse": (steps(reward=[0.5] * 10 + [0.0] * 10), "0.50 to 0.00"),
     "solved": (steps(reward=[1.0] * 5, zero_variance_groups=[1.0] * 5), "harder"),
     "flat": (steps(reward=[0.0] * 5, zero_variance_groups=[1.0] * 5), "easier"),
+    "unread": (steps(judge_unread=[0.9] * 5, zero_variance_groups=[1.0] * 5, reward=[0.0] * 5), "90% of the judge's"),
     "dropped": (steps(dropped__all_the_same=[0.9] * 5), "90% is dropped before learning (all the same)"),
     "cut": (steps(cut_off=[0.9] * 5), "cut off at 8 tokens: raise --max-new-tokens"),
     "infinite": (steps(reward=[0.1] * 5, pg__loss=[0.1] * 4 + [math.inf]), "pg/loss is not finite"),
@@ -87,6 +88,11 @@ def test_a_detector_warns(kind: str) -> None:
 @pytest.mark.parametrize("kind", WELL)
 def test_a_healthy_run_has_no_warning(kind: str) -> None:
     assert worries(WELL[kind], LIMITS) == {}
+
+
+def test_an_unread_judge_is_not_a_level_that_is_too_hard() -> None:
+    found = worries(ILL["unread"][0], LIMITS)
+    assert found.keys() == {"unread"} and "easier" not in found["unread"]
 
 
 def test_lower_precision_allows_a_larger_mismatch() -> None:

@@ -37,6 +37,7 @@ EDGES: dict[tuple[str, str], tuple[float, Callable[[float], History], int]] = {
     ("solved", "reward"): (0.9, lambda x: steps(reward=[x] * 5, zero_variance_groups=[1.0] * 5), 1),
     ("flat", "groups"): (0.8, lambda x: steps(reward=[0.5] * 5, zero_variance_groups=[x] * 5), 1),
     ("flat", "reward"): (0.9, lambda x: steps(reward=[x] * 5, zero_variance_groups=[1.0] * 5), -1),
+    ("unread", "share"): (0.5, lambda x: steps(judge_unread=[x] * 5), 1),
     ("dropped", "share"): (0.8, lambda x: steps(dropped__short=[x] * 5), 1),
     ("canary", "replies"): (0.0, lambda x: steps(canaries_passed=[0.0] * 4 + [x]), 1),
     ("cut", "share"): (0.5, lambda x: steps(cut_off=[x] * 5), 1),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from conftest import SMALL, build_cast
+from judge_server import prompt_of, serving
+from test_judge_scorers import at
 from test_judges import blocks_of
 
 from burnish.learn.learn import Learn
@@ -221,7 +224,23 @@ def test_leads_of_scores_give_grpos_advantage(small_model: Path) -> None:
 def test_a_judge_of_pairs_in_the_method(small_model: Path, other_model: Path) -> None:
     method = find("pairwise_grpo").build(SORT, n=3, judge=f"model({other_model}, max_tokens=4)", words="brief")
     report = next(loop(method, build_cast(method, small_model), SMALL, steps=1))
-    assert 0 <= report.metrics["judge_unread"] <= 1 and "score/lead" in report.metrics
+    assert 0 <= report.metrics["judge_unread"] <= 1
+
+
+def test_a_group_without_a_verdict_is_left_out(small_model: Path) -> None:
+    """Its zeros would look like replies that are equally good."""
+    asked: dict[str, str] = {}
+
+    def judge(body: dict[str, Any]) -> str:
+        first = asked.setdefault("request", blocks_of(prompt_of(body))["request"])
+        return "Verdict: 2" if blocks_of(prompt_of(body))["request"] == first else "who knows"
+
+    with serving(judge) as server:
+        method = find("pairwise_grpo").build(SORT, n=2, judge=at(server).removeprefix("judge="))
+        step = Step(Clock(0, 1), build_cast(method, small_model), SMALL)
+        groups = run_phase(replace(method.phases[0], learn=Learn()), step, {}, [])
+    assert len(groups) == 1 and sorted(t.scores["lead"] for t in groups[0].traces) == [-1.0, 1.0]
+    assert step.dropped and {one.part for one in step.dropped} == {"unread verdicts"}
 
 
 # ------------------------------------------------------------------------------------------------------------ learning

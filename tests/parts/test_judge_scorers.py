@@ -205,7 +205,22 @@ def test_both_orders_cancel_a_judge_that_always_prefers_the_first(small_model: P
     assert both[2].scores["reward/pairwise"] == -2.0, "it loses by 3 against two of three"
     with serving(lambda body: "both are fine") as server:
         unread, step = scored(small_model, f"pairwise({at(server)})", "q", ["one", "two"])
-    assert [t.scores["reward/pairwise"] for t in unread] == [0.0, 0.0] and step.notes.means()["judge_unread"] == 1.0
+    assert step.notes.means()["judge_unread"] == 1.0
+    assert all("both are fine" in t.note["why"] and "reward/pairwise" not in t.scores for t in unread), "0 is a guess"
+
+
+def test_a_reply_without_one_readable_verdict_has_failed(small_model: Path) -> None:
+    """Of three replies only the pair (one, two) can be read: three has failed, and counts 0 in the others' leads."""
+
+    def judge(body: dict[str, Any]) -> str:
+        shown = blocks_of(prompt_of(body))
+        return "hm" if "three" in shown.values() else f"Verdict: {-2 if shown['A'] == 'one' else 2}"
+
+    with serving(judge) as server:
+        traces, step = scored(small_model, f"pairwise({at(server)})", "q", ["one", "two", "three"])
+    assert [is_failed(trace) for trace in traces] == [False, False, True]
+    assert [t.scores["reward/pairwise"] for t in traces[:2]] == [pytest.approx(2 / 3), pytest.approx(-2 / 3)]
+    assert step.notes.means()["judge_unread"] == pytest.approx(2 / 3)
 
 
 def test_the_order_of_pairs_varies_with_the_texts(small_model: Path) -> None:
@@ -294,7 +309,7 @@ def test_only_the_critiques_that_the_meta_model_trusts_vote(small_model: Path, t
 
 SCORERS = {
     "rubric": "rubric({judge}, unparsed=0)",
-    "pairwise": "pairwise({judge}, words=brief)",
+    "pairwise": "pairwise({judge}, words=brief, unparsed=0)",
     "principles": "principles({judge}, words=brief, samples=2, unparsed=0)",
     "anchor": "anchor({judge}, words=brief)",
 }

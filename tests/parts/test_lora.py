@@ -16,10 +16,12 @@ from burnish.checkpoint.checkpoint import publish_model
 from burnish.learn.learn import accumulate, plan_of
 from burnish.loop import loop, run_phase
 from burnish.method import Method
-from burnish.methods.table import METHODS
+from burnish.methods.table import METHODS, find
 from burnish.models.build import Models, build
-from burnish.models.lora import Lora, check_stored, stored_rank
-from burnish.roles import ema, frozen, roles, snapshot
+from burnish.models.lora import Lora, check_rank, check_stored, stored_rank
+from burnish.roles import ema, frozen, roles, snapshot, trained
+from burnish.run.config import configure
+from burnish.run.plan import plan
 from burnish.step import Step
 from burnish.tasks.table import source
 from burnish.types import Clock
@@ -114,6 +116,41 @@ def test_a_merged_model_and_one_that_is_loaded_from_adapters_say_the_same(
             loaded = build({"policy": frozen("base")}, path, SMALL, device="cpu")["policy"]
             found = loaded.outputs([ROW.numpy()], [mask], {"logp"})["logp"]
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("target", "whole"),
+    [("q_proj", None), ("q_proj", "lm_head"), ("q_proj", "embed_tokens"), ("lm_head", None), ("embed_tokens", None)],
+)
+def test_a_merged_model_is_tied_only_with_one_table(
+    target: str, whole: str | None, small_model: Path, tmp_path: Path
+) -> None:
+    """Adapters of peft may train or adapt the head or the table of a tied model alone. Transformers takes the table for
+    the head of a model that says it is tied, whatever the file holds."""
+    from transformers import AutoModelForCausalLM
+
+    plain = AutoModelForCausalLM.from_pretrained(small_model, dtype=torch.float32)
+    config = peft.LoraConfig(r=2, target_modules=[target], modules_to_save=[whole] if whole else None)
+    adapted = peft.get_peft_model(plain, config)
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for p in adapted.parameters():
+            if p.requires_grad:
+                p.add_(0.1 * torch.randn_like(p))
+    adapted.save_pretrained(tmp_path / "adapters")
+    told = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
+    told["base_model_name_or_path"] = str(small_model)
+    (tmp_path / "adapters" / "adapter_config.json").write_text(json.dumps(told))
+    with torch.no_grad():
+        expected = adapted.eval()(ROW[None]).logits[0]
+    model = build({"policy": trained()}, tmp_path / "adapters", SMALL, device="cpu", lora=Lora(2))["policy"]
+    publish_model(model, tmp_path / "merged", merge=True)
+    assert json.loads((tmp_path / "merged" / "config.json").read_text())["tie_word_embeddings"] == (
+        whole is None and target == "q_proj"
+    )
+    with torch.no_grad():
+        found = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()(ROW[None])
+    torch.testing.assert_close(found.logits[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def gradient(models: Models, method: Method, *, step: int = 0, budget: int = 4096) -> dict[str, torch.Tensor]:
@@ -326,3 +363,13 @@ def test_adapters_that_are_not_whole_are_one_sentence(
             sft().models, resolve(str(tmp_path / "adapters")), SMALL, device="cpu", lora=Lora(3) if trained_on else None
         )
     assert "\n" not in str(found.value) and len(str(found.value)) < 500
+
+
+def test_a_rank_that_no_layer_has_is_refused_before_anything_is_loaded(small_model: Path) -> None:
+    """The widest layer of the small model is its vocabulary, of 260 tokens."""
+    check_rank(small_model, Lora(rank=260))
+    with pytest.raises(ValueError, match=r"a LoRA rank of 261 is more than the widest layer of .* has \(260\)"):
+        check_rank(small_model, Lora(rank=261))
+    entry = find("grpo")
+    with pytest.raises(ValueError, match="a LoRA rank of 1000000000 is more than"):
+        plan(entry, configure(entry, "grpo", {"model": str(small_model), "task": "sort", "lora": 10**9}), loads=False)

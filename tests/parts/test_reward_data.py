@@ -85,6 +85,31 @@ def test_ratings_of_demonstrations_with_gaps(small_model: Path, tmp_path: Path) 
         find("rating_model").build(task, attributes=" , ")
 
 
+@pytest.mark.parametrize("method", ["rating_model", "armorm"])
+def test_a_misspelt_attribute_is_no_missing_rating(method: str, tmp_path: Path) -> None:
+    """It would train at a loss of 0: every rating would be missing."""
+    task = rows_of(tmp_path / "rated.jsonl", **PAIR, chosen_helpful=lambda i: i, rejected_helpful=lambda i: None)
+    find(method).build(task, attributes="helpful,length")
+    with pytest.raises(ValueError, match="no column 'helpfull' or 'chosen_helpfull' or"):
+        find(method).build(task, attributes="length,helpfull")
+
+
+@pytest.mark.parametrize("method", ["maxmin_rm", "vpl"])
+def test_users_of_whom_the_data_says_nothing_are_refused(method: str, tmp_path: Path) -> None:
+    task = rows_of(tmp_path / "pairs.jsonl", **PAIR, who=lambda i: i % 3)
+    find(method).build(task, user="who")
+    with pytest.raises(ValueError, match="has no column 'user', which says who compared the replies"):
+        find(method).build(task)
+
+
+def test_fewer_users_than_groups_would_leave_a_head_untrained(tmp_path: Path) -> None:
+    task = rows_of(tmp_path / "pairs.jsonl", **PAIR, user=lambda i: i % 3)
+    find("maxmin_rm").build(task, groups=3)
+    with pytest.raises(ValueError, match="has 3 values in its column 'user', fewer than groups=4"):
+        find("maxmin_rm").build(task, groups=4)
+    find("maxmin_rm").build(rows_of(tmp_path / "plain.jsonl", **PAIR), groups=1)
+
+
 def test_the_traces_of_tools_come_with_the_data(small_model: Path, tmp_path: Path) -> None:
     task = rows_of(tmp_path / "t.jsonl", **PAIR, chosen_trace=lambda i: "looked up", rejected_trace=lambda i: "")
     groups, step = one_step("themis", task, small_model)

@@ -70,7 +70,7 @@ def test_checkpoints_of_transformers_load_as_they_are(kind: str, outputs: int, t
 
 
 def test_several_outputs_are_saved_and_loaded(small_model: Path, tmp_path: Path) -> None:
-    method = find("rating_model").build(TASK, attributes="quality,length,politeness")
+    method = find("reward_ensemble").build(TASK, heads=3)
     models = build_cast(method, small_model)
     next(loop(method, models, SMALL, steps=1))
     save_directory(models["rm"].module, models["rm"].chat, tmp_path / "rm")

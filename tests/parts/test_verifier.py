@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from guards import guards
@@ -88,6 +90,31 @@ def test_only_the_guilty_replies_fail(tmp_path: Path) -> None:
     assert not (one.failed or three.failed or four.failed)
     assert guilty.failed and guilty.score == 0.0
     assert guilty.reason.startswith("the verifier had not answered after 1 s"), guilty.reason
+
+
+def test_replies_that_hang_are_not_paid_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of five hang: one is waited for, then two workers share the others. Their order stays."""
+    pytest.importorskip("math_verify")
+    rows = [json.dumps({"prompt": prompt, "answer": "\\sqrt{2}"}) for prompt in "ab"]
+    (tmp_path / "d.jsonl").write_text("\n".join(rows))
+    data, spans, ask = Dataset(tmp_path / "d.jsonl"), [], Verifier._ask
+
+    def timed(self: Verifier, *asked: Any) -> None:
+        began = time.monotonic()
+        try:
+            ask(self, *asked)
+        finally:
+            spans.append((began, time.monotonic()))
+
+    monkeypatch.setattr(Verifier, "_ask", timed)
+    facts, hang, right = data.facts(data.task("train", 0)), r"\boxed{\Gamma(99999999)}", r"\boxed{\sqrt{2}}"
+    own = Verifier(workers=2)
+    found = own.judge(data.scorer(), [facts] * 5, [hang, hang, right, hang, hang], 0.7)
+    own.end()
+    assert [verdict.failed for verdict in found] == [True, True, False, True, True] and found[2].correct
+    assert all("had not answered after 0.7 s" in verdict.reason for verdict in found if verdict.failed)
+    overlapping = [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1]]
+    assert overlapping, "no two replies were scored at the same time"
 
 
 def test_a_verifier_of_the_users_own_stays_in_this_process() -> None:

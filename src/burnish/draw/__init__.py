@@ -1,6 +1,7 @@
 """Draw: which tasks a step works on. `draw=draw.prompts(task)`."""
 
 from burnish.draw.bandit import by_bandit
+from burnish.draw.columns import require_column, require_values
 from burnish.draw.distractors import ORDERS, distracted
 from burnish.draw.easier import easier_first
 from burnish.draw.easy_pool import EasyPool, apart_from_easy, note_solved
@@ -52,6 +53,8 @@ __all__ = [
     "past_groups",
     "prompts",
     "questions",
+    "require_column",
+    "require_values",
     "self_instructed",
     "stored",
     "stored_prompts",

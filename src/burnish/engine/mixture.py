@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from burnish.util.tensors import shared_columns
+
 Mix = Callable[
     [list[Tensor]], Tensor
 ]  # [own logits, other's logits, ...], each [B, V], to the log-weights that are sampled
@@ -18,12 +20,17 @@ Mix = Callable[
 class Blend:
     """The other models whose logits are wanted at every token, and how all of them are mixed.
 
-    The log-prob recorded with a sampled token is that of the mixture: it is the behaviour policy.
+    The log-prob recorded with a sampled token is that of the mixture: it is the behaviour policy. Models of one family
+    may have more embeddings than tokens; `mix` is given the ids that all of them have.
     """
 
     name: str
     others: tuple[str, ...]
-    mix: Mix
+    of_shared: Mix
+
+    def mix(self, logits: list[Tensor]) -> Tensor:
+        """[own logits, other's logits, ...] as log-weights over the ids that all models have."""
+        return self.of_shared(shared_columns(logits))
 
 
 def geometric(other: str, weight: float) -> Blend:

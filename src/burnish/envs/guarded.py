@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments, shortened
+from burnish.util.failures import said as text_of_error
 from burnish.util.lane import in_lane
 from burnish.util.pending import Pending
 
@@ -240,4 +241,4 @@ def _same(step: int, now: Observed | Outcome, before: Observed | Outcome) -> Non
 
 
 def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+    return f"{type(error).__name__}: {text_of_error(error)[:200]}".rstrip(": ")

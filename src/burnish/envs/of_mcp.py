@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import re
 import shlex
 import threading
 from collections.abc import Callable
@@ -17,7 +18,14 @@ from types import ModuleType
 from typing import Any
 
 from burnish.envs.tools import Tool
+from burnish.util.failures import said
 
+PASSED = (  # variables that a server inherits: keys and tokens of the user are not among them
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TMPDIR", "TZ", "PYTHONPATH", "PYTHONHOME"),
+    *("VIRTUAL_ENV", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
+)
+_SET = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)  # NAME=VALUE before the command
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a tool: what templates and calls can write
 SECONDS = 30.0  # for the start of a server, and for one call
 
 
@@ -43,10 +51,8 @@ class McpServer:
 
     def __init__(self, command: str, seconds: float = SECONDS) -> None:
         self.command, self.seconds = command, seconds
-        words = shlex.split(command)
-        if not words:
-            raise ValueError("mcp: names no command; write --tools 'mcp:python my_server.py'")
-        self._parameters = library().StdioServerParameters(command=words[0], args=words[1:], env=dict(os.environ))
+        words, environment = read_command(command)
+        self._parameters = library().StdioServerParameters(command=words[0], args=words[1:], env=environment)
         self._session: Any = None
         self._ended: asyncio.Event | None = None
         self._loop = asyncio.new_event_loop()
@@ -98,8 +104,31 @@ class McpServer:
             await self._ended.wait()
 
 
+def read_command(command: str) -> tuple[list[str], dict[str, str]]:
+    """The words of a command, and the environment of its process: PASSED, and what stands before it.
+
+    `API_KEY=$API_KEY python server.py` passes one more variable.
+    """
+    environment = {name: os.environ[name] for name in PASSED if name in os.environ}
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"mcp:{command} cannot be read ({error}); close its quotation marks") from None
+    while words and (given := _SET.fullmatch(words[0])):
+        environment[given[1]] = os.path.expandvars(given[2])
+        words = words[1:]
+    if not words:
+        raise ValueError("mcp: names no command; write --tools 'mcp:python my_server.py'")
+    return words, environment
+
+
 def _tool(server: McpServer, described: Any) -> Tool:
     """A tool from what the server says of it."""
+    if not _NAME.fullmatch(described.name):
+        raise ValueError(
+            f"the MCP server {server.command!r} calls a tool {described.name[:80]!r}; names are letters, digits, _, . "
+            "and -, at most 64"
+        )
     schema = dict(getattr(described, "input_schema", None) or getattr(described, "inputSchema", None) or {})
     parameters = {"type": "object", **schema}
     parameters.setdefault("properties", {})
@@ -112,4 +141,4 @@ def _tool(server: McpServer, described: Any) -> Tool:
 def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+    return f"{type(error).__name__}: {said(error)[:200]}".rstrip(": ")

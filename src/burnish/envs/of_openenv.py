@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import URLError
 
 from burnish.envs.protocol import Outcome
+from burnish.util.failures import said
 
 SECONDS = 60.0  # for one answer of the server
 LARGEST = 16 << 20  # bytes of one message
@@ -60,7 +61,7 @@ class OpenEnvClient:
         try:
             found = self._ask("step", chosen)
         except ValueError as error:
-            return Outcome(str(error)[:300], 0.0)
+            return Outcome(said(error)[:300], 0.0)
         return Outcome(_text(found.get("observation")), found.get("reward"), bool(found.get("done")))
 
     def close(self) -> None:
@@ -89,7 +90,7 @@ def _schema(url: str) -> Mapping[str, Any]:
         fields: Mapping[str, Any] = found["action"]["properties"]
         return fields
     except (URLError, OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"no OpenEnv server answers at {url}/schema: {str(error)[:200]}") from error
+        raise ValueError(f"no OpenEnv server answers at {url}/schema: {said(error)[:200]}") from error
 
 
 def _text_field(fields: Mapping[str, Any]) -> str | None:

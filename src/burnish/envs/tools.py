@@ -11,9 +11,11 @@ call ends the episode: it is the answer, which the task's verifier judges.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import re
+import types
 import typing
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,7 @@ from typing import Any
 
 from burnish.envs.protocol import Outcome
 from burnish.messages import Message
+from burnish.util.failures import said
 
 TAG = "tools"  # of a trace whose last reply is the answer, after calls of tools
 LONGEST = 4_000  # characters of a tool's output that the model reads
@@ -56,15 +59,19 @@ class Tool:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Tool:
         """A tool from a function with annotated parameters and a docstring."""
-        name = function.__name__
-        hints = typing.get_type_hints(function)
+        name = getattr(function, "__name__", type(function).__name__)
+        try:
+            parameters_of = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            raise ValueError(f"the tool {name!r} does not say its parameters; write a function around it") from None
+        hints = _hints(function)
         properties, required = {}, []
-        for key, parameter in inspect.signature(function).parameters.items():
+        for key, parameter in parameters_of.items():
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise ValueError(f"the tool {name!r} takes {key!r} by its place only; calls name their arguments")
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ValueError(f"the tool {name!r} has the parameter *{key}, which no schema can say; name them all")
-            properties[key] = {
-                "type": _JSON_TYPES.get(typing.get_origin(hints.get(key)) or hints.get(key, str), "string")
-            }
+            properties[key] = {"type": _json_type(hints.get(key, str))}
             if parameter.default is parameter.empty:
                 required.append(key)
         described = inspect.getdoc(function) or name
@@ -80,6 +87,25 @@ class Tool:
         if unknown:
             return f"{self.name} has no argument {unknown[0]!r}; it has {', '.join(parameters['properties']) or 'none'}"
         return f"{self.name} needs the argument {missing[0]!r}" if missing else ""
+
+
+def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations of a function, but for those that name what is not there, or are no types at all."""
+    found: dict[str, Any] = {}
+    for key, annotation in getattr(function, "__annotations__", {}).items():
+        alone = type("Alone", (), {"__annotations__": {key: annotation}})
+        with contextlib.suppress(Exception):  # evaluating an annotation runs the user's code
+            found |= typing.get_type_hints(alone, getattr(inspect.unwrap(function), "__globals__", None))
+    return found
+
+
+def _json_type(annotation: Any) -> str:
+    """The JSON type of an annotation; "string" for one that JSON does not have. int | None is an integer."""
+    inside = [one for one in typing.get_args(annotation) if one is not type(None)]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType) and len(inside) == 1:
+        return _json_type(inside[0])
+    kind = typing.get_origin(annotation) or annotation
+    return _JSON_TYPES.get(kind, "string") if isinstance(kind, type) else "string"
 
 
 def parse_calls(text: str) -> list[ToolCall]:
@@ -158,7 +184,7 @@ class ToolEnv:
             text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the model's arguments may be anything
             self.failed += 1
-            return f"error: {type(error).__name__}: {str(error)[:300]}"
+            return f"error: {type(error).__name__}: {said(error)[:300]}"
         return text if len(text) <= LONGEST else text[:LONGEST] + f"\n[{len(text) - LONGEST} more characters]"
 
 

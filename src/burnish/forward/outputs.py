@@ -58,6 +58,7 @@ def outputs(
               a pass without gradient always may
     input_keys  what is read at each token, as a number, where it is more than the token; packs share prefixes by them
     """
+    _require_known(tokens, vocabulary_size(runner.module))
     if not paths_of(runner.module).padded:
         return plain.outputs(runner.module, tokens, masks, want, temperature, embedded)
     device = next(runner.module.parameters()).device
@@ -90,6 +91,14 @@ def outputs(
     return found
 
 
+def _require_known(tokens: Sequence[Tensor | Numbers], vocabulary: int) -> None:
+    """Raise ValueError for a token without an embedding, which torch would look up beyond the end of the table."""
+    rows = np.concatenate([row.numpy() if isinstance(row, Tensor) else row for row in tokens])
+    if rows.min(initial=0) < 0 or rows.max(initial=0) >= vocabulary:
+        strange = int(rows[(rows < 0) | (rows >= vocabulary)][0])
+        raise ValueError(f"a trace has the token {strange}, but the model's vocabulary ends at {vocabulary - 1}")
+
+
 def _at_tokens(
     runner: ModelRunner,
     states: Tensor,
@@ -104,9 +113,6 @@ def _at_tokens(
     """
     row, at, again = asked.row, asked.at, None
     vocabulary = vocabulary_size(runner.module)
-    if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= vocabulary:  # the last of a row is looked up nowhere else
-        strange = int(chosen[(chosen < 0) | (chosen >= vocabulary)][0])
-        raise ValueError(f"a trace has the token {strange}, but the model's vocabulary ends at {vocabulary - 1}")
     if not states.is_cuda:  # the same token, after the same ones
         same = places(row, at - 1) * vocabulary + chosen
         _, first, again = np.unique(same, return_index=True, return_inverse=True)

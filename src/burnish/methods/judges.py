@@ -214,9 +214,10 @@ def pairwise_grpo(
 
     A_i = (1/G) sum_j d_ij / sqrt( sum over ordered pairs of d^2 / (2 G (G - 1)) + 1e-6 ),  d_ij in {-3, ..., 3}
 
-    d_ij is the judge's verdict on replies i and j, d_ji = -d_ij, 0 where it cannot be read. Each pair is asked about
-    once, in an order by a hash of the texts; the paper keeps the order of sampling, and with it the judge's preference
-    for a position. Without a judge d_ij = r_i - r_j of the task's verifier, which is GRPO.
+    d_ij is the judge's verdict on replies i and j, d_ji = -d_ij, 0 where it cannot be read; a group without any that
+    can is left out. Each pair is asked about once, in an order by a hash of the texts; the paper keeps the order of
+    sampling, and with it the judge's preference for a position. Without a judge d_ij = r_i - r_j of the task's
+    verifier, which is GRPO.
     """
     who = read_judge(judge) if judge else None
     compared = leads_by_score() if who is None else leads(who, _GRADED[words], orders)

@@ -146,7 +146,7 @@ def rating_model(task: draw.Source, *, attributes: Attributes = "quality,length"
     side (`weighted`, `dpa`, `armorm`). The product has one label per attribute, in their order. DPA's reward model has
     10 heads on a scale of 0 to 100.
     """
-    rated = names_of(attributes)
+    rated = names_of(attributes, task)
     drawn, replies = given_replies(task)
     return method(
         draw=drawn,
@@ -158,11 +158,18 @@ def rating_model(task: draw.Source, *, attributes: Attributes = "quality,length"
     )
 
 
-def names_of(attributes: str) -> tuple[str, ...]:
-    """The names in a list with commas, each once."""
+KNOWN = ("quality", "length")  # attributes that need no column
+
+
+def names_of(attributes: str, task: draw.Source) -> tuple[str, ...]:
+    """The names in a list with commas, each once; raises ValueError for one of which the task says nothing."""
     found = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
     if not found:
         raise ValueError("attributes names nothing to rate; give columns with commas, such as helpfulness,verbosity")
+    for name in found:
+        if name not in KNOWN:
+            columns = (name, f"chosen_{name}", f"rejected_{name}", f"demo_{name}")
+            draw.require_column(task, columns, f"attributes={attributes}", f"how {name} a reply is", "")
     return found
 
 

@@ -138,6 +138,8 @@ def goal_conditioned_rm(
     family="reward",
     summary="A reward model with a latent variable per user, inferred from the user's other comparisons.",
     when="Users want different things, and some comparisons of each user are known.",
+    trial={"user": "answer"},
+    example="burnish train vpl --task pairs.jsonl",
 )
 def vpl(
     task: draw.Source,
@@ -157,6 +159,7 @@ def vpl(
     encoder and the decoder are linear on a backbone that is trained (the paper: MLPs and attention on a frozen one),
     and beta is constant. Where U is 0 it is reward_model.
     """
+    draw.require_column(task, (user,), f"user={user}", "who compared the replies", "reward_model")
     return method(
         draw=draw.pairs(task),
         rollout=rollout.given("chosen", "rejected", reader="rm"),

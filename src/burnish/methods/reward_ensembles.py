@@ -121,6 +121,8 @@ def brme(
     family="reward",
     summary="One reward model per group of users; who belongs to which group is learned.",
     when="Annotators disagree by taste, and nobody should be left behind by the average.",
+    trial={"user": "answer"},
+    example="burnish train maxmin_rm --task pairs.jsonl",
 )
 def maxmin_rm(
     task: draw.Source,
@@ -138,6 +140,9 @@ def maxmin_rm(
     and M alternate batch by batch, where the paper refits each model completely in 10 rounds. Its use: `maxmin(DIR)`
     rewards with the group whose mean over the batch is the lowest. Groups share a backbone. groups = 1 is reward_model.
     """
+    if groups > 1:  # with fewer users than groups a head would never be trained, and then used
+        draw.require_column(task, (user,), f"user={user}", "who compared the replies", "groups=1")
+        draw.require_values(task, user, groups, f"groups={groups}")
     return method(
         draw=draw.pairs(task),
         rollout=rollout.given("chosen", "rejected", reader="rm"),

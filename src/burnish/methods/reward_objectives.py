@@ -47,7 +47,7 @@ def armorm(
     `armorm(DIR)`. Departures: the gate is linear, not an MLP, and has no learned scale. A constant gate is a fixed
     weighted sum.
     """
-    names = names_of(attributes)
+    names = names_of(attributes, task)
     k = len(names)
 
     def rating(task: Task, column: str, tokens: int) -> list[float]:

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from typing import Any, TypeVar, cast
 from burnish.method import Method
 from burnish.option import options_of
 from burnish.papers import Paper
+from burnish.util.failures import said
 
 Recipe = Callable[..., Method]
 _R = TypeVar("_R", bound=Recipe)
@@ -99,9 +101,15 @@ def entry_of(function: Recipe) -> Entry:
             for key, option in options_of(function).items():
                 if key in kwargs:
                     option.check(key, kwargs[key])
-            return replace(function(*args, **kwargs), name=name)
+            made = function(*args, **kwargs)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+        if not isinstance(made, Method):
+            raise ValueError(
+                f"{name} gives a {type(made).__name__} where a Method is wanted; a method is a function(task, *, ...) "
+                "that returns burnish.method.method(...)"
+            )
+        return replace(made, name=name)
 
     first_line = (function.__doc__ or "").strip().split("\n")[0]
     return Entry(name, build, summary=first_line)
@@ -113,7 +121,7 @@ def find(name: str) -> Entry:
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
-        return entry_of(_from_file(name))
+        return entry_of(_explained(_from_file(name), name))
     for point in entry_points(group="burnish.methods"):
         if point.name == name:
             return entry_of(point.load())
@@ -129,16 +137,34 @@ def load_all() -> None:
     import burnish.methods.families  # noqa: F401
 
 
+def _explained(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """The same call, in which any error of the user's code is one sentence with its place (--debug: the traceback)."""
+
+    @functools.wraps(call)
+    def explained(*args: object, **kwargs: object) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except (ValueError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit too: a file that ends Python must not end the command in silence
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+            place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+            raise ValueError(f"{what} raised {type(error).__name__}: {said(error)}{place}; fix it") from error
+
+    return explained
+
+
 def _from_file(spec: str) -> Recipe:
     path, _, name = spec.rpartition(":")
     file = Path(path)
     if not file.is_file():
         raise ValueError(f"there is no file {path!r} to take the method {name!r} from; write path/to/file.py:function")
     loader = importlib.util.spec_from_file_location(file.stem, file)
-    assert loader is not None and loader.loader is not None
+    if loader is None or loader.loader is None:
+        raise ValueError(f"{path!r} is no Python file to take the method {name!r} from; write path/to/file.py:function")
     module = importlib.util.module_from_spec(loader)
     sys.modules[file.stem] = module
-    loader.loader.exec_module(module)
+    _explained(loader.loader.exec_module, path)(module)
     function = getattr(module, name, None)
     if not callable(function):
         there = ", ".join(key for key in vars(module) if not key.startswith("_"))

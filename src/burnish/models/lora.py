@@ -171,6 +171,18 @@ def _layers(model: nn.Module) -> str:
     return ", ".join(dict.fromkeys(named))
 
 
+def check_rank(path: Path, lora: Lora) -> None:
+    """Raise ValueError for a rank that no layer of a model has: its adapters would be larger than the weights."""
+    told: Any = read_json(path / "config.json") or {}
+    told = {**told, **(told.get("text_config") or {})}
+    sizes = [told[key] for key in ("hidden_size", "intermediate_size", "vocab_size") if isinstance(told.get(key), int)]
+    if sizes and lora.rank > max(sizes):
+        raise ValueError(
+            f"a LoRA rank of {lora.rank} is more than the widest layer of {path} has ({max(sizes)}), so the adapters "
+            "would be larger than what they adapt; pass --lora 16, or leave it out to train all weights"
+        )
+
+
 def check_stored(path: Path, lora: Lora) -> None:
     """Raise ValueError where adapters of a directory are to be trained on and are others than `lora` asks for.
 
@@ -231,12 +243,23 @@ def merged(model: nn.Module) -> nn.Module:
     adapted: Any = copy.deepcopy(model, on_host).cpu()
     if any(isinstance(part, Nf4Linear) for part in adapted.modules()):
         make_dense(adapted, next(p.dtype for n, p in adapted.named_parameters() if n.endswith("norm.weight")))
+    _part_head_and_table(adapted)
     plain: Any = adapted.merge_and_unload()
     head, table = plain.get_output_embeddings(), plain.get_input_embeddings()
     if head is not None and head.weight is not table.weight and not torch.equal(head.weight, table.weight):
         plain.config.tie_word_embeddings = False  # one of them was trained by itself
     result: nn.Module = plain
     return result
+
+
+def _part_head_and_table(adapted: Any) -> None:
+    """Give the head weights of its own where it shares the table's and one of both is adapted: else the adapters of one
+    would be added to the other as well."""
+    base = adapted.get_base_model()
+    layers = [layer for layer in (base.get_output_embeddings(), base.get_input_embeddings()) if layer is not None]
+    plain = [layer.get_base_layer() if hasattr(layer, "get_base_layer") else layer for layer in layers]
+    if len(plain) == 2 and plain != layers and plain[0].weight is plain[1].weight:
+        plain[0].weight = nn.Parameter(plain[0].weight.detach().clone())
 
 
 def is_lora(model: nn.Module) -> bool:

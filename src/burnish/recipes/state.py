@@ -43,7 +43,13 @@ class State:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         stored = read_json(folder / FILE) if (folder / FILE).exists() else {}
-        self.stages = {name: StageState(**one) for name, one in stored.items()}
+        try:
+            self.stages = {name: _stage(one) for name, one in stored.items()}
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{folder / FILE} is damaged, it holds no list of stages ({error}); restore it from a copy, or start "
+                "the recipe in another folder"
+            ) from None
 
     def save(self) -> None:
         told = {name: asdict(one) for name, one in self.stages.items()}
@@ -73,7 +79,35 @@ class State:
     def _lines(self) -> list[dict[str, Any]]:
         file = self.folder / STEPS
         lines = file.read_text().splitlines() if file.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]  # a crash may have cut the last one
+        return [found for line in lines if (found := _step(line)) is not None]  # a crash may have cut the last one
+
+
+def _stage(told: Any) -> StageState:
+    """A stage as it was stored; TypeError for anything else."""
+    found = StageState(**told)
+    kinds = {"name": str, "what": str, "same": dict, "done": bool, "product": str, "numbers": dict}
+    for key, kind in kinds.items():
+        if not isinstance(getattr(found, key), kind):
+            raise TypeError(f"its {key} is {getattr(found, key)!r:.40}")
+    for key in ("before", "after"):
+        if not isinstance(getattr(found, key), dict | None):
+            raise TypeError(f"its {key} is {getattr(found, key)!r:.40}")
+    for key in ("seconds", "tokens"):
+        value = getattr(found, key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"its {key} is {value!r:.40}")
+    return found
+
+
+def _step(line: str) -> dict[str, Any] | None:
+    """A line of steps.jsonl; None for one that is cut or damaged: it only counts tokens and time."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    wanted = {"stage": str, "session": str, "step": int, "tokens": int, "seconds": int | float}
+    whole = isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in wanted.items())
+    return told if whole else None
 
 
 class Counting(Observer):

@@ -24,6 +24,7 @@ from typing import Any
 
 from burnish.nonfinite import NotFinite
 from burnish.rewards.load import RewardFunction
+from burnish.util.failures import said, shown
 
 ALIASES = {
     "solution": "demo",
@@ -151,9 +152,9 @@ class RewardCall:
                 "each"
             )
         for index, (value, completion) in enumerate(zip(values, completions, strict=True)):
-            if value is not None and (not isinstance(value, Real) or not math.isfinite(value)):
+            if value is not None and not _is_finite(value):
                 raise (NotFinite if isinstance(value, Real) else ValueError)(
-                    f"reward {self.name} returned {value!r} at index {index}, for the completion beginning "
+                    f"reward {self.name} returned {shown(value)} at index {index}, for the completion beginning "
                     f"{str(completion)[:60]!r}; return a finite number, or None where the reward does not apply"
                 )
         return [None if value is None else float(value) for value in values]
@@ -162,14 +163,14 @@ class RewardCall:
         self, error: BaseException, prompts: Sequence[Any], completions: Sequence[Any], columns: Columns
     ) -> RewardRaised:
         """The error in one sentence: what, where, and for which row, if it was one."""
-        what = f"raised {type(error).__name__}: {error}"
+        what = f"raised {type(error).__name__}: {said(error)}"
         if isinstance(error, SystemExit):
-            what = f"called sys.exit({error.code!r})"
+            what = f"called sys.exit({shown(error.code)})"
         row = ""
         if len(completions) == 1:
             asked = prompts[0] if isinstance(prompts[0], str) else prompts[0][-1].get("content")
-            given = f", answer={_short(columns['answer'][0])}" if "answer" in columns else ""
-            row = f", for the row with prompt={_short(asked)}{given} and the completion {_short(completions[0])}"
+            given = f", answer={shown(columns['answer'][0])}" if "answer" in columns else ""
+            row = f", for the row with prompt={shown(asked)}{given} and the completion {shown(completions[0])}"
         line = " ".join(what.split())
         return RewardRaised(f"reward {self.name} {line}{self._place(error)}{row}; fix the function")
 
@@ -198,9 +199,11 @@ def _annotated(parameter: inspect.Parameter | None) -> bool | None:
 
 def _wants_messages(error: BaseException | None) -> bool:
     """Whether an error is that of `completion[0]["content"]` or `completion.get("content")` of a text."""
-    said = str(error)
-    return (isinstance(error, TypeError) and said.startswith("string indices must be integers")) or (
-        isinstance(error, AttributeError) and said.startswith("'str' object has no attribute")
+    if error is None:
+        return False
+    text = said(error)
+    return (isinstance(error, TypeError) and text.startswith("string indices must be integers")) or (
+        isinstance(error, AttributeError) and text.startswith("'str' object has no attribute")
     )
 
 
@@ -223,9 +226,12 @@ def _verl(row: Mapping[str, Any], completion: str) -> dict[str, Any]:
     return {**row, **found}
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that a float can hold: 10**400 is none."""
+    try:
+        return isinstance(value, Real) and math.isfinite(float(value))
+    except (OverflowError, TypeError, ValueError):
+        return False
 
 
 # -------------------------------------------------------------------------------------------------- async functions

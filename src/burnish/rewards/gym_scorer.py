@@ -15,6 +15,7 @@ from typing import Any
 
 from burnish.rewards.functions import LONGEST, final_answer, same_answer, small_powers
 from burnish.task import Verdict
+from burnish.util.failures import said
 
 CORRECT = 0.99
 LONGEST_LITERAL = 5000
@@ -88,7 +89,7 @@ class GymScorer:
             except MemoryError:
                 raise
             except Exception as error:  # noqa: BLE001 - a scorer that fails on a reply gives a verdict, not an error
-                failure = f"; the scorer raised {type(error).__name__}: {str(error)[:500]}"
+                failure = f"; the scorer raised {type(error).__name__}: {said(error)[:500]}"
         if score >= CORRECT:
             return Verdict(score, True)
         right = "" if problem["answer"] is None else f"; the answer is {problem['answer'][:40]!r}"

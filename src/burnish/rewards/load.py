@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from burnish.util.failures import said
+
 RewardFunction = Callable[..., Any]
 
 
@@ -25,7 +27,7 @@ def _module(place: str, spec: str, what: str) -> ModuleType:
             raise  # Ctrl-C
         except BaseException as error:
             raise ValueError(
-                f"{what} {spec!r}: importing {place!r} failed ({type(error).__name__}: {error}); "
+                f"{what} {spec!r}: importing {place!r} failed ({type(error).__name__}: {said(error)}); "
                 "check the name, or write path/to/file.py:function"
             ) from error
     path = Path(os.path.expanduser(place)).resolve()  # Path.expanduser raises for an unknown ~NAME
@@ -43,7 +45,7 @@ def _module(place: str, spec: str, what: str) -> ModuleType:
     except BaseException as error:  # a file that calls sys.exit must not end the run silently
         del sys.modules[name]
         raise ValueError(
-            f"{what} {spec!r}: running {place} failed ({type(error).__name__}: {error}); fix it"
+            f"{what} {spec!r}: running {place} failed ({type(error).__name__}: {said(error)}); fix it"
         ) from error
     return module
 

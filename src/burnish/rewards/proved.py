@@ -21,6 +21,7 @@ from burnish.rewards.sandboxed import row_of
 from burnish.rewards.verifiers.lean import NotProved, program_of, verdict_of
 from burnish.rewards.verifiers.table import build_check
 from burnish.task import Verdict
+from burnish.util.failures import said
 from burnish.util.paths import expanded
 from burnish.util.processes import kill_group
 
@@ -123,6 +124,6 @@ def _asked(command: list[str], folder: Path | None) -> str:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_ASK, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise ValueError(
-            f"lean: `{' '.join(command)}` failed: {str(error)[:200]}; is Lean 4 installed whole?"
+            f"lean: `{' '.join(command)}` failed: {said(error)[:200]}; is Lean 4 installed whole?"
         ) from None
     return done.stdout.strip()

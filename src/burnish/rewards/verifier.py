@@ -1,7 +1,8 @@
 """Scoring of batches of replies in the sandbox: one persistent worker process per run, one round trip per batch.
 
-A reply on which the worker takes too long, dies or runs out of memory scores 0 with the reason; the worker is replaced
-and the remaining replies are scored normally.
+A reply on which the worker takes too long, dies or runs out of memory scores 0 with the reason; the worker is replaced.
+After the first that takes too long the rest of the batch goes to one worker per core: others often hang as well, and
+their time limits are then not paid one after the other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from burnish.rewards.codec import encode
@@ -18,6 +20,7 @@ from burnish.rewards.process import Process
 from burnish.task import Verdict
 
 SECONDS = 10.0  # default time limit of one reply
+MOST_WORKERS = 16  # that share the rest of a batch in which a reply hung
 START = 120.0  # time limit for starting the process, with its imports
 _KEPT = (  # environment variables that the worker inherits
     *("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHASHSEED", "PYTHONHOME", "TMPDIR", "MPLCONFIGDIR"),
@@ -27,9 +30,13 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 class Verifier:
-    """A worker process and its scorers. Thread-safe; one call at a time is processed."""
+    """A worker process and its scorers. Thread-safe; one call at a time is processed.
 
-    def __init__(self) -> None:
+    workers: processes that share the rest of a batch in which a reply took too long; 1: its own alone
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or min(os.cpu_count() or 1, MOST_WORKERS)
         self._process: Process | None = None
         self._ready: set[str] = set()  # scorers that the worker has built
         self._starting: list[str] = []  # requested scorers whose answers are not read yet
@@ -69,6 +76,8 @@ class Verifier:
                     why = f"the verifier had not answered after {seconds:g} s{where}; its process was killed"
                     verdicts.append(Verdict(0.0, False, why, failed=True))
                     self.end()
+                    if (left := len(items) - len(verdicts)) > 1 and self.workers > 1:
+                        return verdicts + self._shared(spec, facts[-left:], replies[-left:], seconds)
                 except EOFError:
                     self.end()
                     if died == len(verdicts):  # it died twice on the same reply, so the reply is the cause
@@ -78,6 +87,27 @@ class Verifier:
                     else:
                         died = len(verdicts)
             return verdicts
+
+    def _shared(
+        self, spec: Mapping[str, Any], facts: Sequence[Any], replies: Sequence[str], seconds: float
+    ) -> list[Verdict]:
+        """The verdicts of several workers, each of which takes the next reply when it is done with one."""
+        found: list[Verdict | None] = [None] * len(replies)
+        numbers = iter(range(len(replies)))
+
+        def work() -> None:
+            worker = Verifier(workers=1)
+            try:
+                for number in iter(lambda: next(numbers, None), None):
+                    found[number] = worker.judge(spec, [facts[number]], [replies[number]], seconds)[0]
+            finally:
+                worker.end()
+
+        count = min(self.workers, len(replies))
+        with ThreadPoolExecutor(count, thread_name_prefix="burnish-verifier") as pool:
+            for done in [pool.submit(work) for _ in range(count)]:
+                done.result()
+        return [verdict for verdict in found if verdict is not None]
 
     def end(self) -> None:
         """End the worker; the next call starts another."""

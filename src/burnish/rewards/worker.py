@@ -20,6 +20,7 @@ from burnish.rewards import sandbox
 from burnish.rewards.codec import decode
 from burnish.rewards.guard import fork_guard
 from burnish.rewards.scorers import BadRow, Scorer, make
+from burnish.util.failures import said
 
 
 def main(stack_fd: int) -> None:
@@ -43,7 +44,7 @@ def main(stack_fd: int) -> None:
                 scorers[name] = make(decode(request["spec"]))
                 isolation = isolation or sandbox.enter(scratch)
             except Exception as error:  # noqa: BLE001 - sent to the caller
-                _say(answers, {"error": f"{type(error).__name__}: {error}"[:1000]})
+                _say(answers, {"error": f"{type(error).__name__}: {said(error)}"[:1000]})
             else:
                 _say(answers, {"isolation": isolation})
             continue
@@ -59,9 +60,9 @@ def _judged(scorer: Scorer, facts: Any, reply: str, seconds: float) -> dict[str,
     except MemoryError:
         return {"failed": f"it needed more than {sandbox.MEMORY >> 20} MiB of memory"}
     except BadRow as error:
-        return {"bad_row": str(error)[:1000]}
+        return {"bad_row": said(error)[:1000]}
     except BaseException as error:  # noqa: BLE001 - SystemExit too: a reply must not end the process
-        return {"raised": f"{type(error).__name__}: {str(error)[:500]}"}
+        return {"raised": f"{type(error).__name__}: {said(error)[:500]}"}
     return {"score": float(verdict.score), "correct": bool(verdict.correct), "reason": verdict.reason[:2000]}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.store.sinks import SINKS
+from burnish.util.failures import said, shown
 
 Flat = dict[str, Any]
 
@@ -31,7 +32,21 @@ class Context:
 
 def converted(ours: str, value: Any, key: str, context: Context) -> Any:
     """The value of their option `key` for our option `ours`; raises Skip where it has no counterpart."""
-    return _CONVERT.get(ours, _plain)(value, key, context)
+    try:
+        return _CONVERT.get(ours, _plain)(value, key, context)
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"{key} is {shown(value)}, which cannot be translated ({said(error)}); correct it") from None
+
+
+def whole_number(value: Any, key: str, least: int = 1) -> int:
+    """A number of the file that others are computed from; ValueError for what is none."""
+    try:
+        found = int(value)
+    except (TypeError, ValueError, OverflowError):
+        found = least - 1
+    if found < least or isinstance(value, bool):
+        raise ValueError(f"{key} is {shown(value)}; it must be a whole number of at least {least}")
+    return found
 
 
 def _plain(value: Any, key: str, context: Context) -> Any:
@@ -43,7 +58,8 @@ def _plain(value: Any, key: str, context: Context) -> Any:
 
 
 def _epochs(value: Any, key: str, context: Context) -> Any:
-    if int(context.flat.get("max_steps") or context.flat.get("trainer.total_training_steps") or 0) > 0:
+    steps = context.flat.get("max_steps") or context.flat.get("trainer.total_training_steps") or 0
+    if whole_number(steps, "the number of steps", -1) > 0:
         raise Skip("")  # a number of steps overrides it
     return _plain(value, key, context)
 
@@ -59,7 +75,7 @@ def _schedule(value: Any, key: str, context: Context) -> Any:
 def _every(value: Any, key: str, context: Context) -> Any:
     if isinstance(value, float) and 0 < value < 1:
         raise Skip("give a number of steps, not a share of them")
-    return max(0, int(value))
+    return max(0, whole_number(value, key, -1))
 
 
 def _log(value: Any, key: str, context: Context) -> Any:
@@ -134,7 +150,7 @@ def _max_length(value: Any, key: str, context: Context) -> Any:
         return _plain(value, key, context)
     replies = ("max_completion_length", "data.max_response_length", "trl.max_completion_length")
     longest = next((context.flat[name] for name in replies if context.flat.get(name)), 512 if "." in key else 256)
-    return int(value) + int(longest)
+    return whole_number(value, key) + whole_number(longest, "the longest reply")
 
 
 def _reward(value: Any, key: str, context: Context) -> Any:
@@ -196,7 +212,9 @@ def _listed(name: str, context: Context) -> str | None:
 
 def _minibatches(value: Any, key: str, context: Context) -> Any:
     batch = context.flat.get("data.train_batch_size", 1024)
-    return max(1, int(batch) // int(value)) if "num_mini_batches" not in key else value
+    if "num_mini_batches" in key:
+        return value
+    return max(1, whole_number(batch, "data.train_batch_size") // whole_number(value, key))
 
 
 def _kl(value: Any, key: str, context: Context) -> Any:

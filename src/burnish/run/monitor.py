@@ -11,6 +11,7 @@ from burnish.checkpoint.checkpoint import step_of
 from burnish.loop import Report
 from burnish.rollout.chunked import memories_of
 from burnish.run.best import link_best
+from burnish.run.learned import require_learned, scored_the_same, trains
 from burnish.run.memory import RISES, WINDOW, growing, resident_mb
 from burnish.run.observers import Observer, Observers
 from burnish.run.pipeline import uncorrected
@@ -41,6 +42,7 @@ class Monitor(Observer):
         self.run, self.saver, self.session, self.everyone = run, saver, session, everyone
         self.memory: deque[float] = deque(maxlen=WINDOW * (RISES + 1))  # no more than `growing` reads
         self.known: set[str] = set()
+        self.unrewarded = "the reward function failed"
 
     @cached_property
     def failures(self) -> RewardFailures:
@@ -79,6 +81,8 @@ class Monitor(Observer):
         if failed := report.metrics.get("env_failures"):
             why = _why(report, "the agent had ended, or run out of time, before it asked for a reply")
             self._warn(step, "env", f"step {step + 1}: episodes failed ({failed:.0f}): {why}")
+        if report.metrics.get("reward_failures"):
+            self.unrewarded = _why(report)
         self.failures.saw(report, _why(report))
         self._report_models(step)
         if report.refusals:
@@ -101,8 +105,14 @@ class Monitor(Observer):
         self._report_saved()
 
     def ended(self, stopped: bool) -> None:
-        """Wait for saving; warn about replies that stay unfinished."""
+        """Wait for saving; warn about replies that stay unfinished; raise ValueError if nothing was learned."""
         self.wait_for_saving()
+        if not stopped and trains(self.run.method):
+            self.session.flush()  # so that folder.metrics() includes the last step
+            history = self.run.folder.metrics()
+            require_learned(history, self.failures.dropped, self.unrewarded)
+            if warning := scored_the_same(history):
+                self._warn(len(history) - 1, "learned", warning)
         left = sum(waiting.replies() for phase in self.run.method.phases for waiting in memories_of(phase))
         if left and not stopped:
             message = (

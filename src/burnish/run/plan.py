@@ -15,8 +15,9 @@ from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.hub import hub_name, pinned
 from burnish.models.known_models import adapted_model, is_adapter, resolve
-from burnish.models.lora import Lora, check_stored
+from burnish.models.lora import Lora, check_rank, check_stored
 from burnish.models.precision import stored_weights
+from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.rewards.load import load_function
 from burnish.rewards.resolve import Part, read_rewards
@@ -117,12 +118,15 @@ def plan(
     options = replace(options, chat_template=options.style().template, model=pinned(options.model, base))
     config = replace(config, options=options)
     lora = options.adapters()
-    if lora is not None and is_adapter(base):
-        check_stored(base, lora)
+    if lora is not None:
+        check_rank(adapted_model(base), lora)
+        if is_adapter(base):
+            check_stored(base, lora)
     source, method = compose(entry, config, task, rewards)
     if task is None:
         config = replace(config, options=replace(options, task=pin(options.task)))
     config, method = _pinned_models(steps_of_epochs(config, source), method)
+    require_same_tokens(replace(method, name=config.method), base)
     options = config.options
     if options.eval_tasks and source.size("heldout") == 0:
         raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any
 from burnish.methods.table import METHODS, load_all
 from burnish.methods.table import find as find_method
 from burnish.run.config import Options, configure, method_fields
-from burnish.run.converted import Context, Flat, Skip, converted
+from burnish.run.converted import Context, Flat, Skip, converted, whole_number
 from burnish.run.words import find, normalised
 
 # LLaMA-Factory's stage and pref_loss, Axolotl's rl, verl's adv_estimator, TRL's trainer and loss_type -> our method
@@ -185,13 +185,18 @@ def _batch(context: Context, result: Translation) -> None:
     """prompts = samples per optimiser step (per device x accumulation), divided by n where a sample is a reply."""
     names: Flat = {key.rpartition(".")[2]: value for key, value in context.flat.items() if value is not None}
     if result.library == "verl":
-        result.options["prompts"] = int(names.get("train_batch_size") or DEFAULTS["verl"][""]["batch"])
+        size = names.get("train_batch_size", DEFAULTS["verl"][""]["batch"])
+        result.options["prompts"] = whole_number(size, "data.train_batch_size")
         return
     words = ("per_device_train_batch_size", "micro_batch_size", "train_batch_size")
-    one = next((names[word] for word in words if word in names), DEFAULTS[result.library][""]["batch"])
-    many = str(names.get("gradient_accumulation_steps", 1))
-    rows = int(names.get("generation_batch_size", 0)) or int(one) * (int(many) if many.isdigit() else 1)
-    n = int(result.options.get("n", 1))
+    named = next((word for word in words if word in names), "")
+    one = whole_number(names.get(named, DEFAULTS[result.library][""]["batch"]), named)
+    many = names.get("gradient_accumulation_steps", 1)
+    many = 1 if many == "auto" else whole_number(many, "gradient_accumulation_steps")
+    rows = one * many
+    if "generation_batch_size" in names:
+        rows = whole_number(names["generation_batch_size"], "generation_batch_size")
+    n = whole_number(result.options.get("n", 1), "the number of replies to a prompt")
     result.options["prompts"] = max(1, rows // n)
     said = f"{one} x {many} accumulated" if "generation_batch_size" not in names else f"{rows}"
     divided = f", divided by n = {n}" if n > 1 else ""

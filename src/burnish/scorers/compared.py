@@ -33,26 +33,29 @@ def pairwise(
     *,
     words: Words = "full",
     orders: Annotated[int, Option("Orders in which a pair is shown: 1 or both.", at_least=1, at_most=2)] = 1,
+    unparsed: Unparsed = None,
 ) -> Scorer:
     """r_i = (1/G) sum over j of d_ij, with d_ij in {-3, ..., 3} the judge's verdict on the pair, d_ji = -d_ij, d_ii = 0
 
     Each pair is asked about once, in an order that depends on a hash of the two texts, and the sign is turned back, so
     a preference of the judge for a position cancels on average; orders=2 asks both ways and takes the mean. A verdict
-    that cannot be read is 0, as in the paper; its share is the metric judge_unread. GRPO's advantage of r is that of
-    the paper if d_ij = r_i - r_j (burnish train pairwise_grpo has the paper's own divisor).
+    that cannot be read is 0, as in the paper; a reply of which none could be read has failed. Their share is the metric
+    judge_unread. GRPO's advantage of r is that of the paper if d_ij = r_i - r_j (burnish train pairwise_grpo has the
+    paper's own divisor).
     """
-    who = read_judge(judge)
+    who, writer = read_judge(judge), Writer("pairwise", unparsed)
     template = _GRADED[words]
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        for own, leads in differences(groups, who, template, orders, step):
-            for item, row, strength in zip(own, leads, vote.pair_strengths(leads), strict=True):
+        for party in differences(groups, who, template, orders, step):
+            strengths = vote.pair_strengths(party.matrix)
+            for place, (item, row, strength) in enumerate(zip(party.own, party.matrix, strengths, strict=True)):
                 item.trace.note[ROW] = row
-                item.trace.scores["reward/pairwise"] = strength
+                writer.write(item, None if party.why.get(place) else strength, party.why.get(place, ""))
         return groups
 
     reads = who.reads | {"tokens:policy"}
-    part = Part(name=f"pairwise({who.name})", call=call, reads=reads, writes=frozenset({"score:reward/pairwise"}))
+    part = Part(name=f"pairwise({who.name})", call=call, reads=reads, writes=writer.writes)
     return Scorer(part=part, models=who.models)
 
 

@@ -76,6 +76,8 @@ def _worries(first: History, last: History, limits: HealthLimits) -> dict[str, s
         alarm = canary(first, last, limits)
         return {"canary": alarm} if alarm else {}
     texts = {kind: detect(first, last, limits) for kind, detect in DETECTORS.items()}
+    if texts["unread"]:
+        texts["flat"] = None  # replies of which the judge said nothing score the same, and no other level would help
     if texts["collapse"]:
         texts["flat"] = texts["solved"] = texts["entropy"] = None  # these are consequences of a collapse
     return {kind: text for kind, text in texts.items() if text}
@@ -120,6 +122,17 @@ def flat(first: History, last: History, limits: HealthLimits) -> str | None:
     return (
         f"in {flat:.0%} of the groups all replies score the same, so they teach nothing: "
         "try an easier level, a larger --n or a higher --temperature"
+    )
+
+
+def unread(first: History, last: History, limits: HealthLimits) -> str | None:
+    """More than half of a judge's answers cannot be read."""
+    share = _mean(last[-RECENT:], "judge_unread")
+    if share is None or share <= 0.5:
+        return None
+    return (
+        f"{share:.0%} of the judge's answers did not come or could not be read, so its rewards say little: choose "
+        "a judge that keeps to the form of the question (words=brief for a small one), or give it more max_tokens"
     )
 
 
@@ -274,6 +287,7 @@ DETECTORS: dict[str, Callable[[History, History, HealthLimits], str | None]] = {
     "collapse": collapse,
     "solved": solved,
     "flat": flat,
+    "unread": unread,
     "dropped": dropped,
     "cut": cut,
     "infinite": infinite,

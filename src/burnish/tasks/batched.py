@@ -5,6 +5,7 @@ from __future__ import annotations
 from burnish.task import Task, Verdict
 from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.source import BatchSource, NoVerifier, SameTasks, Source
+from burnish.util.failures import said
 
 
 def batched(source: Source) -> BatchSource:
@@ -33,7 +34,7 @@ class OneByOne(SameTasks):
         except KeyboardInterrupt:
             raise  # Ctrl-C
         except BaseException as error:
-            return Verdict(0.0, False, f"the verifier of {self.name!r} raised {type(error).__name__}: {error}")
+            return Verdict(0.0, False, f"the verifier of {self.name!r} raised {type(error).__name__}: {said(error)}")
 
     def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
         return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]

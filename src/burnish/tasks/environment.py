@@ -13,6 +13,7 @@ from burnish.messages import Message
 from burnish.seeds import key_of
 from burnish.task import Task, Verdict
 from burnish.tasks.source import NoVerifier
+from burnish.util.failures import said
 
 
 class Played:
@@ -79,7 +80,7 @@ class EnvSource(Played):
             found = rows(split)
             return found if isinstance(found, Rows) else list(found)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
+            why = f"{type(error).__name__}: {said(error)}"
             raise ValueError(f"{self.name}.tasks({split!r}) gives no list of rows ({why}); correct it") from error
 
     def size(self, split: str) -> int | None:

@@ -24,6 +24,7 @@ from burnish.tasks.mixture import Ingredient, Mixture
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source, unwrapped
 from burnish.tasks.table import GENERATED, closest, source
+from burnish.util.failures import said
 from burnish.util.paths import expanded
 
 INSTALLED = "burnish.tasks"  # the group of entry points
@@ -150,7 +151,7 @@ def _environment(name: str) -> Callable[..., Any] | None:
         except Exception as error:
             raise ValueError(
                 f"task {name!r} is offered by an installed package as {point.value}, which cannot be loaded "
-                f"({type(error).__name__}: {error}); correct the package, or remove it"
+                f"({type(error).__name__}: {said(error)}); correct the package, or remove it"
             ) from error
         return found
     return None

@@ -48,14 +48,16 @@ class Tooled(SameTasks):
 def read_tools(text: str) -> list[Tool]:
     """The tools that a text names: my_tools.py:search,my_tools.py:calculate, or mcp:COMMAND for those of a server."""
     found: list[Tool] = []
+    makers: dict[str, str] = {}  # by the name in small letters: search beside Search is a mistake, or a trap
     for piece in (piece.strip() for piece in text.split(",") if piece.strip()):
         if piece.startswith("mcp:"):
-            found += mcp_tools(piece.removeprefix("mcp:"))
+            added = mcp_tools(piece.removeprefix("mcp:"))
         else:
-            found.append(Tool.of(load_function(piece, "tool")))
-    names = [tool.name for tool in found]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two tools are called {twice[0]!r}; rename one")
+            added = [Tool.of(load_function(piece, "tool"))]
+        for tool in added:
+            if (other := makers.setdefault(tool.name.lower(), piece)) != piece or tool.name in (t.name for t in found):
+                raise ValueError(f"two tools are called {tool.name!r}, one of {other} and one of {piece}; rename one")
+            found.append(tool)
     return found
 
 

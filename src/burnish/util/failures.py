@@ -34,6 +34,7 @@ _ADVICE = {
     errno.EIO: "the disk or the connection to it failed; check it",
     errno.ESTALE: "a network file system lost the file; mount it again",
 }
+_UNSET = ("without exception set", "without setting an exception")
 _NO_MEMORY = (
     "can't allocate memory",
     "cannot allocate memory",
@@ -70,6 +71,23 @@ def sentence(error: BaseException) -> str | None:
     return None
 
 
+def said(error: BaseException) -> str:
+    """str(error); of an error whose own __str__ raises, that."""
+    try:
+        return str(error)
+    except Exception as why:  # noqa: BLE001 - classes of users may do anything
+        return f"its message cannot be read: {type(why).__name__}"
+
+
+def shown(value: object, most: int = 80) -> str:
+    """repr(value), cut; of a value whose own __repr__ raises, its type. Numbers too long to be printed have none."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - classes of users may do anything; int has a limit of 4,300 digits
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error, or its cause, means that the machine or a GPU is out of memory."""
     earlier = error.__cause__ or error.__context__
@@ -79,6 +97,8 @@ def out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
+    if isinstance(error, SystemError):  # a library in C that did not look at what malloc gave it
+        return any(words in str(error) for words in _UNSET)
     text = str(error).lower() if isinstance(error, (RuntimeError, ImportError)) or _of_safetensors(error) else ""
     return any(words in text for words in _NO_MEMORY)
 

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from burnish.util.tensors import shared_columns
+
 
 def kl(log_p: Tensor, log_q: Tensor) -> Tensor:
     """KL(P || Q) over the last axis, of log-probabilities: [N, V] -> [N]. Terms with P = 0 count 0."""
@@ -22,8 +24,10 @@ def generalised_jsd(student_logits: Tensor, teacher_logits: Tensor, beta: float)
         D = beta KL(P || M) + (1 - beta) KL(Q || M)
 
     Shapes: [N, V] -> [N]. beta = 0.5 is Jensen-Shannon. At the ends the divergence itself vanishes, so they stand for
-    their limits: beta = 0 is the forward KL(P || Q), beta = 1 the reverse KL(Q || P).
+    their limits: beta = 0 is the forward KL(P || Q), beta = 1 the reverse KL(Q || P). Columns that only one of them has
+    (embeddings without a token) are cut off before the softmax.
     """
+    student_logits, teacher_logits = shared_columns([student_logits, teacher_logits])
     assert student_logits.shape == teacher_logits.shape
     if not 0 <= beta <= 1:
         raise ValueError(f"beta is {beta}; GKD's beta lies between 0 (forward KL) and 1 (reverse KL)")

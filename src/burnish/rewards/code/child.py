@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
 
-from burnish.rewards.code import callee, checker, script
+from burnish.rewards.code import callee, checker, script, substitutes
 from burnish.rewards.code.confine import Plan, confine, missing
 from burnish.rewards.code.limits import Limits
 
@@ -55,6 +55,7 @@ def preload() -> None:
     """Import what programs import, once for all of them."""
     for name in _MODULES:
         importlib.import_module(name)
+    substitutes.install()
 
 
 def forget_ourselves() -> list[ModuleType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -19,6 +20,7 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     os.close(printed)
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="replace", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace", closefd=False)
+    sys.__stdin__, sys.__stdout__ = sys.stdin, sys.stdout  # type: ignore[misc]  # who wraps them anew drops the old ones
     sys.argv = ["program.py"]
     said: dict[str, Any]
     try:
@@ -32,6 +34,8 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does
         atexit._run_exitfuncs()
-        sys.stdout.flush()
+        for stream in (sys.stdout, sys.__stdout__):
+            with contextlib.suppress(ValueError):  # the program has closed or detached it
+                stream.flush()
     finally:
         report(reporter, said)

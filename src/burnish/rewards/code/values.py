@@ -114,7 +114,8 @@ def _decode_kind(kind: Any, items: Any, other: Any) -> Any:
 
 
 def matches(expected: Any, data: Any, *, tolerance: float = 0.0, tuples_as_lists: bool = False) -> bool:
-    """Whether encoded data equals a trusted value, as `==` of Python decides it for literals.
+    """Whether encoded data equals a trusted value, as `==` of Python decides it for literals, but for two values that
+    are printed differently: True is not 1, and -0.0 is not 0.0 unless there is a tolerance. 1 is 1.0.
 
     tolerance        relative and absolute tolerance of floats
     tuples_as_lists  a tuple equals a list of the same items: expected values from JSON have no tuples
@@ -137,10 +138,10 @@ class _Comparison:
         if isinstance(expected, set | frozenset):
             if kind not in ("set", "frozenset") or len(items) != len(expected):
                 return False
-            found = set()
+            known, found = {member: member for member in expected}, set()
             for item in items:
                 value = decode(item)
-                if value not in expected:
+                if value not in known or not _alike(known[value], value):
                     return False
                 found.add(value)
             return len(found) == len(expected)
@@ -151,10 +152,10 @@ class _Comparison:
         return self._same_atom(expected, decode(data))
 
     def _same_dict(self, expected: dict[Any, Any], pairs: Any) -> bool:
-        found = set()
+        known, found = {name: name for name in expected}, set()
         for key, value in pairs:
             name = decode(key)
-            if name not in expected or not self.same(expected[name], value):
+            if name not in known or not _alike(known[name], name) or not self.same(expected[name], value):
                 return False
             found.add(name)
         return len(found) == len(expected)
@@ -165,7 +166,19 @@ class _Comparison:
             if isinstance(expected, bool) or isinstance(value, bool):
                 return expected is value
             return math.isclose(expected, value, rel_tol=self.tolerance, abs_tol=self.tolerance)
-        return type(value) in _ATOMS and bool(expected == value)
+        return type(value) in _ATOMS and bool(expected == value) and _alike(expected, value)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether equal values are of one kind: no bool for a number, no -0.0 for 0.0, in tuples and frozensets too."""
+    if isinstance(one, tuple):
+        return all(map(_alike, one, other))
+    if isinstance(one, frozenset):
+        members = {member: member for member in other}
+        return all(_alike(member, members[member]) for member in one)
+    if isinstance(one, float | int) and isinstance(other, float | int) and not one:
+        return isinstance(one, bool) == isinstance(other, bool) and math.copysign(1, one) == math.copysign(1, other)
+    return isinstance(one, bool) == isinstance(other, bool)
 
 
 _ATOMS = (type(None), bool, int, float, str, bytes, complex, range, Decimal, Fraction)

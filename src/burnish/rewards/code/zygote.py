@@ -72,6 +72,7 @@ def _prepare(home: str, limits: Limits, why: str, required: bool) -> tuple[Plan,
     sys.path[:] = [place for place in sys.path if place.startswith(sys.base_prefix)]
     os.environ.clear()
     os.environ.update({"HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "PATH": ""})
+    tempfile.tempdir = None  # it remembers a folder that programs do not see
     return Plan(own_root, landlock_rules(own_root), user if own_root else None, folder, required), spaces
 
 

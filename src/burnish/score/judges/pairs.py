@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import combinations
 
 from burnish.parts import Part, supplies
 from burnish.rewards.judges import read, vote
 from burnish.rewards.judges.question import Question, Template, question
-from burnish.score.judges.asked import Item, by_group, items_of, note_unread
+from burnish.score.judges.asked import Item, by_group, items_of, note_unread, reason
 from burnish.score.judges.judge import Judge
 from burnish.seeds import key_of
 from burnish.step import Step
 from burnish.types import Group
+
+
+@dataclass(frozen=True)
+class Party:
+    """The replies of a group, and the matrix d_ij of their verdicts.
+
+    why: of each reply that a question was asked about, why none of its answers could be read; empty where one could
+    """
+
+    own: list[Item]
+    matrix: list[list[float]]
+    why: dict[int, str]
+
 
 ROW = "leads"  # note of a trace: by how much it leads each reply of its group, in their order
 WORST = 3.0  # a reply without content loses against every other by the largest verdict
@@ -23,9 +37,13 @@ def leads(judge: Judge, template: Template, orders: int = 1) -> Part:
     """scores["lead"] = (1/G) sum over j of d_ij, and the row d_i of the matrix as note["leads"]."""
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        for own, matrix in differences(groups, judge, template, orders, step):
-            _write([item.trace for item in own], matrix)
-        return groups
+        unread = []
+        for party in differences(groups, judge, template, orders, step):
+            _write([item.trace for item in party.own], party.matrix)
+            if party.why and all(party.why.values()):  # not one verdict: zeros here would be a guess
+                unread.append(party.own[0].group)
+        step.drop(unread, "unread verdicts")
+        return [group for group in groups if not any(group is one for one in unread)]
 
     reads = judge.reads | {"tokens:policy"}
     return Part(name=f"leads({judge.name})", call=call, reads=reads, writes=frozenset({"score:lead"}))
@@ -50,10 +68,11 @@ def _write(traces: list, matrix: list[list[float]]) -> None:
         trace.scores["lead"] = strength
 
 
-def differences(
-    groups: list[Group], judge: Judge, template: Template, orders: int, step: Step
-) -> list[tuple[list[Item], list[list[float]]]]:
-    """Of each group its replies and the matrix d_ij; a reply without content leads by -WORST, two of them by 0."""
+def differences(groups: list[Group], judge: Judge, template: Template, orders: int, step: Step) -> list[Party]:
+    """Of each group its replies and the matrix d_ij; a reply without content leads by -WORST, two of them by 0.
+
+    A verdict that cannot be read counts 0.
+    """
     parties = by_group(items_of(groups, step))
     asked: list[tuple[int, int, int, float, Question]] = []  # party, i, j, sign, question
     for k, own in enumerate(parties):
@@ -66,16 +85,19 @@ def differences(
                 data = (("request", a.prompt), ("A", a.reply), ("B", b.reply))
                 asked.append((k, i, j, sign, question(template, data)))
     answers = judge.ask([one[-1] for one in asked], step)
-    matrices = [_gated(own) for own in parties]
+    found = [Party(own, _gated(own), {}) for own in parties]
     unread = 0
     for (k, i, j, sign, _), (answer,) in zip(asked, answers, strict=True):
         verdict = None if answer.failed else read.graded(answer.text)
         unread += verdict is None
         lead = -sign * (verdict or 0) / orders  # a negative verdict says that A, the first, is better
-        matrices[k][i][j] += lead
-        matrices[k][j][i] -= lead
+        found[k].matrix[i][j] += lead
+        found[k].matrix[j][i] -= lead
+        why = "" if verdict is not None else reason([answer])
+        for reply in (i, j):
+            found[k].why[reply] = why and found[k].why.get(reply, why)
     note_unread(step, unread, len(asked))
-    return list(zip(parties, matrices, strict=True))
+    return found
 
 
 def _gated(own: list[Item]) -> list[list[float]]:

@@ -1,0 +1,95 @@
+"""Whether two models mean the same by a token id, from the files of their tokenizers: no weights are loaded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from burnish.method import Method
+from burnish.models.known_models import adapted_model, is_adapter, resolve
+from burnish.models.load import TOKENIZER_FILES, load_chat
+from burnish.util.files import read_json
+
+READS = ("logp", "logits", "entropy", "greedy", "hidden")  # what a language model says of the tokens of another one
+
+
+def require_same_tokens(method: Method, base: Path) -> None:
+    """Raise ValueError where a model that reads the policy's tokens (a teacher) has another tokenizer than the run's.
+
+    A judge is asked in words and may have any tokenizer; what scores tokens is compared when it is loaded.
+    """
+    for name in sorted(token_readers(method)):
+        role = method.models[name]
+        for source in (role.source, role.mixed_with):
+            if source is not None and source != "base" and role.follows is None:
+                found = difference(base, resolve(source))
+                if found:
+                    raise ValueError(
+                        f"the model {source!r} ({name}) has another tokenizer than the model that it is to read tokens "
+                        f"of: {found}; pass one with the same tokenizer, such as a larger model of the same family"
+                    )
+
+
+def token_readers(method: Method) -> set[str]:
+    """The language models that read tokens of others: in a part that does not let them write, or in a term."""
+    found: set[str] = set()
+    for phase in method.phases:
+        groups = [placed.part.reads for placed in phase.parts()] + [term.reads for term in phase.learn.terms]
+        for reads in groups:
+            asked = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
+            writes = {model for model, what in asked if what == "generate"}
+            found |= {model for model, what in asked if what in READS and model not in writes}
+    return {name for name in found if name in method.models and not method.models[name].outputs}
+
+
+def difference(one: Path, other: Path) -> str:
+    """How the tokens of two model directories differ; empty where an id means the same in both.
+
+    One of the two may have special tokens that the other lacks (Qwen3 has more than Qwen2.5), and more embeddings than
+    tokens: what only one has is cut off before a softmax (engine/mixture.py, learn/maths/distillation.py).
+    """
+    places = [_whole(path) for path in (one, other)]
+    files = [path / "tokenizer.json" for path in places]
+    if all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes():
+        return ""
+    if not all(any(file for pattern in TOKENIZER_FILES for file in path.glob(pattern)) for path in places):
+        return ""  # a described model (`burnish plan`) has none; a run refuses it when it is loaded
+    (mine, special), (theirs, their_special) = (_tokens(path) for path in places)
+    for token in sorted(mine.keys() & theirs.keys()):
+        if mine[token] != theirs[token]:
+            return f"{token!r:.40} is {mine[token]} in one and {theirs[token]} in the other"
+    by_id = {number: token for token, number in theirs.items()}
+    for token, number in mine.items():
+        if token not in theirs and number in by_id:
+            return f"{number} is {token!r:.40} in one and {by_id[number]!r:.40} in the other"
+    alone = sorted((mine.keys() - theirs.keys() - special) | (theirs.keys() - mine.keys() - their_special))
+    return f"only one of them has {alone[0]!r:.40}" if alone else ""
+
+
+def _whole(path: Path) -> Path:
+    """Where the tokenizer lies: adapters that were saved without one have that of their model."""
+    return adapted_model(path) if is_adapter(path) and not any(path.glob("tokenizer*")) else path
+
+
+def _tokens(path: Path) -> tuple[Mapping[str, int], set[str]]:
+    """The ids of all tokens, and which tokens were added to the vocabulary that the tokenizer was made with."""
+    told = read_json(path / "tokenizer.json")
+    found = _listed(told) if told is not None else None
+    if found is not None:
+        return found
+    tokenizer: Any = load_chat(path).tokenizer  # several files, which transformers' own classes know
+    ids: dict[str, int] = dict(tokenizer.get_vocab())
+    return ids, set(tokenizer.get_added_vocab())
+
+
+def _listed(told: Mapping[str, Any]) -> tuple[dict[str, int], set[str]] | None:
+    """The same of a tokenizer.json; None for one of another form."""
+    model, added = told.get("model"), told.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, list):  # Unigram: [[token, score], ...]
+        vocabulary = {pair[0]: number for number, pair in enumerate(vocabulary)}
+    if not isinstance(vocabulary, dict) or not isinstance(added, list):
+        return None
+    extra = {token["content"]: token["id"] for token in added}
+    return {**vocabulary, **extra}, set(extra)
