@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from burnish.rewards.code.grader import CodeGrader, Problem
-from burnish.rewards.code.tests import Asserts, Call, Calls, Scripts, Tests
+from burnish.verifiers.code.grader import CodeGrader, Problem
+from burnish.verifiers.code.tests import Asserts, Call, Calls, Scripts, Tests
 
 RESULTS = Path(__file__).parent / "results" / "code_sandbox.json"
 CHECK = "def check(candidate):\n" + "".join(f"    assert candidate({x}) == {x + 1}\n" for x in range(10))

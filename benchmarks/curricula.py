@@ -22,9 +22,9 @@ from typing import Any
 
 import burnish
 from burnish.commands.loaded import load_policy
-from burnish.rewards.judges import rewrites
-from burnish.run.evaluate import evaluate
-from burnish.step import Settings
+from burnish.core.step import Settings
+from burnish.evals.evaluate import evaluate
+from burnish.judges import rewrites
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 

@@ -31,16 +31,16 @@ from typing import Any
 from harness import RESULTS, console
 from records import environment
 
-from burnish.loop import loop
-from burnish.method import Method, everything
+from burnish.core.loop import loop
+from burnish.core.method import Method, everything
+from burnish.core.parts import Publish
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock
 from burnish.methods.table import METHODS, load_all
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
-from burnish.parts import Publish
 from burnish.run.lengths import Needs, fit
-from burnish.step import Settings, Step
 from burnish.tasks.data import Dataset
-from burnish.types import Clock
 
 CONTEXT = 2048
 
@@ -101,7 +101,7 @@ def plain(method: Method, models: Models, settings: Settings, steps: range) -> l
 
 def work(method: Method, models: Models, settings: Settings, steps: range) -> list[float]:
     """Seconds that draw and rollout of a step take, one step after the other."""
-    from burnish.ahead import Ahead
+    from burnish.core.prefetch import Ahead
 
     one = Ahead(method, models, settings, steps.stop, 0)  # type: ignore[arg-type]
     found = []

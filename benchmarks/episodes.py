@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 
+from burnish.core.roles import roles
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
 from burnish.models.build import build
 from burnish.models.known_models import TINY
-from burnish.roles import roles
 from burnish.rollout.starts import Reply
-from burnish.step import Settings, Step
 from burnish.tasks.environment import EnvSource
-from burnish.types import Clock, Group
 
 plays = importlib.import_module("burnish.rollout.play")  # the package has a function of that name
 RESULTS = Path(__file__).parent / "results" / "episodes.json"

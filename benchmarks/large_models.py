@@ -22,7 +22,7 @@ from typing import Any
 
 from workload import model_directory, text
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
 
 RESULTS = Path(__file__).with_name("results") / "large_models.json"
 SCRATCH = Path(".bench")

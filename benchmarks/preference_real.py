@@ -25,17 +25,17 @@ from typing import Any
 import torch
 
 import burnish
+from burnish.core.roles import Role
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
+from burnish.evals.evaluate import interval
 from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import resolve
 from burnish.report.charts import Line, line_chart, standalone
-from burnish.roles import Role
-from burnish.run.evaluate import interval
 from burnish.run.lengths import Needs, fit
-from burnish.step import Settings, Step
 from burnish.store.reader import open_store
 from burnish.tasks.resolve import resolve_task
-from burnish.types import Clock, Group
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "benchmarks" / "results" / "preference_real.json"

@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 import burnish
 from burnish.commands.loaded import load_policy
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock
 from burnish.methods.table import find
-from burnish.step import Settings, Step
 from burnish.tasks.resolve import resolve_task
-from burnish.types import Clock
 
 TASK, AGAIN = "add:2", "There might be an error in the answer above. Correct it, and answer again."
 QUIET = {"eval_tasks": 0, "eval_every": 0, "record": 0}

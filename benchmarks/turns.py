@@ -19,14 +19,14 @@ from typing import Any
 
 import torch
 
+from burnish.core.roles import roles
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
 from burnish.models.build import build
 from burnish.models.known_models import resolve
-from burnish.roles import roles
 from burnish.rollout.play import play
 from burnish.rollout.sample import sample
-from burnish.step import Settings, Step
 from burnish.tasks.environment import EnvSource
-from burnish.types import Clock, Group
 
 RESULTS = Path(__file__).parent / "results" / "turns.json"
 TURNS = 8

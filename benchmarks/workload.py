@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
 
 SHAPES: dict[str, dict[str, Any]] = {
     "smollm2-135m": {

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.seeds import rng
+from burnish.core.seeds import rng
 from burnish.tasks.guess import Guess
 
 

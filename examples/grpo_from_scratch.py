@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from burnish.core.randomness import key_of, uniform
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.learn.maths.divergence import k3
 from burnish.learn.maths.policy import clipped_surrogate
 from burnish.models.known_models import resolve
-from burnish.randomness import key_of, uniform
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.types import Group, Task, Trace, Turn
 
 
 def prompt_tokens(task: Task, tokenizer) -> Tensor:

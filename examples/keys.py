@@ -15,9 +15,9 @@ import re
 import sys
 from pathlib import Path
 
+from burnish.core.seeds import rng
 from burnish.envs.protocol import Outcome
 from burnish.score.steps_judged import QUESTION
-from burnish.seeds import rng
 
 KEYS, DIGITS = "abcd", "123456789"
 _SET = re.compile(r"([a-d])\s*=\s*(\d)")

@@ -13,8 +13,8 @@ import json
 import sys
 from pathlib import Path
 
+from burnish.core.seeds import rng
 from burnish.rollout.intents import INTENT, MISS
-from burnish.seeds import rng
 
 LEVERS = "1234"
 

@@ -110,7 +110,7 @@ def cases(n: int, seed: int, folder: Path, kinds: tuple[str, ...] = KINDS) -> It
 
 def words(rng: random.Random, folder: Path) -> Case:
     """A command with odd words, flags or values. What would serve, ask or train for long is never complete."""
-    from burnish.run.config import Options
+    from burnish.config.options import Options
 
     flags = [f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Options)]
     odd, missing = rng.choice(ODD), str(folder / rng.choice(["gone", "gone.yaml", "gone.py:f", "gone.jsonl"]))

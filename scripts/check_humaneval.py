@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.rewards.code.grader import CodeGrader, Problem
 from burnish.tasks.resolve import resolve_task
+from burnish.verifiers.code.grader import CodeGrader, Problem
 
 SECONDS = 10.0
 CHANGES = ((r"\+", "-"), (r"<", ">"), (r"\b1\b", "2"), (r"==", "!="), (r"\band\b", "or"))

@@ -149,7 +149,7 @@ def resumed_right(run: Path, straight: Path) -> bool:
 
 def spoil(run: Path, straight: Path, number: int, seed: int, resume_every: int) -> dict[str, Any]:
     """One damage, from doing it to putting it right."""
-    from burnish import randomness
+    from burnish.core import randomness
 
     rng = randomness.rng(seed, "damage", number)
     last = run / "checkpoints" / "step-000002"

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from burnish.rewards.functions import final_answer
-from burnish.rewards.scorers import make
-from burnish.rewards.verifier import verifier
-from burnish.task import Task
+from burnish.core.task import Task
 from burnish.tasks.data import Dataset
 from burnish.tasks.gym import PREFIX, ReasoningGym, names
 from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
+from burnish.verifiers.checks import make
+from burnish.verifiers.final_answer import final_answer
+from burnish.verifiers.verifier import verifier
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "results" / "hostile.json"
 RESTART = 30.0  # seconds beyond the limit that a verdict may take: a worker is killed and another imports its libraries

@@ -81,7 +81,7 @@ def _judging_child(pid: int) -> int | None:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text().rsplit(")", 1)[1].split()[1])
-            if parent == pid and b"burnish.rewards.grader_process" in (stat.parent / "cmdline").read_bytes():
+            if parent == pid and b"burnish.reward_functions.grader_process" in (stat.parent / "cmdline").read_bytes():
                 return int(stat.parent.name)
         except (OSError, IndexError):
             continue
@@ -153,7 +153,7 @@ def drawn_faults(steps: int, rate: float, seed: int) -> dict[int, tuple[str, str
     """step -> (role, how, share of the step that passes first). Roles and ways take turns, steps and
     moments are drawn.
     """
-    from burnish import randomness
+    from burnish.core import randomness
 
     rng = randomness.rng(seed, "faults", steps, rate)
     some = sorted(rng.sample(range(2, steps - 1), max(1, round(rate * steps))))
@@ -179,7 +179,7 @@ class Clocked:
     ) -> Injector:
         injector = Injector(folder, faults)
         import burnish
-        from burnish.loop import Report
+        from burnish.core.loop import Report
         from burnish.run.train import Observer
 
         clock = self

@@ -207,8 +207,8 @@ def trial(
     number: int, variant: str, place: Path, straight: Path, whole: float, model: Path, seed: int
 ) -> dict[str, Any]:
     """Run, kill (a quarter of the trials twice), resume, compare."""
-    from burnish import randomness
     from burnish.checkpoint.diff import differences
+    from burnish.core import randomness
 
     rng = randomness.rng(seed, "kill", number)
     point = POINTS[number % len(POINTS)]

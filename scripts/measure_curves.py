@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
+from burnish.config.options import method_fields
 from burnish.methods.table import METHODS, Entry, load_all
-from burnish.run.config import method_fields
 from burnish.store.reader import open_store
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "curves.json"

@@ -17,15 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from burnish.config.options import configure
 from burnish.engine.subprocess.engine import SubprocessEngine
 from burnish.methods.table import find
-from burnish.run.config import configure
 from burnish.run.train import Run, prepare
 
 
 def measured(run: Run) -> dict[str, Any]:
     """Train, and watch every publish."""
-    from burnish.loop import loop
+    from burnish.core.loop import loop
 
     policy = run.models["policy"]
     engine = policy.engine

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
+from burnish.core.step import Settings
 from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import resolve
 from burnish.run.pipeline import loop_as_set
-from burnish.step import Settings
 from burnish.tasks.table import source
 
 WARM = 2  # first steps of a run, which are not counted: the pipeline fills

@@ -27,9 +27,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import torch
 
     from burnish.checkpoint.async_save import Saver
-    from burnish.loop import loop
+    from burnish.config.options import configure
+    from burnish.core.loop import loop
     from burnish.methods.table import find
-    from burnish.run.config import configure
     from burnish.run.memory import resident_mb
     from burnish.run.train import prepare
 
@@ -98,14 +98,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def blocking(folder: Path, model: str) -> float:
     """Seconds that the same save takes when everything waits for it."""
     from burnish.checkpoint.async_save import Saver
+    from burnish.config.options import configure
     from burnish.methods.table import find
-    from burnish.run.config import configure
     from burnish.run.train import prepare
 
     entry = find("sft")
     given = {"model": model, "out": str(folder / "blocking"), "eval_tasks": 0, "prompts": 1, "device": "cpu"}
     run = prepare(entry, configure(entry, "sft", given))
-    from burnish.loop import loop
+    from burnish.core.loop import loop
 
     next(iter(loop(run.method, run.models, run.settings, steps=1)))
     with Saver(folder / "blocking", run.memories(), run.models) as saver:

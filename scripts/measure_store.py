@@ -22,15 +22,15 @@ from typing import Any
 
 import torch
 
-from burnish import randomness
-from burnish.loop import Report, loop
+from burnish.config.options import configure
+from burnish.core import randomness
+from burnish.core.loop import Report, loop
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.methods.table import find
 from burnish.report.api import Api
-from burnish.run.config import configure
 from burnish.run.train import prepare
 from burnish.store.recorder import RunRecorder
 from burnish.store.schema import connect
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 OUT = Path(__file__).parent.parent / "benchmarks" / "store.json"
 GROUP, GROUPS, REPEATS = 8, 64, 5
@@ -129,8 +129,8 @@ def fill(folder: Path, steps: int) -> None:
     """A made-up run with real rows: prompts, replies of forty tokens, log-probs, advantages, some dropped."""
     from transformers import AutoTokenizer
 
+    from burnish.core.step import Dropped
     from burnish.models.known_models import resolve
-    from burnish.step import Dropped
 
     tokenizer = AutoTokenizer.from_pretrained(str(resolve("tiny")))
     recorder = RunRecorder(folder, tokenizer, traces=GROUP * GROUPS)

@@ -18,10 +18,10 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from burnish.core.types import Message, Task
 from burnish.tasks.guess import Guess
 from burnish.tasks.source import Source
 from burnish.tasks.table import BUILTIN, source
-from burnish.types import Message, Task
 
 DEFAULT_LEVEL = 2
 TURN_TOKENS = 8  # a guess is a number

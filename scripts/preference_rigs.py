@@ -25,20 +25,20 @@ import torch
 
 from burnish.cli import main as burnish
 from burnish.compare.statistics import Matrix, holm, interval, paired_test
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
+from burnish.evals.evaluate import Interval, held_out_tasks
 from burnish.methods.table import find
 from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.report.charts import Form, Line, line_chart, percent, short, standalone
 from burnish.rollout.given import given
 from burnish.rollout.sample import sample
-from burnish.run.evaluate import Interval, held_out_tasks
 from burnish.score.judge import judge, reply_text
-from burnish.step import Settings, Step
 from burnish.tasks.data import Dataset
 from burnish.tasks.source import Source
 from burnish.tasks.table import source as built_in
-from burnish.types import Clock, Group
 
 SIGNIFICANT = 0.05
 

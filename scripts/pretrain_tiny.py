@@ -25,8 +25,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from burnish.core.types import Message
 from burnish.tasks.corpus import document
-from burnish.types import Message
 
 PAD, END, SYSTEM, USER, ASSISTANT = SPECIALS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 ROW = 512  # tokens in a row, and the model's context

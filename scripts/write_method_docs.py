@@ -20,10 +20,10 @@ from rich.table import Table
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.compare.lineage import composition, parent
+from burnish.config.flags import flags_of_method
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report import definitions
 from burnish.report.show import built, models, pipeline, terms
-from burnish.run.flags import flags_of_method
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"

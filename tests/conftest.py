@@ -19,24 +19,24 @@ import pytest
 import torch
 import torch.multiprocessing
 
+from burnish.core.loop import run_phase
+from burnish.core.method import Method, Phase
+from burnish.core.randomness import key_of
+from burnish.core.step import Settings, Step
+from burnish.core.task import Task, Verdict
+from burnish.core.types import Clock, Group
 from burnish.forward.accelerate import kernels
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
 from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
-from burnish.loop import run_phase
-from burnish.method import Method, Phase
 from burnish.methods.table import METHODS, load_all
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
-from burnish.randomness import key_of
-from burnish.step import Settings, Step
 from burnish.store.reader import open_store
-from burnish.task import Task, Verdict
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source
 from burnish.tasks.table import source
-from burnish.types import Clock, Group
 
 load_all()
 torch.set_num_threads(1)

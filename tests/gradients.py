@@ -8,11 +8,11 @@ import torch
 from conftest import SMALL, credited
 from torch import Tensor
 
+from burnish.core.method import Method, Phase
+from burnish.core.step import Settings, Step
+from burnish.core.types import Group
 from burnish.learn.learn import Learn, accumulate
-from burnish.method import Method, Phase
 from burnish.models.build import Models
-from burnish.step import Settings, Step
-from burnish.types import Group
 
 
 def gradient(groups: list[Group], plan: Learn, step: Step, settings: Settings = SMALL, packed: bool = True) -> Tensor:

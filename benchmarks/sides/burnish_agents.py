@@ -7,6 +7,10 @@ from typing import Any
 from worker import Turns
 from workload import text
 
+from burnish.core.loop import loop
+from burnish.core.method import method
+from burnish.core.parts import chain
+from burnish.core.roles import roles
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour
 from burnish.draw.tasks import prompts
@@ -14,10 +18,6 @@ from burnish.envs import Outcome
 from burnish.learn.learn import Learn
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import pg_clip
-from burnish.loop import loop
-from burnish.method import method
-from burnish.parts import chain
-from burnish.roles import roles
 from burnish.rollout.play import play
 from burnish.tasks.environment import EnvSource
 from sides.burnish_side import cast_of, settings_of

@@ -9,6 +9,13 @@ from typing import Any
 import torch
 from worker import Turns
 
+from burnish.core.loop import loop
+from burnish.core.method import Method, method
+from burnish.core.parts import chain
+from burnish.core.randomness import key_of, rng
+from burnish.core.roles import roles
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour
 from burnish.draw.tasks import prompts
@@ -17,18 +24,11 @@ from burnish.learn.learn import Learn, learn
 from burnish.learn.mismatch import NAME as MISMATCH
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms import pg_clip
-from burnish.loop import loop
-from burnish.method import Method, method
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
-from burnish.parts import chain
-from burnish.randomness import key_of, rng
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
-from burnish.step import Settings, Step
 from burnish.tasks.source import Source
-from burnish.types import Clock, Group, Task, Trace, Turn
 from sides.problems import source_of
 
 NEVER = -1  # no token has this id: no reply stops before its length

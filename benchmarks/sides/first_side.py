@@ -17,8 +17,8 @@ def burnish(work: dict[str, Any], turns: Turns) -> None:
     """Import burnish, load the model, build GRPO, sample the first batch."""
     if not turns.begin():
         return
-    from burnish.step import Step
-    from burnish.types import Clock
+    from burnish.core.step import Step
+    from burnish.core.types import Clock
     from sides import burnish_side
     from sides.problems import source_of
 

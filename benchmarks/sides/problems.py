@@ -6,9 +6,9 @@ from typing import Any
 
 from workload import text
 
+from burnish.core.types import Task, Verdict
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
-from burnish.types import Task, Verdict
 
 
 class Few:

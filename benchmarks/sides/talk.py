@@ -11,7 +11,7 @@ from typing import Any
 
 from workload import text
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
 
 TOOL = "say"
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig, StoppingCriteria
 from worker import Turns
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
 
 
 def _model(work: dict[str, Any]) -> Any:

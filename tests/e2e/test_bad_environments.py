@@ -19,6 +19,8 @@ from conftest import SMALL, build_cast
 
 import burnish
 from burnish.cli import main
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task
 from burnish.draw.tasks import prompts
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Outcome, read_outcome, shortened
@@ -28,10 +30,8 @@ from burnish.rollout.asking import Asker, answer, waiting
 from burnish.rollout.play import play
 from burnish.run.observers import Observer
 from burnish.serve import ChatServer
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task
 from burnish.util import threads
 
 

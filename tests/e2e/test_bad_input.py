@@ -22,10 +22,10 @@ from safetensors.torch import load_file, save_file
 import burnish
 from burnish.checkpoint import checkpoint
 from burnish.cli import main
-from burnish.loop import Report
+from burnish.core.loop import Report
+from burnish.core.types import Task, Verdict
 from burnish.run.train import Observer
 from burnish.store.reader import open_store
-from burnish.types import Task, Verdict
 
 # ------------------------------------------------------------------------------------------------------------- models
 

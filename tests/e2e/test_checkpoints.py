@@ -20,13 +20,13 @@ from burnish.checkpoint.checkpoint import Contents, damage, newest
 from burnish.checkpoint.diff import differences, log_rows
 from burnish.checkpoint.pinned_buffers import HostBuffers
 from burnish.cli import main
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.folder import Folder
 from burnish.run.train import Observer, Run
 from burnish.store.recorder import cut
 from burnish.util import files as disk
 
-pytestmark = guards("checkpoint", "loop.py")
+pytestmark = guards("checkpoint", "core/loop.py")
 
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 

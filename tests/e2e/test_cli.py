@@ -18,10 +18,10 @@ from rich.console import Console
 
 from burnish import __version__
 from burnish.cli import COMMANDS, main
+from burnish.config.flags import BARE, field_docs, split
+from burnish.config.options import Options
 from burnish.methods.table import METHODS, load_all
 from burnish.report.plot import plot
-from burnish.run.config import Options
-from burnish.run.flags import BARE, field_docs, split
 from burnish.store.reader import open_store
 
 load_all()
@@ -90,9 +90,9 @@ def test_train_then_resume(cli: Cli, small_model: Path) -> None:
 
 
 def test_the_live_display_draws_the_run(small_model: Path) -> None:
+    from burnish.config.options import configure
     from burnish.methods.table import find
     from burnish.report.progress import ProgressScreen
-    from burnish.run.config import configure
     from burnish.run.train import execute, prepare
 
     drawn = io.StringIO()
@@ -307,7 +307,7 @@ def test_chat_keeps_turns_as_tokens(small_model: Path) -> None:
 
     from burnish.commands.chat import ChatOptions, Conversation
     from burnish.commands.loaded import load_policy
-    from burnish.step import Settings
+    from burnish.core.step import Settings
 
     model = load_policy(str(small_model), Settings(), "cpu")["policy"]
     talk = Conversation(model, ChatOptions(max_new_tokens=5))

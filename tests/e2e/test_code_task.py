@@ -9,10 +9,10 @@ import pytest
 from runs import go, rows
 
 import burnish
-from burnish.loop import Report
+from burnish.core.loop import Report
+from burnish.core.task import CANARY_PASSED, Task, Verdict
 from burnish.run.train import Run
 from burnish.score.judge import reply_text
-from burnish.task import CANARY_PASSED, Task, Verdict
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.family import answer_of
 from burnish.tasks.resolve import resolve_task

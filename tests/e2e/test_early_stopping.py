@@ -12,8 +12,8 @@ from runs import go, halted_after, refused, same_run, saved, tensors
 
 import burnish
 from burnish.cli import main
-from burnish.run.best import Best, Score
-from burnish.run.config import Options
+from burnish.config.options import Options
+from burnish.evals.best import Best, Score
 from burnish.run.train import Result
 from burnish.store.reader import open_store
 

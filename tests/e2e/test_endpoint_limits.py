@@ -18,14 +18,14 @@ import pytest
 from conftest import SMALL, build_cast
 from serving import answer as read_answer
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.methods.table import find
 from burnish.rollout import asking
 from burnish.rollout.asking import Asker, Questions, answer, waiting
 from burnish.serve import Asked, ChatServer, Question, Session
 from burnish.serve.protocol import Answered, Failure
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Task
 from burnish.util.http_limits import Guesses
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -11,18 +11,18 @@ import pytest
 from conftest import SMALL, build_cast
 from guards import guards
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Turn
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
 from burnish.models.load import load_chat
 from burnish.models.template import Style
-from burnish.rewards.load import load_function
+from burnish.reward_functions.load import load_function
 from burnish.rollout.hosted import hosted
 from burnish.serve import ChatServer
 from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, assistant_message, read_message
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Turn
 
 pytestmark = guards("serve")
 

@@ -12,10 +12,10 @@ import torch
 from conftest import build_cast
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.step import Settings
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
-from burnish.step import Settings
 from burnish.tasks.table import source
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "grpo_from_scratch.py"

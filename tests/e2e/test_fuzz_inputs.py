@@ -11,7 +11,7 @@ from guards import guards
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import fuzz_inputs  # noqa: E402
 
-pytestmark = guards("util", "tasks/data", "run/config.py", "models")
+pytestmark = guards("util", "tasks/data", "config/options.py", "models")
 
 
 @pytest.fixture(autouse=True)

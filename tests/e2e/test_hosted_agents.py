@@ -14,16 +14,16 @@ import pytest
 from conftest import SMALL, build_cast, make_model
 from guards import guards
 
-from burnish.methods.multi_turn import played
+from burnish.compose.multi_turn import played
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.methods.table import find
 from burnish.rollout.asking import Asker, answer, waiting
 from burnish.rollout.hosted import hosted
 from burnish.serve import BadRequest, ChatServer
 from burnish.serve.protocol import read_request
-from burnish.step import Step
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.table import source
-from burnish.types import Clock, Task
 
 pytestmark = guards("serve", "rollout")
 
@@ -200,7 +200,7 @@ def test_bad_requests_say_what_is_wrong(body: bytes, why: str) -> None:
 
 
 def test_any_method_trains_an_agent(small_model: Path) -> None:
-    from burnish.loop import loop
+    from burnish.core.loop import loop
 
     task = Hosted(source("sort"), two_calls, pays=False)
     method = played(find("grpo").build(task, n=2), task)

@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM
 import burnish
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.async_save import Saver
-from burnish.loop import loop
+from burnish.config.options import configure
+from burnish.core.loop import loop
 from burnish.methods.table import find
 from burnish.models.ranks import Ranks
-from burnish.run.config import configure
 from burnish.run.folder import Folder
 from burnish.run.train import Observer, Run, prepare
 

@@ -10,8 +10,8 @@ import pytest
 from runs import function, go
 
 from burnish import draw, learn, rollout
+from burnish.core.method import Method, method, roles
 from burnish.learn.term import Live, Term
-from burnish.method import Method, method, roles
 from burnish.run.learned import require_learned, scored_the_same
 from burnish.run.observers import Observer
 

@@ -20,9 +20,9 @@ from runs import function, go, halted_after, same_run
 
 import burnish
 from burnish.checkpoint.diff import differences
-from burnish.loop import Report
+from burnish.config.options import configure
+from burnish.core.loop import Report
 from burnish.methods.table import find
-from burnish.run.config import configure
 from burnish.run.folder import Folder
 from burnish.run.lock import DRIVER, NAME, RUN, TRAINER, RunLock, holder
 from burnish.run.train import Observer

@@ -11,10 +11,10 @@ import torch
 from guards import guards
 from runs import go
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.train import Observer
 
-pytestmark = guards("loop.py", "forward", "models")
+pytestmark = guards("core/loop.py", "forward", "models")
 
 
 class Alive(Observer):

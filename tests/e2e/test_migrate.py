@@ -12,9 +12,9 @@ from runs import rows
 
 import burnish
 from burnish.cli import main
+from burnish.config.options import Options, configure, method_fields
+from burnish.config.words import COUNTERPARTS, WITHOUT, answer, table
 from burnish.methods.table import METHODS, find, load_all
-from burnish.run.config import Options, configure, method_fields
-from burnish.run.words import COUNTERPARTS, WITHOUT, answer, table
 
 load_all()
 SUMS = [{"prompt": f"{a} + {b} =", "answer": str(a + b)} for a in range(8) for b in range(5)]

@@ -11,11 +11,11 @@ import pytest
 from runs import COIN, function, go, saved, tensors
 
 import burnish
+from burnish.config.options import Config, Options, configure
+from burnish.core.types import Clock
 from burnish.learn.norms import token_mean
 from burnish.methods.table import find
-from burnish.run.config import Config, Options, configure
 from burnish.run.train import Observer, Result, Run, prepare
-from burnish.types import Clock
 
 TESTS = Path(__file__).parents[1]
 

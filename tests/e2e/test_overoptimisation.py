@@ -11,20 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.roles import Role
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
+from burnish.evals.reward_eval import best_of_curve
 from burnish.methods.table import find
 from burnish.models.build import build
 from burnish.models.known_models import resolve
-from burnish.roles import Role
 from burnish.rollout.sample import sample
-from burnish.run.reward_eval import best_of_curve
 from burnish.score import aggregate
 from burnish.score.heads import Scale, end_outputs
 from burnish.score.judge import judge, reply_text
-from burnish.step import Settings, Step
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
-from burnish.types import Clock, Group
 
 SETTINGS = Settings(prompts=8, max_new_tokens=48, lr=1e-4)
 SORT = source("sort")

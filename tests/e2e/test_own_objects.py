@@ -9,8 +9,8 @@ import pytest
 from runs import go, halted_after, same_run
 
 import burnish
+from burnish.core.types import Task, Verdict
 from burnish.methods.table import METHODS, load_all
-from burnish.types import Task, Verdict
 
 load_all()
 

@@ -11,11 +11,11 @@ from guards import guards
 from runs import function, go
 
 from burnish.cli import main
-from burnish.run import unfinished_file
-from burnish.run.preference_data import Made
+from burnish.datagen import unfinished_file
+from burnish.datagen.preference_data import Made
 from burnish.tasks.data import Dataset
 
-pytestmark = guards("run/preference_data.py", "commands/pairs.py")
+pytestmark = guards("datagen/preference_data.py", "commands/pairs.py")
 
 FAST = ("--model", "tiny", "--task", "sort", "--device", "cpu", "--max-new-tokens", "48")
 
@@ -93,7 +93,7 @@ def test_parquet_holds_the_same_rows(tmp_path: Path) -> None:
 def test_an_interrupted_file_continues_to_the_same_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("burnish.run.preference_data.AT_ONCE", 16)
+    monkeypatch.setattr("burnish.datagen.preference_data.AT_ONCE", 16)
     whole, broken = tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
     options = ("--n", 4, "--count", 12)
     assert pairs(whole, *options) == 0

@@ -9,11 +9,11 @@ import torch
 from runs import go, rows
 
 from burnish.cli import main
+from burnish.core.types import Clock
+from burnish.evals.heldout import Outcome
 from burnish.learn.term import Live
 from burnish.learn.terms.compared import Replies, _first_is_best
 from burnish.report import final_message
-from burnish.run.heldout import Outcome
-from burnish.types import Clock
 
 PAIRS = [{"prompt": f"{i} + 1 =", "chosen": f"It is {i + 1}.", "rejected": f"I like {i}."} for i in range(40)]
 

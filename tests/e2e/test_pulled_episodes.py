@@ -21,13 +21,13 @@ import pytest
 from conftest import SMALL, build_cast
 from guards import guards
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.methods.table import find
 from burnish.rollout.hosted import hosted
 from burnish.serve import pulled as module
 from burnish.serve.pulled import KEY, Pulled, read_pulled
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Task
 
 pytestmark = guards("serve", "rollout")
 

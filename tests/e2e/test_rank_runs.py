@@ -21,7 +21,7 @@ from burnish.store.reader import open_store
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_gloo_available(), reason="this torch has no gloo"),
-    guards("models/ranks.py", "models/shards.py", "exchange.py", "distributed", "loop.py"),
+    guards("models/ranks.py", "models/shards.py", "core/sharded_pass.py", "distributed", "core/loop.py"),
 ]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="states are read from /proc")
 RUN = ("--steps", "4", "--prompts", "4", "--n", "4", "--max-new-tokens", "12", "--eval-tasks", "6", "--eval-every", "2")
@@ -122,7 +122,7 @@ def test_a_rank_that_dies_ends_the_run_with_its_words(small_model: Path, tmp_pat
         "import os\n"
         "from burnish.methods.policy import grpo\n"
         "from dataclasses import replace\n"
-        "from burnish.parts import Part\n"
+        "from burnish.core.parts import Part\n"
         "def dying(task, *, n: int = 2):\n"
         "    made = grpo(task, n=n)\n"
         "    phase = made.phases[0]\n"

@@ -17,7 +17,7 @@ from torch import Tensor
 from burnish.learn.learn import accumulate
 from burnish.models.ranks import Ranks
 
-pytestmark = guards("models/ranks.py", "exchange.py", "distributed/launch.py")
+pytestmark = guards("models/ranks.py", "core/sharded_pass.py", "distributed/launch.py")
 
 WORLD = 2
 SECONDS = 60

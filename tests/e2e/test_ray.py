@@ -20,10 +20,10 @@ from runs import halted_after
 
 import burnish
 from burnish.checkpoint.diff import differences
+from burnish.core.loop import Report
 from burnish.distributed.ray.audit import audit
 from burnish.distributed.ray.cluster import cluster, local_environment
 from burnish.distributed.ray.supervisor import SILENCE
-from burnish.loop import Report
 from burnish.report.progress import ProgressLines, ProgressScreen
 from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer, Observers

@@ -16,7 +16,7 @@ import burnish
 from burnish.cli import main
 from burnish.commands import recipe as command
 from burnish.commands.papers import index
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.recipes.box import boxed
 from burnish.recipes.plan import plan_recipe
 from burnish.recipes.recipe import parse

@@ -16,15 +16,15 @@ from runs import COIN, function, go, same_run
 
 import burnish
 from burnish.checkpoint.diff import log_rows
+from burnish.core.loop import Report
+from burnish.core.types import Group
+from burnish.core.types_json import group_from_record
 from burnish.learn.learn import Learn, learn
-from burnish.loop import Report
 from burnish.run.memory import LEAST, RISES, WINDOW, growing, resident_mb
-from burnish.run.refused import IN_A_ROW
+from burnish.run.rejected_updates import IN_A_ROW
 from burnish.run.train import Observer, Run
-from burnish.types import Group
-from burnish.types_json import group_from_record
 
-pytestmark = guards("nonfinite.py", "loop.py", "run")
+pytestmark = guards("core/rejected.py", "core/loop.py", "run")
 
 NAN_AT = (
     COIN

@@ -16,13 +16,13 @@ import pytest
 from guards import guards
 from runs import function, go
 
-from burnish.rewards.call import call_reward
-from burnish.rewards.timed import TimedReward
+from burnish.core.types import Verdict
+from burnish.reward_functions.call import call_reward
+from burnish.reward_functions.timed import TimedReward
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Verdict
 
-pytestmark = guards("rewards")
+pytestmark = guards("sandbox", "verifiers", "reward_functions")
 
 STARTS = """
 import os, pathlib, subprocess, time
@@ -175,7 +175,7 @@ def judging(pid: int) -> set[int]:
     found = set()
     for one in descendants(pid):
         with contextlib.suppress(OSError):
-            if b"burnish.rewards.worker" in Path(f"/proc/{one}/cmdline").read_bytes():
+            if b"burnish.verifiers.worker" in Path(f"/proc/{one}/cmdline").read_bytes():
                 found.add(one)
     return found
 

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
+from burnish.core.loop import Report
+from burnish.core.types import Trace
 from burnish.learn.learn import accumulate
-from burnish.loop import Report
 from burnish.models.model import Model
 from burnish.rollout.given import given_trace
 from burnish.run.train import Observer, Run
 from burnish.store.reader import open_store
 from burnish.tasks.table import source
-from burnish.types import Trace
 
 pytestmark = guards("checkpoint", "models/save.py", "models/lora.py")
 

@@ -10,7 +10,7 @@ import pytest
 
 import burnish
 from burnish.cli import main
-from burnish.run import step_data
+from burnish.datagen import step_data
 
 FAST = ("--task", "multiply", "--device", "cpu", "--max-new-tokens", 40)
 

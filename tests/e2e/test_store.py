@@ -19,15 +19,15 @@ from guards import guards
 from runs import COIN, function, go
 from transformers import AutoTokenizer
 
-from burnish.loop import Report
-from burnish.step import Dropped
+from burnish.core.loop import Report
+from burnish.core.step import Dropped
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.store import recorder as recorders
 from burnish.store.control import Orders, order
 from burnish.store.reader import find_runs, open_store
 from burnish.store.recorder import RunRecorder, cut
 from burnish.store.rows import Pieces
 from burnish.store.schema import FILE, connect
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 pytestmark = guards("store")
 

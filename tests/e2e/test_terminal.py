@@ -22,10 +22,10 @@ import burnish
 from burnish.cli import main
 from burnish.commands import completion
 from burnish.commands.table import COMMANDS
+from burnish.config.flags import dashed, flags_of
+from burnish.config.help import GROUPS, grouped
+from burnish.config.options import Options, method_fields
 from burnish.methods.table import METHODS, find, load_all
-from burnish.run.config import Options, method_fields
-from burnish.run.flags import dashed, flags_of
-from burnish.run.help import GROUPS, grouped
 
 pytestmark = guards("commands", "report")
 

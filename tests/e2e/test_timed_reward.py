@@ -12,12 +12,12 @@ from guards import guards
 from runs import function, go
 
 from burnish.checkpoint.diff import log_rows
-from burnish.nonfinite import NotFinite
-from burnish.rewards.reward import MAX_FAILED_BATCHES, MAX_HUNG_REPLIES
-from burnish.rewards.timed import TimedReward
-from burnish.types import Verdict
+from burnish.core.rejected import NotFinite
+from burnish.core.types import Verdict
+from burnish.reward_functions.reward import MAX_FAILED_BATCHES, MAX_HUNG_REPLIES
+from burnish.reward_functions.timed import TimedReward
 
-pytestmark = guards("rewards")
+pytestmark = guards("sandbox", "verifiers", "reward_functions")
 
 CODE = """
 import os, re, sys, time

@@ -13,10 +13,10 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 import burnish
 from burnish.cli import main
 from burnish.commands.loaded import load_policy
+from burnish.core.step import Settings
+from burnish.core.types import Task
 from burnish.engine.local import Request
 from burnish.run.train import Result
-from burnish.step import Settings
-from burnish.types import Task
 
 OPTIONS = {"eval_tasks": 0, "prompts": 4, "max_new_tokens": 12, "save_every": 0}
 

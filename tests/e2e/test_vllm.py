@@ -19,12 +19,12 @@ from test_apart import engine_of, requests_of, stale_weights_are_caught
 from burnish import train
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences, log_rows
+from burnish.core.roles import roles
 from burnish.engine.subprocess.engine import SubprocessEngine
 from burnish.engine.subprocess.vllm_python import vllm_python
 from burnish.models.build import build
 from burnish.models.lora import Lora
 from burnish.models.model import Model
-from burnish.roles import roles
 
 pytestmark = pytest.mark.extras
 VLLM = replace(SMALL, engine="vllm")

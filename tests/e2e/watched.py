@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import burnish
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.train import Run
 from burnish.score.judge import reply_text
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, build_cast, build_method
 
+from burnish.core.loop import loop
+from burnish.core.method import Method, method
+from burnish.core.roles import roles
 from burnish.credit.group import group_relative
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
-from burnish.loop import loop
-from burnish.method import Method, method
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 

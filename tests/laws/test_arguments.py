@@ -13,9 +13,9 @@ from typing import Any
 from at_once import at_once
 from conftest import arguments_for, task_for
 
-from burnish.method import Method
+from burnish.config.options import method_fields
+from burnish.core.method import Method
 from burnish.methods.table import METHODS
-from burnish.run.config import method_fields
 
 UNUSED = {  # in the trial, and why
     ("ma_rlhf", "repeats"): "only a random cut repeats its lengths",

@@ -19,17 +19,19 @@ from test_lag import CURRICULUM, options_of
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences
-from burnish.loop import Report
-from burnish.method import Method
-from burnish.parts import Part, chain
-from burnish.rollout.chunked import Unfinished, chunked, memories_of
+from burnish.compose.chunked import Unfinished, chunked, memories_of
+from burnish.core.loop import Report
+from burnish.core.method import Method
+from burnish.core.parts import Part, chain
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.core.types_json import group_to_record
 from burnish.run.pipeline import Pipeline, loop_as_set
 from burnish.run.train import Observer
-from burnish.step import Step
-from burnish.types import Group, Trace
-from burnish.types_json import group_to_record
 
-pytestmark = guards("run/pipeline.py", "rollout/chunked.py", "rollout/starts.py", "loop.py", "sampled.py")
+pytestmark = guards(
+    "run/pipeline.py", "compose/chunked.py", "rollout/starts.py", "core/loop.py", "core/pending_step.py"
+)
 
 LONG = replace(SMALL, max_new_tokens=24)
 

@@ -22,14 +22,14 @@ import burnish
 from burnish.cli import COMMANDS, main
 from burnish.commands import train
 from burnish.compare.plan import candidate
+from burnish.config import flags
+from burnish.config.options import Config, configure
+from burnish.config.resumable import RESUMABLE
+from burnish.core.call_syntax import Call, bound, read_call, split_outside
 from burnish.methods.table import find
-from burnish.rewards.named import Call, bound, read_call, split_outside
-from burnish.rewards.resolve import read_rewards
-from burnish.rewards.verifiers.table import load_verifiers
-from burnish.run import flags
-from burnish.run.config import Config, configure
-from burnish.run.resumable import RESUMABLE
-from burnish.scorers.table import load_scorers
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.table import load_scorers
+from burnish.verifiers.table import load_verifiers
 
 _BURNISH = re.compile(r"(?:[A-Z_]+=\S+ )*burnish (?=[a-z])(.*)")
 _END = re.compile(r"  |\s(?:#|\||>|&)")  # of a command: an explanation, a comment, a pipe or a file follows

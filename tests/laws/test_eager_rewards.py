@@ -12,13 +12,13 @@ import torch
 from conftest import SMALL, build_cast, coin
 from runs import function, go
 
+from burnish.core.types import Task
+from burnish.core.types_json import group_to_record
 from burnish.methods.table import METHODS
-from burnish.rewards.timed import TimedReward
+from burnish.reward_functions.timed import TimedReward
 from burnish.run.pipeline import loop_as_set
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Task
-from burnish.types_json import group_to_record
 
 
 class Slow:

@@ -19,19 +19,19 @@ from runs import halted_after
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences, log_rows
-from burnish.loop import Report
-from burnish.method import Method
+from burnish.core.loop import Report
+from burnish.core.method import Method
+from burnish.core.parts import Part, chain
+from burnish.core.pending_step import PartialStep
+from burnish.core.step import Notes, Step
+from burnish.core.types import Group, Trace
+from burnish.core.types_json import group_from_record, group_to_record
 from burnish.methods.table import METHODS
 from burnish.models.snapshot import SnapshotModels
-from burnish.parts import Part, chain
 from burnish.run import pipeline as pipeline_module
 from burnish.run.pipeline import Pipeline, loop_as_set, require_pipelined
-from burnish.sampled import PartialStep
-from burnish.step import Notes, Step
-from burnish.types import Group, Trace
-from burnish.types_json import group_from_record, group_to_record
 
-pytestmark = guards("run/pipeline.py", "models/snapshot.py", "loop.py", "sampled.py", "ahead.py")
+pytestmark = guards("run/pipeline.py", "models/snapshot.py", "core/loop.py", "core/pending_step.py", "core/prefetch.py")
 
 CURRICULUM = Path(__file__).parents[2] / "examples" / "my_curriculum.py"
 KINDS = ("grpo", "ppo", "prefix_rft", "archer", f"{CURRICULUM}:second_chances", "rto", "nlpo", "nash_ema")
@@ -312,9 +312,9 @@ def test_the_sampling_side_shares_weights_that_rest_and_nothing_else(small_model
 def test_turns_that_traces_share_are_shared_again() -> None:
     """A tree keeps its branches through a checkpoint: each token of the trunk is still claimed once."""
     task = task_for("grpo").task("train", 0)
-    trunk = burnish.types.Turn(torch.tensor([1, 2]), "task")
+    trunk = burnish.core.types.Turn(torch.tensor([1, 2]), "task")
     group = Group(
-        task, [Trace((trunk, burnish.types.Turn(torch.tensor([3 + i]), "policy", torch.zeros(1)))) for i in (0, 1)]
+        task, [Trace((trunk, burnish.core.types.Turn(torch.tensor([3 + i]), "policy", torch.zeros(1)))) for i in (0, 1)]
     )
     again = group_from_record(group_to_record(group))
     assert again.traces[0].turns[0] is again.traces[1].turns[0]

@@ -18,10 +18,10 @@ from test_lag import options_of
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences
+from burnish.core.loop import loop
 from burnish.engine.local import LocalEngine
 from burnish.engine.subprocess.engine import SubprocessEngine
 from burnish.engine.subprocess.probe import NAME, WrongWeights
-from burnish.loop import loop
 from burnish.run.pipeline import Pipeline
 
 pytestmark = guards("run/pipeline.py", "models/snapshot.py", "engine/subprocess")

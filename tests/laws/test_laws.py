@@ -16,19 +16,19 @@ from cover import by_cover, first_of_each_unit
 from gradients import apart, assert_same, gradient
 from torch import Tensor
 
+from burnish.core.loop import loop
+from burnish.core.method import Method, Phase
+from burnish.core.parts import Part, chain
+from burnish.core.schedules import at
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.forward.outputs import decoder
 from burnish.learn.batch import masks
 from burnish.learn.learn import Learn
 from burnish.learn.term import CLAIMED, Term
-from burnish.loop import loop
-from burnish.method import Method, Phase
 from burnish.methods.table import METHODS
 from burnish.models.build import Models
 from burnish.models.ranks import Ranks
-from burnish.parts import Part, chain
-from burnish.schedules import at
-from burnish.step import Step
-from burnish.types import Clock, Group, Trace, Turn
 
 
 @contextmanager

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from conftest import SMALL, build_cast, build_method, run_ranks
 
-from burnish.loop import loop
-from burnish.method import Method
+from burnish.core.loop import loop
+from burnish.core.method import Method
 from burnish.methods.table import METHODS
 
 WORLD = 2

@@ -16,8 +16,8 @@ from at_once import at_once
 
 import burnish
 from burnish.cli import main
+from burnish.config.options import method_fields
 from burnish.methods.table import METHODS, load_all
-from burnish.run.config import method_fields
 
 SRC = Path(burnish.__file__).parent
 ROOT = SRC.parent.parent

@@ -13,7 +13,7 @@ import burnish
 SRC = Path(burnish.__file__).parent
 FETCHES = {
     "models/smollm2.py",  # the only file that fetches, through pip
-    "rewards/judges/endpoint.py",  # asks the judge that the user names
+    "judges/endpoint.py",  # asks the judge that the user names
     "envs/of_openenv.py",  # asks the environment server that the user names
     "serve/server.py",  # answers agents on the loopback address, by the server below
     "report/server.py",  # the dashboard, by default for this machine, by the server below
@@ -21,13 +21,13 @@ FETCHES = {
     "util/http_message.py",  # its requests and answers
     "util/http_connections.py",  # and connections
     "report/endpoint.py",  # resolves the server's host
-    "rewards/code/box.py",  # a socket pair, which passes descriptors to its child
-    "rewards/code/zygote.py",  # the other end of it
+    "sandbox/code/box.py",  # a socket pair, which passes descriptors to its child
+    "sandbox/code/zygote.py",  # the other end of it
     "envs/channel.py",  # socket pairs between a run and the processes of its environments
 }
 RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself
-    "rewards/code/load.py",  # the program
-    "rewards/code/checker.py",  # its tests
+    "sandbox/code/load.py",  # the program
+    "sandbox/code/checker.py",  # its tests
 }
 
 PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}

@@ -12,18 +12,18 @@ from conftest import SMALL, arguments_for, build_cast, credited, task_for
 from cover import by_cover
 from torch import Tensor
 
+from burnish.config.options import method_fields
+from burnish.core.method import Phase
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn, logp_temperatures
 from burnish.forward.temperatures import Temperature
 from burnish.learn.learn import Learn, measure, plan_of
 from burnish.learn.norms import token_mean
 from burnish.learn.term import Live, Term
-from burnish.method import Phase
 from burnish.methods.table import METHODS, load_all
 from burnish.models.build import build
 from burnish.models.model import Model
-from burnish.roles import frozen, roles
-from burnish.run.config import method_fields
-from burnish.step import Step
-from burnish.types import Clock, Group, Task, Trace, Turn, logp_temperatures
 
 load_all()
 HOT = 0.7

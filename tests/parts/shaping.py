@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from conftest import SMALL
 
+from burnish.core.call_syntax import read_call
+from burnish.core.scorer import Scorer
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.models.build import Models
-from burnish.rewards.named import read_call
-from burnish.scorer import Scorer
-from burnish.scorers.table import build_scorer, load_scorers
-from burnish.step import Settings, Step
+from burnish.rewards.table import build_scorer, load_scorers
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = source("sort")
 

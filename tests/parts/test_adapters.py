@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from conftest import SMALL, build_cast
 
+from burnish.compose.multi_turn import played
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.envs.tools import ToolEnv
-from burnish.loop import loop
-from burnish.method import Method
-from burnish.methods.multi_turn import played
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
-from burnish.rewards.load import load_function
-from burnish.step import Step
+from burnish.reward_functions.load import load_function
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.tooled import read_tools
-from burnish.types import Clock, Group
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

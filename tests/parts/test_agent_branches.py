@@ -13,19 +13,19 @@ from conftest import SMALL, Tossed, build_cast, credited
 from gradients import gradient
 from test_agent_turns import TASK, nothing
 
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.credit.branches import claim_copies, shared_mean
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.tools import ToolEnv
 from burnish.learn.terms.sequence import regress_rewards
-from burnish.loop import loop
 from burnish.methods.agent_branches import arpo, refuel
 from burnish.methods.table import find
 from burnish.rollout.branching import above, branching, by_chance, second_tries
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.guess import Game, Hidden
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Trace, Turn
 
 GAMES = Tossed(source("guess"))
 
@@ -156,7 +156,7 @@ def test_branches_share_turns_and_keep_to_the_budget(small_model: Path) -> None:
 
 def test_arpo_without_branches_is_grpo_over_episodes(small_model: Path) -> None:
     """budget = fresh, or a chance of 0: the same episodes and advantages as GRPO's n of them."""
-    from burnish.methods.multi_turn import played as over_episodes
+    from burnish.compose.multi_turn import played as over_episodes
     from burnish.methods.policy import grpo
 
     plain = over_episodes(grpo(GAMES, n=3, beta=0.0), GAMES)

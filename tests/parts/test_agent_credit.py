@@ -12,6 +12,10 @@ import torch
 from conftest import SMALL, Tossed, build_cast
 from test_agent_turns import TASK, episode, nothing, turn
 
+from burnish.compose.swap import swapped
+from burnish.core.loop import loop, run_phase
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.contributions import contribution_rewards, executed
 from burnish.credit.gae import advantages_and_returns, token_rewards
 from burnish.credit.turn_gae import bi_level_advantages, bi_level_gae, chain_gae, standardised_turns
@@ -22,16 +26,12 @@ from burnish.learn.term import Live
 from burnish.learn.terms.policy import pg_clip
 from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.surrogates import pg_whole
-from burnish.loop import loop, run_phase
 from burnish.methods.agent_credit import marft, spa_rl
 from burnish.methods.agent_turns import starpo
-from burnish.methods.swap import swapped
 from burnish.rollout.play import play
 from burnish.select.turn_rows import by_turn
-from burnish.step import Step
 from burnish.tasks.speakers import InTurn, read_seats
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace
 
 
 def live(logp: list[float], rows: list[int], **streams: list[float]) -> Live:

@@ -13,6 +13,8 @@ from conftest import SMALL, build_cast, coin, credited
 from gradients import gradient
 from test_agent_turns import Says, nothing, turn
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.discriminator import discriminator_rewards, expert_labels
 from burnish.credit.reward_weights import reward_weights
 from burnish.envs.action_check import check_action, check_calls
@@ -24,12 +26,10 @@ from burnish.methods.imitation import sft
 from burnish.rollout.expert_steps import expert_steps
 from burnish.select.expert_pairs import expert_over_own
 from burnish.select.improved import best_of_states
-from burnish.step import Step
 from burnish.tasks.refined import Refined, refinements
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace
 
 ACTIONS = ["go to {place}", "take {item} from {place}", "look"]
 SLOTS = {"place": ["kitchen", "cellar"], "item": ["lamp"]}
@@ -269,7 +269,7 @@ def test_rise_learns_to_sort(tmp_path: Path) -> None:
 def test_an_experts_games_are_learned(name: str, tmp_path: Path) -> None:
     """Binary search as the expert: the model plays the game better afterwards."""
     from burnish import train
-    from burnish.seeds import rng
+    from burnish.core.seeds import rng
     from burnish.store.reader import open_store
     from burnish.tasks.guess import Guess
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, Tossed, build_cast, credited
 
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.methods.agent_planners import armap, armap_best_of_n, armap_reflexion, armap_search, eef
 from burnish.methods.playpen import playpen_sft
 from burnish.rollout.takeover import harmful, spaced
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 GAMES = Tossed(source("guess"))
 

@@ -12,18 +12,18 @@ from conftest import SMALL, Tossed, build_cast
 from test_agent_credit import live, rows_of
 from test_agent_turns import TASK, episode, nothing
 
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.action_values import fresh_or_familiar, mixed_advantage, success_advantages
 from burnish.credit.group import group_relative
 from burnish.draw.failed import PLACE, failed_again
 from burnish.learn.terms.fit import chance_fit
 from burnish.learn.terms.regression import regress_advantage
-from burnish.loop import loop
 from burnish.methods.agent_replay import arpo_replay, webrl
 from burnish.score.heads import end_outputs
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 
 def played(*totals: float, task: Task = TASK) -> Group:

@@ -11,24 +11,24 @@ import torch
 from conftest import SMALL, build_cast, build_method
 
 import burnish
+from burnish.core.call_syntax import read_call
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.task import Verdict
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.thoughts import entropy_of_thoughts, thought_tokens
 from burnish.draw.distractors import LEVELS, distracted, distractors_at
-from burnish.loop import loop
 from burnish.methods.agent_rewards import entropy_grpo, rag_rl
 from burnish.methods.policy import grpo
-from burnish.rewards.named import read_call
-from burnish.rewards.resolve import read_rewards
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.table import build_check, load_verifiers
-from burnish.step import Step
-from burnish.task import Verdict
+from burnish.reward_functions.resolve import read_rewards
 from burnish.tasks.hops import Question, retrieve
 from burnish.tasks.limited import Limited
 from burnish.tasks.passages import with_distractors
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.search import Searching, read_step
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.table import build_check, load_verifiers
 
 NEW = ("calls", "passages", "search")
 

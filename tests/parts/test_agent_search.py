@@ -12,20 +12,20 @@ from conftest import SMALL, Tossed, build_cast, coin, credited
 from gradients import gradient
 from test_agent_turns import TASK, nothing
 
+from burnish.core.parts import Draw
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.draw.easier import easier_first
 from burnish.learn.maths import dpo_logistic
 from burnish.methods.agent_search import agent_q, agent_r, itool, lspo
-from burnish.parts import Draw
 from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import mixed_value, replies_with, searched
 from burnish.score.latents import action_values, k_means, regret_matching
 from burnish.score.words import told, word_logps
 from burnish.select.revisions import REVISIONS, beside, revisions, shared, spliced
 from burnish.select.siblings import sibling_pairs
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 GAMES = Tossed(source("guess"))
 SORT = Rewarded(source("sort"), coin)

@@ -11,22 +11,22 @@ import torch
 from conftest import SMALL, Tossed, build_cast, credited
 from gradients import gradient
 
+from burnish.compose.multi_turn import played
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.task import Verdict
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.turns import bucket_advantages, own_turns, returns_of, state_groups
 from burnish.envs.protocol import Outcome
-from burnish.loop import loop
-from burnish.method import Method
 from burnish.methods.agent_turns import score, starpo, ufo
-from burnish.methods.multi_turn import played
 from burnish.methods.policy import ppo
 from burnish.methods.table import find
 from burnish.rollout.play import play
 from burnish.select.filters import most_spread
-from burnish.step import Step
-from burnish.task import Verdict
 from burnish.tasks.attempts import Attempts
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Task("game", "?", {}, "?")
 

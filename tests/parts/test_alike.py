@@ -12,6 +12,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from burnish.core.randomness import generator
+from burnish.core.roles import roles
+from burnish.core.step import Settings
 from burnish.engine.batch import RunningBatch
 from burnish.engine.local import Request
 from burnish.forward.runner import runner_of
@@ -20,9 +23,6 @@ from burnish.kernels.cpu import shared_decode
 from burnish.models.build import build
 from burnish.models.known_models import TINY
 from burnish.models.model import Model
-from burnish.randomness import generator
-from burnish.roles import roles
-from burnish.step import Settings
 
 needs_kernels = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
 

@@ -22,6 +22,8 @@ from guards import guards
 from runs import refused
 
 from burnish import train
+from burnish.core.roles import roles
+from burnish.core.types import Task
 from burnish.engine.local import Request
 from burnish.engine.subprocess.engine import VLLM_SAMPLER, EngineSpec, SubprocessEngine, _written
 from burnish.engine.subprocess.probe import NAME, WrongWeights, difference
@@ -30,9 +32,7 @@ from burnish.models.build import PROCESS_SAMPLER, Models, build
 from burnish.models.lora import Lora
 from burnish.models.model import Model
 from burnish.models.process_sampler import Sampler
-from burnish.roles import roles
 from burnish.run.pipeline import loop_as_set
-from burnish.types import Task
 
 pytestmark = guards("engine/subprocess")
 
@@ -197,9 +197,9 @@ def test_the_worker_and_its_weights_go_with_a_parent_that_is_killed(small_model:
 import sys, time
 from pathlib import Path
 from dataclasses import replace
-from burnish.roles import roles
+from burnish.core.roles import roles
 from burnish.models.build import build
-from burnish.step import Settings
+from burnish.core.step import Settings
 models = build(roles(), Path(sys.argv[1]), Settings(engine="process"), device="cpu")
 engine = models["policy"].engine
 engine.start()

@@ -14,6 +14,10 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients, same_gradient
 from torch import tensor
 
+from burnish.core.method import Method, method
+from burnish.core.roles import roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
 from burnish.draw.replay import past_groups
 from burnish.draw.tasks import prompts
@@ -22,17 +26,13 @@ from burnish.learn.maths.regression import trajectory_balance
 from burnish.learn.maths.surrogates import held_ratio
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import pg_reinforce
-from burnish.method import Method, method
 from burnish.methods.asynchronous import aipo, tba
 from burnish.methods.offline import copg_online
-from burnish.roles import roles
 from burnish.rollout.recalled import recalled
 from burnish.rollout.sample import sample
 from burnish.run.pipeline import loop_as_set
 from burnish.score.verify import verify
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 
 def reinforce(n: int) -> Method:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import SMALL, build_cast
 
-from burnish.loop import loop
+from burnish.core.loop import loop
 from burnish.methods.table import find
 from burnish.tasks.bandit import Arms, Bandit
 from burnish.tasks.bandit_algorithms import LinUCB, best_arm, thompson, ucb, worth

@@ -15,6 +15,11 @@ from conftest import SMALL, build_cast, coin, credited, doubled
 from test_learn import gradients, grpo_token_mean, same_gradient
 from torch import tensor
 
+from burnish.core.method import Method, method
+from burnish.core.parts import Part, chain
+from burnish.core.roles import roles
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.baselines import (
     RewardQueue,
     RunningMean,
@@ -42,14 +47,11 @@ from burnish.learn.norms import seq_sum_mean, token_mean
 from burnish.learn.term import Live
 from burnish.learn.terms import imitate, pg_clip, pg_reinforce
 from burnish.learn.terms.policy import kl_k2
-from burnish.method import Method, method
 from burnish.methods.advantages import aapo, copo, gdpo, lite_ppo
 from burnish.methods.baselines import opo, reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo
 from burnish.methods.exploration import aepo, esrl, rlsc, t1
 from burnish.methods.lengths import concise_two_phase, conciser, rlsp, s_grpo
 from burnish.methods.policy import grpo, ppo
-from burnish.parts import Part, chain
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.rollout.tempered import EntropyMeter
 from burnish.score.agreement import bits
@@ -58,10 +60,8 @@ from burnish.score.sanity import price_astray, repeats
 from burnish.score.verify import verify
 from burnish.select.confidence import drop_surest
 from burnish.select.outcomes import partly_right, solvable
-from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Rewarded(source("sort"), coin)
 Q = Task("question", "q", {}, "q")

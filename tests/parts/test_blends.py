@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from shaping import a_step, group, scorer, shaped, trace
 
+from burnish.core.types import Trace
 from burnish.score.maths.multipliers import EQUALITY, INEQUALITY, Constraint, DualAscent, SquashedMultipliers
-from burnish.types import Trace
 
 
 def with_parts(reward: float = 0.0, **parts: float) -> Trace:

@@ -10,19 +10,19 @@ import torch
 from conftest import SMALL, build_cast, coin, credited, scoring_model
 from torch import Tensor, tensor
 
-from burnish.method import Method
+from burnish.core.method import Method
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Trace
 from burnish.methods.decoding_lookahead import deal, transfer_q
 from burnish.methods.decoding_values import q_sharp, q_sharp_value, vas, vas_value
 from burnish.models.build import Models, build
-from burnish.roles import frozen, roles
 from burnish.rollout.beams import beams
 from burnish.rollout.candidates import Guide, by_candidates, candidate_scores, guided_by, started, write_guided
 from burnish.rollout.guides import by_value_models, centred, continued, heads_after, soft_value
 from burnish.rollout.sample import sample
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Sampling, Trace
 
 TASK = Rewarded(source("sort"), coin)
 
@@ -151,7 +151,7 @@ def test_candidates_outside_of_k_are_cut_or_kept(cast: Models) -> None:
 
 
 def _ranks(trace: Trace, models: Models) -> list[int]:
-    from burnish.run.token_shift import ranks_of
+    from burnish.evals.token_shift import ranks_of
 
     with torch.no_grad():
         logits = models["policy"].outputs([trace.tokens], [trace.by("policy")], {"logits"})["logits"]

@@ -14,9 +14,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from burnish.core.types import Task
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
-from burnish.types import Task
 
 
 @pytest.fixture(params=["small", "tiny"])

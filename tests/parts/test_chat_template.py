@@ -11,10 +11,10 @@ import pytest
 from families import FAMILIES, tokenizer_of
 from transformers import AutoTokenizer
 
+from burnish.core.types import Task
 from burnish.models.known_models import TINY, resolve
 from burnish.models.load import load_chat
 from burnish.models.template import Style, Template, read_options, read_template
-from burnish.types import Task
 
 ASKED = ({"role": "user", "content": "2 + 2?"},)
 TASK = Task("question", ASKED, {}, "key")

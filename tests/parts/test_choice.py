@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from burnish.core.randomness import uniform
 from burnish.engine.sampling import choose, logp_of
-from burnish.randomness import uniform
 
 ROWS = 4000
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from burnish.compose.swap import swap
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.learn.batch import claims, masks, write_claims
 from burnish.learn.maths.token_weights import probability_weight
 from burnish.learn.term import CLAIMED, Authors, Term
 from burnish.learn.terms import imitate, pg_reinforce
 from burnish.methods.imitation import sft
-from burnish.methods.swap import swap
 from burnish.tasks.table import source
-from burnish.types import Group, Task, Trace, Turn
 
 TASK = Task("question", "?", {}, "q")
 

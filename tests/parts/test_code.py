@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.code.canary import contradicting
-from burnish.rewards.code.confine import missing
-from burnish.rewards.code.extract import program_of
-from burnish.rewards.code.grade import same_output
-from burnish.rewards.code.grader import CodeGrader, Problem
-from burnish.rewards.code.limits import Limits
-from burnish.rewards.code.outcome import Class, Outcome, verdict_of
-from burnish.rewards.code.tests import Asserts, Call, Calls, Tests, has_tests, read_tests
-from burnish.rewards.code.values import NotALiteral, decode, encode, matches
+from burnish.sandbox.code.confine import missing
+from burnish.sandbox.code.limits import Limits
+from burnish.sandbox.code.values import NotALiteral, decode, encode, matches
 from burnish.score.judge import judge
 from burnish.tasks.code import Code
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.table import source
+from burnish.verifiers.code.canary import contradicting
+from burnish.verifiers.code.extract import program_of
+from burnish.verifiers.code.grade import same_output
+from burnish.verifiers.code.grader import CodeGrader, Problem
+from burnish.verifiers.code.outcome import Class, Outcome, verdict_of
+from burnish.verifiers.code.tests import Asserts, Call, Calls, Tests, has_tests, read_tests
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's")
 
@@ -308,14 +308,14 @@ def test_what_is_in_force_is_reported(grader: CodeGrader) -> None:
 
 WITHOUT = """
 import ctypes, json, sys
-from burnish.rewards import seccomp
+from burnish.reward_functions import seccomp
 refused = [seccomp.REFUSED["unshare"][0], *({landlock})]
 program = [(0x20, 0, 0, 0)]
 for number in refused:
     program += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050001)]
 seccomp.load([*program, (0x06, 0, 0, 0x7FFF0000)])
-from burnish.rewards.code.box import Box, Child, NotIsolated
-from burnish.rewards.code.limits import Limits
+from burnish.sandbox.code.box import Box, Child, NotIsolated
+from burnish.sandbox.code.limits import Limits
 box = Box(Limits(seconds=5), isolated={isolated})
 try:
     box.ready()
@@ -375,8 +375,8 @@ def test_a_killed_run_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatc
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     code = """
 import os
-from burnish.rewards.code.box import Box
-from burnish.rewards.code.limits import Limits
+from burnish.sandbox.code.box import Box
+from burnish.sandbox.code.limits import Limits
 box = Box(Limits())
 box.ready()
 print(box._popen.pid, len(os.listdir(os.environ["TMPDIR"])), flush=True)

@@ -12,13 +12,16 @@ import pytest
 from code_attacks import attacks, generated, parameters
 from guards import guards
 
-from burnish.rewards.code.box import Box
-from burnish.rewards.code.grade import grade
-from burnish.rewards.code.limits import Limits
-from burnish.rewards.code.outcome import Class, Outcome
-from burnish.rewards.code.tests import Asserts, Call, Calls, Scripts, Tests
+from burnish.sandbox.code.box import Box
+from burnish.sandbox.code.limits import Limits
+from burnish.verifiers.code.grade import grade
+from burnish.verifiers.code.outcome import Class, Outcome
+from burnish.verifiers.code.tests import Asserts, Call, Calls, Scripts, Tests
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's"), guards("rewards")]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's"),
+    guards("sandbox", "verifiers", "reward_functions"),
+]
 
 FORGERIES = {**attacks("forgeries"), **generated()}
 ESCAPES, BOMBS = attacks("escapes"), attacks("bombs")

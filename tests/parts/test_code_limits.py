@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from code_attacks import attacks, parameters
 
-from burnish.rewards.code.box import Box
-from burnish.rewards.code.grade import grade
-from burnish.rewards.code.limits import Limits
-from burnish.rewards.code.outcome import Outcome
-from burnish.rewards.code.tests import Call, Calls, Scripts
+from burnish.sandbox.code.box import Box
+from burnish.sandbox.code.limits import Limits
+from burnish.verifiers.code.grade import grade
+from burnish.verifiers.code.outcome import Outcome
+from burnish.verifiers.code.tests import Call, Calls, Scripts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's")
 
@@ -104,7 +104,7 @@ def test_every_limit_has_a_case() -> None:
 
 MEASURES = """
 import json, mmap, os, resource, socket
-from burnish.rewards import sandbox
+from burnish.reward_functions import sandbox
 said = sandbox.{measure}
 found = {{}}
 def attempt(name, what):

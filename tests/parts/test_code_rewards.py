@@ -14,25 +14,25 @@ import torch
 from conftest import SMALL, build_cast
 
 from burnish.cli import main
-from burnish.loop import loop
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.task import Verdict
+from burnish.core.types import Trace, Turn
+from burnish.datagen.preference_data import Recipe as PairRecipe
 from burnish.methods.table import find
-from burnish.rewards.code.grader import CodeGrader
-from burnish.rewards.code.limits import Limits
-from burnish.rewards.code.outcome import Class, Outcome
-from burnish.rewards.code.pairs import share_pairs
-from burnish.rewards.code.synthesis import Measured, Recipe, agreed, make_tests, measure, passed_by
-from burnish.rewards.code.tests import Asserts, Call, Calls, Scripts
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.reward import combined
-from burnish.rewards.verifiers.programs import rltf, rltf_value
-from burnish.run.preference_data import Recipe as PairRecipe
-from burnish.scorers.code import token_penalties, tokens_of
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_rewards, split_rewards
-from burnish.task import Verdict
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.reward_functions.reward import combined
+from burnish.rewards.code import token_penalties, tokens_of
+from burnish.rewards.read import named_rewards, split_rewards
+from burnish.sandbox.code.limits import Limits
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Trace, Turn
+from burnish.verifiers.code.grader import CodeGrader
+from burnish.verifiers.code.outcome import Class, Outcome
+from burnish.verifiers.code.pairs import share_pairs
+from burnish.verifiers.code.synthesis import Measured, Recipe, agreed, make_tests, measure, passed_by
+from burnish.verifiers.code.tests import Asserts, Call, Calls, Scripts
+from burnish.verifiers.programs import rltf, rltf_value
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the isolation is Linux's")
 

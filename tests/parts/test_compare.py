@@ -31,8 +31,8 @@ from burnish.compare.phrasing import against, cautions, verdict
 from burnish.compare.plan import Candidate, ComparisonPlan, candidate
 from burnish.compare.results import ResultsFile
 from burnish.compare.single import run_job
+from burnish.core.randomness import generator
 from burnish.methods.table import METHODS
-from burnish.randomness import generator
 from burnish.store.reader import open_store
 from burnish.tasks.table import source
 

@@ -14,6 +14,13 @@ from conftest import SMALL, build_cast, doubled
 from gradients import apart, assert_same, gradient
 from torch import Tensor
 
+from burnish.core.loop import run_phase
+from burnish.core.method import Method, method
+from burnish.core.parts import Part, chain, everything
+from burnish.core.roles import frozen, roles
+from burnish.core.schedules import linear
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.credit.kl_baseline import kl_baseline
 from burnish.credit.sequence import shared
 from burnish.credit.streams import ref
@@ -24,18 +31,11 @@ from burnish.learn.maths.preference import Replies, logistic
 from burnish.learn.term import Live, Term
 from burnish.learn.terms.compared import list_term, pair_term, unpaired_term
 from burnish.learn.terms.rows import row_mean
-from burnish.loop import run_phase
-from burnish.method import Method, method
-from burnish.parts import Part, chain, everything
-from burnish.roles import frozen, roles
 from burnish.rollout.sample import sample
-from burnish.schedules import linear
 from burnish.score.verify import verify
 from burnish.select.pairs import every_pair, ranked
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 
 def seen(streams: dict[str, list[float]], lists: tuple[tuple[int, ...], ...] = ()) -> tuple[Live, Tensor]:

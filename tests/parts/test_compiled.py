@@ -14,6 +14,7 @@ from conftest import make_model, numbers
 from guards import guards
 from torch import Tensor
 
+from burnish.core.randomness import generator
 from burnish.engine.sampling import choose, logp_of
 from burnish.forward import cpu_attention
 from burnish.forward.logprob import logp_entropy
@@ -26,7 +27,6 @@ from burnish.kernels.cpu.c_layer import normed
 from burnish.kernels.cpu.weight_layout import WeightLayout
 from burnish.models.known_models import TINY
 from burnish.models.load import load_model
-from burnish.randomness import generator
 
 pytestmark = guards("kernels")
 

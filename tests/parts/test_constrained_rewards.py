@@ -11,9 +11,10 @@ from conftest import SMALL, build_cast, coin
 from shaping import a_step, group, trace
 
 from burnish import credit, score, select
+from burnish.core.loop import loop
+from burnish.core.types import Group, Trace, Turn
 from burnish.credit.constrained import closeness, standardised
 from burnish.learn.maths.preference import Replies, dpo_with_nll
-from burnish.loop import loop
 from burnish.methods.reward_constraints import read_thresholds
 from burnish.methods.table import find
 from burnish.rollout.steered import control_words
@@ -21,7 +22,6 @@ from burnish.score.maths.multipliers import EQUALITY, SquashedMultipliers
 from burnish.score.steered import steered_sum
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Group, Trace, Turn
 
 TASK = Rewarded(source("sort"), coin)
 

@@ -14,6 +14,9 @@ import torch
 from conftest import SMALL
 
 from burnish.compare.meter import Meter, _CountedEngine
+from burnish.core.roles import roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.engine.feed import Ahead
 from burnish.engine.local import Request, Sample
 from burnish.engine.scheduler import PATIENCE
@@ -21,11 +24,8 @@ from burnish.engine.transformers_engine import TransformersEngine
 from burnish.forward.accelerate import kernels
 from burnish.models.build import build
 from burnish.models.known_models import TINY
-from burnish.roles import roles
 from burnish.rollout.play import play
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
-from burnish.types import Clock, Group
 
 LENGTHS = (3, 70, 12, 90, 5)
 PROMPTS = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]

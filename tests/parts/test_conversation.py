@@ -8,11 +8,11 @@ import pytest
 import torch
 from families import FAMILIES, tokenizer_of
 
+from burnish.core.types import Task
 from burnish.models import prefixes
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
 from burnish.rollout.demonstrated import cut_pieces, demonstration, demonstration_trace
-from burnish.types import Task
 
 TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "one?"},

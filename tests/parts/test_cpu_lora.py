@@ -11,6 +11,8 @@ import torch
 from conftest import SMALL, make_model
 from torch import Tensor, nn
 
+from burnish.core.roles import frozen, roles
+from burnish.core.roles import trained as learns
 from burnish.engine.request import Request
 from burnish.forward.outputs import outputs
 from burnish.forward.runner import ModelRunner, TransformersRunner, runner_of
@@ -19,8 +21,6 @@ from burnish.kernels.cpu.c_layer import panel_width
 from burnish.kernels.cpu.runner import LlamaRunner, ScorerRunner
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
-from burnish.roles import frozen, roles
-from burnish.roles import trained as learns
 
 pytest.importorskip("peft", reason="LoRA needs peft")
 pytestmark = pytest.mark.skipif(not panel_width(), reason="there is no C compiler")

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import tensor
 
+from burnish.core.step import Notes
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.claims import claim
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour
 from burnish.credit.utterance import at_utterance, td_targets, utterance_advantage
-from burnish.step import Notes
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes())

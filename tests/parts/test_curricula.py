@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, build_cast
 
+from burnish.compose.curricula import drawn
+from burnish.core.loop import loop
 from burnish.draw.bandit import MovingValues, UpperBounds
-from burnish.loop import loop
-from burnish.methods.curricula import drawn
 from burnish.methods.table import find
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source

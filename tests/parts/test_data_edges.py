@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import burnish
+from burnish.core.parts import everything
 from burnish.draw import WEIGHTS, demos
 from burnish.methods.table import find
-from burnish.parts import everything
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference

@@ -15,20 +15,20 @@ from conftest import SMALL, build_cast
 from judge_server import prompt_of, serving
 
 from burnish.cli import main
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.draw.instructor import OPERATIONS, Instructor
-from burnish.loop import loop
+from burnish.evals.arena import ratings
+from burnish.judges import templates
+from burnish.judges.rewrites import SIX
 from burnish.methods.table import find
-from burnish.rewards.judges import templates
-from burnish.rewards.judges.rewrites import SIX
-from burnish.run.arena import ratings
 from burnish.score.judges import read_judge
 from burnish.score.judges.battles import fought, outcomes
 from burnish.score.maths.bradley_terry import elo
 from burnish.select.battles import decided_battles, winners
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 # ------------------------------------------------------------------------------------------------------------- TeaMs-RL
 

@@ -17,8 +17,11 @@ import torch
 from conftest import SMALL, make_model
 
 from burnish import draw, rollout
-from burnish.ahead import DEPTH, Ahead
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.prefetch import DEPTH, Ahead
+from burnish.core.step import Settings, Step
+from burnish.core.task import Task
+from burnish.core.types import Clock, Group
 from burnish.methods.table import METHODS
 from burnish.models import text_cache
 from burnish.models.build import Models, build
@@ -27,11 +30,8 @@ from burnish.models.load import load_chat
 from burnish.models.text_cache import Piece, TextCache, text_key
 from burnish.run.encoded import remember_texts
 from burnish.run.lengths import Needs, fit
-from burnish.step import Settings, Step
-from burnish.task import Task
 from burnish.tasks.data import Dataset
 from burnish.tasks.table import source
-from burnish.types import Clock, Group
 from burnish.util import private_cache
 
 DEMOS = [{"prompt": f"What is {n}?", "completion": f"It is {n}, <|end|> or {n + 1}."} for n in range(40)]

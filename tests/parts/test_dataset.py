@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from burnish.core.types import Task
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.resolve import resolve_task
-from burnish.types import Task
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:

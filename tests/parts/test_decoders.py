@@ -10,11 +10,11 @@ from conftest import SMALL
 from decoders import DECODERS, fast_in_docs, save_decoder, slower_in_docs
 from torch import Tensor, nn
 
+from burnish.core.roles import trained
 from burnish.engine.local import Request
 from burnish.forward.paths import paths_of
 from burnish.models.build import build
 from burnish.models.model import Model
-from burnish.roles import trained
 
 FAST = [
     "bloom",

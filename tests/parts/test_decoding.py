@@ -10,15 +10,15 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients
 from torch import tensor
 
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.engine.local import Request
 from burnish.engine.mixture import guided
 from burnish.methods.decoding import eft, genarm, genarm_rm
 from burnish.methods.preference_reference_free import cpo
 from burnish.models.build import build
-from burnish.roles import frozen, roles
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 
 def probs(weights: dict[str, float], *logits: list[float]) -> torch.Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from burnish.cli import main
-from burnish.run.decontaminate import Index, words_of
+from burnish.datagen.decontaminate import Index, words_of
 
 TEN = "one two three four five six seven eight nine ten"
 

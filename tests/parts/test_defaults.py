@@ -7,8 +7,8 @@ from pathlib import Path
 from at_once import at_once
 
 import burnish
+from burnish.config.flags import dashed, flags_of_method
 from burnish.methods.table import METHODS
-from burnish.run.flags import dashed, flags_of_method
 
 PAGES = Path(burnish.__file__).parents[2] / "docs" / "methods"
 

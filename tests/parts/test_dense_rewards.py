@@ -12,23 +12,23 @@ from conftest import SMALL, build_cast, make_model
 from test_process_rewards import groups_of, heads, scoring_model
 from transformers import AutoModelForCausalLM
 
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.task import Task, Verdict
+from burnish.core.types import Clock, Turn
 from burnish.credit.forced import progress_advantages
-from burnish.loop import loop
 from burnish.methods.table import find
 from burnish.models.load import load_chat
-from burnish.rewards.resolve import read_rewards
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.fine_grained import read_judge
+from burnish.rewards.progress_bonus import progress
+from burnish.rewards.read import named_rewards
 from burnish.rollout.completions import closing_words, completions
 from burnish.score.induced import VALUES, centred, induced_rewards
 from burnish.score.step_rewards import place_all
-from burnish.scorers.fine_grained import read_judge
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.progress_bonus import progress
-from burnish.scorers.read import named_rewards
-from burnish.step import Step
-from burnish.task import Task, Verdict
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Turn
 
 __all__ = ["scoring_model"]  # a fixture
 

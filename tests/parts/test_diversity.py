@@ -11,18 +11,18 @@ import pytest
 from conftest import SMALL, build_cast, coin
 from shaping import a_step, group, said, scorer, shaped, trace
 
-from burnish.loop import loop
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.types import Task
 from burnish.methods.table import find
 from burnish.models.build import Models
+from burnish.rewards.diversity import PastReplies
+from burnish.rewards.memory import Memories, Query, Window, far_from_failures, near_successes
+from burnish.rewards.read import named_shapes
+from burnish.rewards.temporal import shuffled_task, shuffled_text, well_formed
 from burnish.score.maths.similarity import cosines, crowding, embedded
-from burnish.scorers.diversity import PastReplies
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.memory import Memories, Query, Window, far_from_failures, near_successes
-from burnish.scorers.read import named_shapes
-from burnish.scorers.temporal import shuffled_task, shuffled_text, well_formed
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Task
 
 
 @pytest.fixture(scope="module")

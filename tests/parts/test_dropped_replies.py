@@ -8,14 +8,14 @@ import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, coin
 
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.randomness import key_of
+from burnish.core.scorer import is_failed, mark_failed, without_failed
+from burnish.core.task import Task, Verdict
+from burnish.core.types import Group, Trace, Turn
 from burnish.methods.table import METHODS
-from burnish.randomness import key_of
-from burnish.scorer import is_failed, mark_failed, without_failed
-from burnish.task import Task, Verdict
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Group, Trace, Turn
 
 # Methods that compare certain replies: with a greedy one, an opponent's, the reference's, a demonstration, probes.
 COMPARING = ("aapo", "cgpo_crpg", "cgpo_crraft", "grao", "nash_ema", "nash_md", "remax", "spo_chain")

@@ -12,6 +12,8 @@ from test_learn import TASK, gradients
 from test_offline import live
 from torch import tensor
 
+from burnish.core.method import method
+from burnish.core.roles import roles
 from burnish.credit.claims import claim
 from burnish.draw.tasks import demos
 from burnish.learn.learn import Learn
@@ -19,9 +21,7 @@ from burnish.learn.maths.dueling import capped_value, dueling_advantage, soft_ab
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import imitate
 from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
-from burnish.method import method
 from burnish.methods.dueling import b_coder
-from burnish.roles import roles
 from burnish.rollout.given import given
 from burnish.rollout.sample import join, sample
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from conftest import SMALL
 
+from burnish.core.roles import roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.models.build import build
-from burnish.roles import roles
 from burnish.rollout.early_exit import early_exits
-from burnish.step import Step
-from burnish.types import Clock, Task
 
 
 def test_an_exit_never_holds_the_end_of_the_reply(small_model: Path) -> None:

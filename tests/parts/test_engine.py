@@ -9,6 +9,8 @@ import torch
 from conftest import SMALL, make_model
 from transformers import AutoModelForCausalLM
 
+from burnish.core.roles import roles, trained
+from burnish.core.types import Task
 from burnish.engine.local import Request
 from burnish.forward.accelerate import kernels
 from burnish.forward.outputs import outputs
@@ -16,8 +18,6 @@ from burnish.forward.packing import Packed, pack
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import runner_of
 from burnish.models.build import build
-from burnish.roles import roles, trained
-from burnish.types import Task
 
 PROMPTS = ["ab", "a longer prompt here", "mid one"]
 

@@ -11,23 +11,23 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, make_model
 
+from burnish.compose.multi_turn import played
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace
 from burnish.envs import Failure, GuardedEnv, Outcome, Tool, ToolEnv, parse_calls
 from burnish.envs.protocol import read_observation, read_outcome
-from burnish.loop import loop
-from burnish.method import Method
-from burnish.methods.multi_turn import played
 from burnish.methods.table import find
 from burnish.models.load import load_chat
 from burnish.models.template import Style
+from burnish.rewards.read import named_shapes
 from burnish.rollout.play import play
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_shapes
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 from burnish.tasks.tooled import Tooled, read_tools
-from burnish.types import Clock, Group, Trace
 
 
 class Count:

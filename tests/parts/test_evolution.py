@@ -13,18 +13,18 @@ from conftest import SMALL, coin
 from torch import Tensor, nn
 
 import burnish
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.learn.cma_es import CMAES, default_population, recombination_weights, weights_by_fitness
 from burnish.learn.evolution import CANDIDATE, Population
 from burnish.learn.singular_values import SingularValues, factors_of
-from burnish.loop import loop
-from burnish.method import Method
 from burnish.methods.gradient_free import essa
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 TASK = Rewarded(source("sort"), coin)
 NAME = "layer.lora_{}.default.weight"

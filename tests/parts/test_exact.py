@@ -10,17 +10,17 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, build_method, make_model, trainers_logp
 
+from burnish.core.loop import loop
+from burnish.core.roles import roles
+from burnish.core.step import Settings
 from burnish.engine.local import Request, Sample
 from burnish.kernels.cpu.c_layer import panel_width
 from burnish.kernels.cpu.weight_layout import steady
 from burnish.learn.mismatch import NAME
-from burnish.loop import loop
 from burnish.models.build import build
 from burnish.models.known_models import TINY
 from burnish.models.lora import Lora
 from burnish.models.model import Model
-from burnish.roles import roles
-from burnish.step import Settings
 
 EXACT = replace(SMALL, exact=True)
 NO_KERNELS = (

@@ -8,8 +8,8 @@ import pytest
 import torch
 from families import FAMILIES, Family, tokenizer_of
 
+from burnish.core.types import Task
 from burnish.models.chat import Chat
-from burnish.types import Task
 
 
 @pytest.fixture(params=sorted(FAMILIES))

@@ -9,12 +9,12 @@ import torch
 from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients
 
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.learn.learn import Learn
 from burnish.methods.imitation import sft
 from burnish.methods.masked import semi_offline_rl
 from burnish.rollout.filled import filled, mask_token
-from burnish.step import Step
-from burnish.types import Clock
 
 
 def walked(small_model: Path, **options):

@@ -12,17 +12,17 @@ import torch
 from conftest import SMALL, Tossed, build_cast, coin, credited
 from gradients import gradient
 
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
 from burnish.credit.utterance import best_candidate_targets
-from burnish.loop import loop
-from burnish.method import Method
 from burnish.methods.table import find
 from burnish.rollout.reranked import chosen
 from burnish.select.filtration import Fits, filtered, r_squared
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Task("question", "?", {}, "?")
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import pytest
 
 from burnish.cli import main
+from burnish.config.flags import read, split
+from burnish.config.options import configure
+from burnish.config.values import coerce, truth
+from burnish.core.option import Option
 from burnish.methods.table import find
-from burnish.option import Option
-from burnish.run.config import configure
-from burnish.run.flags import read, split
-from burnish.run.values import coerce, truth
 
 YES, NO = ("true", "yes", "on", "1", "True", "YES", "On"), ("false", "no", "off", "0", "False", "NO", "Off")
 

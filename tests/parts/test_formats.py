@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from runs import rows
 
-from burnish.task import Task
+from burnish.core.task import Task
 from burnish.tasks.data import Dataset
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference

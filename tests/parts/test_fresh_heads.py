@@ -11,13 +11,13 @@ from decoders import save_decoder
 from safetensors.torch import load_file, save_file
 from torch import tensor
 
+from burnish.core.loop import loop
+from burnish.core.roles import trained
 from burnish.learn.maths.value import clipped_squared_error, explained_variance, value_is_clipped
 from burnish.learn.reward_head import head_of
-from burnish.loop import loop
 from burnish.models.build import build
 from burnish.models.lora import Lora
 from burnish.models.model import Model
-from burnish.roles import trained
 
 
 def with_final_norm(path: Path, factor: float) -> Path:

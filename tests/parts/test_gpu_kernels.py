@@ -314,7 +314,7 @@ from burnish.kernels.registry import Registry
 from burnish.engine import kv_cache
 from burnish.kernels.triton.fused_qkv import join_projections
 from burnish.engine.local import Request
-from burnish.roles import roles
+from burnish.core.roles import roles
 from burnish.models.build import build
 Registry.load = lambda self, path: None  # on a GPU every model is transformers' own
 shape = dict(hidden_size=64, num_attention_heads=2, num_key_value_heads=1, num_hidden_layers=2 if FULL else 1)

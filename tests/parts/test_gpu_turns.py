@@ -20,7 +20,7 @@ from burnish.kernels.cuda_graphs import decoding, extension, prefill
 from burnish.kernels.registry import Registry
 from burnish.kernels.triton.fused_qkv import join_projections
 from burnish.models.build import build
-from burnish.roles import roles
+from burnish.core.roles import roles
 from conftest import SMALL, make_model
 
 Registry.load = lambda self, path: None  # on a GPU every model is transformers' own

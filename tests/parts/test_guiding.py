@@ -12,13 +12,13 @@ from conftest import SMALL
 
 from burnish.cli import main
 from burnish.commands.guiding import read_guides
+from burnish.core.roles import roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Sampling
 from burnish.models.build import build
-from burnish.roles import roles
 from burnish.rollout.candidates import started
 from burnish.rollout.starts import Reply, write_arriving, write_on
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Sampling
 
 
 def test_weights_of_guides() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from burnish.randomness import key_of
-from burnish.rewards.gym_scorer import GymScorer
+from burnish.core.randomness import key_of
 from burnish.tasks.gym import ReasoningGym, names
+from burnish.verifiers.gym import GymScorer
 
 pytest.importorskip("reasoning_gym")
 

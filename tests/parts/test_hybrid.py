@@ -18,6 +18,11 @@ from test_learn import TASK, _as_demos, gradients, grpo_token_mean, reinforce, s
 from test_maths import log
 from torch import Tensor, tensor
 
+from burnish.core.loop import loop
+from burnish.core.method import Method, method
+from burnish.core.parts import chain
+from burnish.core.roles import frozen, roles
+from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.alignment import alignment_weights
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.group import group_relative
@@ -28,8 +33,6 @@ from burnish.learn.learn import Learn
 from burnish.learn.maths.hybrid import exploration_weight, mixture_ratio, mixture_surrogate, shaped_surrogate
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms.hybrid import teacher_k2
-from burnish.loop import loop
-from burnish.method import Method, method
 from burnish.methods.distillation import kdrl, minillm, opd
 from burnish.methods.guided import aggrevated, d2lols, lols, rlgf
 from burnish.methods.hints import ghpo
@@ -37,8 +40,6 @@ from burnish.methods.hybrid import grao, luffy, rl_plus
 from burnish.methods.imitation import sft
 from burnish.methods.resets import dr_po, r3, r3_staged, satori
 from burnish.models.build import Models
-from burnish.parts import chain
-from burnish.roles import frozen, roles
 from burnish.rollout.hinted import with_hint
 from burnish.rollout.resets import any_stage, anywhere, line_ends, reset, sliding_stage, stage_starts
 from burnish.rollout.sample import sample
@@ -47,7 +48,6 @@ from burnish.score.shaping import partial_for_answering, reflection_reward, squa
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace
 
 CHAT = SimpleNamespace(text=lambda tokens: "".join("\n" if t == 0 else "x" for t in tokens.tolist()))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import burnish
+from burnish.compose.idle import without_idle_models
+from burnish.core.roles import frozen
+from burnish.core.schedules import linear
 from burnish.learn.learn import plan_of
-from burnish.methods.idle import without_idle_models
 from burnish.methods.table import METHODS
-from burnish.roles import frozen
-from burnish.schedules import linear
 from burnish.tasks.resolve import resolve_task
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from conftest import SMALL, arguments_for, build_cast, task_for
 
-from burnish.loop import loop
-from burnish.method import Method
-from burnish.methods.idle import without_idle_models
+from burnish.compose.idle import without_idle_models
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.option import options_of
 from burnish.methods.table import METHODS
-from burnish.option import options_of
 
 NAMES = ("beta", "kl", "tau", "chi2", "hold", "beta1", "beta2", "beta_reasoning", "beta_knowledge")
 OTHERS = {"tgdpo": ("alpha",)}  # coefficients of another name

@@ -11,9 +11,9 @@ from conftest import SMALL, build_cast
 from judge_server import prompt_of, serving
 
 from burnish.commands.imagine import main
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.datagen.imagined import Imagination, dialogue_question, label_question, parse_dialogue, persona_question
 from burnish.methods.table import find
-from burnish.run.imagined import Imagination, dialogue_question, label_question, parse_dialogue, persona_question
 from burnish.tasks.data.dataset import Dataset
 
 TASK = "Find out where the user wants to travel."

@@ -17,6 +17,10 @@ from test_learn import TASK, gradients, same_gradient
 from test_offline import live
 from torch import Tensor, tensor
 
+from burnish.core.method import Method, method
+from burnish.core.roles import roles
+from burnish.core.step import Notes
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.claims import claim
 from burnish.credit.sequence import class_weights
 from burnish.draw.tasks import pairs, prompts
@@ -26,11 +30,9 @@ from burnish.learn.maths.soft_q import implied_reward, next_values
 from burnish.learn.maths.token_weights import probability_weight, smoothed_nll
 from burnish.learn.terms import imitate
 from burnish.learn.terms.self_imitation import contrast, imitate_weighted, soft_q_penalty
-from burnish.method import Method, method
 from burnish.methods.decoding import best_of_n_distill
 from burnish.methods.imitation import behavior_injection, c_rlft, dft, iqlearn, sft
 from burnish.methods.self_imitation import hir, leti, raft, rejection_sampling, superhf
-from burnish.roles import roles
 from burnish.rollout.conditioned import conditioned, under
 from burnish.rollout.given import given
 from burnish.rollout.injected import with_behaviours
@@ -38,10 +40,8 @@ from burnish.rollout.sample import sample
 from burnish.select.feedback import with_feedback
 from burnish.select.hindsight import piece_of, relabel
 from burnish.select.verified import keep_verified
-from burnish.step import Notes
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 RIGHT = Rewarded(source("sort"), lambda completions: [1.0] * len(completions))
 

@@ -11,14 +11,14 @@ from conftest import SMALL, build_cast
 from torch import tensor
 
 from burnish.cli import main
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Task
+from burnish.evals.token_shift import Shifts, kind_of, ranks_of, token_shifts
 from burnish.methods.in_context import urial
 from burnish.models.build import build
-from burnish.roles import frozen, roles
 from burnish.rollout.in_context import answer_length, in_context_prompt
-from burnish.run.token_shift import Shifts, kind_of, ranks_of, token_shifts
-from burnish.step import Settings, Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Task
 
 
 def test_the_text_before_a_question() -> None:

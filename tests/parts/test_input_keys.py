@@ -13,17 +13,17 @@ import torch
 from conftest import SMALL
 from torch import Tensor
 
+from burnish.core.roles import roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn, input_keys
+from burnish.core.types_json import group_from_record, group_to_record
 from burnish.engine.request import Request, prompts_of
 from burnish.forward.packing import pack
 from burnish.learn.learn import Learn, accumulate
 from burnish.learn.terms import imitate
 from burnish.models.build import Models, build
 from burnish.models.known_models import TINY
-from burnish.roles import roles
 from burnish.rollout.starts import Reply, Start, write_on
-from burnish.step import Step
-from burnish.types import Clock, Group, Task, Trace, Turn, input_keys
-from burnish.types_json import group_from_record, group_to_record
 
 CPU = torch.device("cpu")
 PROMPT = torch.tensor([5, 6, 7, 8])

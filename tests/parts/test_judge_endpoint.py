@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from judge_server import completion, prompt_of, serving
 
-from burnish.rewards.judges.cache import AnswerCache, cache_key
-from burnish.rewards.judges.endpoint import Endpoint, Refused, content_of
-from burnish.rewards.judges.limits import Budget, BudgetSpent, Rate, backoff
-from burnish.rewards.judges.question import Question
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock
+from burnish.judges.cache import AnswerCache, cache_key
+from burnish.judges.endpoint import Endpoint, Refused, content_of
+from burnish.judges.limits import Budget, BudgetSpent, Rate, backoff
+from burnish.judges.question import Question
 from burnish.score.judges import read_judge
 from burnish.score.judges.of_endpoint import EndpointJudge
-from burnish.step import Settings, Step
-from burnish.types import Clock
 
 STEP = Step(Clock(0, 1), None, Settings())  # type: ignore[arg-type]  # an endpoint needs no models
 

@@ -14,15 +14,16 @@ from judge_server import prompt_of, serving
 from test_judge_scorers import at
 from test_judges import blocks_of
 
+from burnish.core.loop import loop, run_phase
+from burnish.core.step import Step
+from burnish.core.task import Task
+from burnish.core.types import Clock, Group, Trace, Turn
+from burnish.judges.templates import GRADED_PAIR_BRIEF, PAIRWISE_BRIEF, PRINCIPLES, PRINCIPLES_BRIEF
 from burnish.learn.learn import Learn
-from burnish.loop import loop, run_phase
 from burnish.methods.table import find
-from burnish.rewards.judges.templates import GRADED_PAIR_BRIEF, PAIRWISE_BRIEF, PRINCIPLES, PRINCIPLES_BRIEF
 from burnish.score.judges.asked import items_of
 from burnish.score.judges.of_model import ModelJudge
 from burnish.score.judges.self_scores import self_scores
-from burnish.step import Step
-from burnish.task import Task
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.judged import LABEL, ORDER, WORTH, GradedPairs, RankedReplies, ScoredReplies, VerdictDemos
 from burnish.tasks.refereed import KIND, OPEN, REFEREE, VERIFIED, Refereed
@@ -30,7 +31,6 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group, Trace, Turn
 
 SORT = source("sort:1")
 PAIR = Task("pair", "q", {"chosen": "good", "rejected": "bad"}, "k")
@@ -126,7 +126,7 @@ def test_data_without_preferences_is_refused(tmp_path: Path) -> None:
 
 
 def test_held_out_answers_are_judged_by_the_rule() -> None:
-    from burnish.run.config import Config, Options
+    from burnish.config.options import Config, Options
     from burnish.run.plan import compose
 
     entry = find("think_rm")

@@ -12,8 +12,8 @@ from test_judge_scorers import at, judging, scored
 from test_judges import blocks_of
 
 from burnish.cli import main
-from burnish.run.unfinished_file import UnfinishedFile
-from burnish.scorer import is_failed
+from burnish.core.scorer import is_failed
+from burnish.datagen.unfinished_file import UnfinishedFile
 from burnish.tasks.data.dataset import Dataset
 
 
@@ -88,7 +88,7 @@ def test_pairs_from_ratings_load_again(small_model: Path, tmp_path: Path) -> Non
 
 
 def test_the_pairs_with_the_largest_gap_are_kept(tmp_path: Path) -> None:
-    from burnish.run.preference_data import Made
+    from burnish.datagen.preference_data import Made
 
     file = UnfinishedFile(tmp_path / "pairs.jsonl", {})
     with file:

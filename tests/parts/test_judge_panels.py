@@ -16,17 +16,17 @@ from test_judge_scorers import Replies, at, scored, scorer_of
 from test_judges import blocks_of
 
 from burnish.cli import main
+from burnish.core.loop import loop
+from burnish.core.scorer import is_failed
+from burnish.core.seeds import rng
+from burnish.core.task import Task
+from burnish.core.types import Clock
+from burnish.judges import read
 from burnish.learn.terms.focal import focal_ranking
-from burnish.loop import loop
 from burnish.methods.table import find
-from burnish.rewards.judges import read
-from burnish.scorer import is_failed
-from burnish.seeds import rng
-from burnish.task import Task
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.principled import ONLY, Principled, negated, scores_of, with_principles
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 # ------------------------------------------------------------------------------------------------------------- meta_po
 

@@ -13,17 +13,17 @@ from conftest import SMALL, build_cast
 from judge_server import JudgeServer, prompt_of, serving
 from test_judges import blocks_of
 
-from burnish.loop import loop
-from burnish.method import Method
+from burnish.compose.rewards import with_scorers
+from burnish.core.call_syntax import read_call
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.scorer import Named, Scorer, is_failed
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.methods.table import find
-from burnish.rewards.named import read_call
-from burnish.scorer import Scorer, is_failed
-from burnish.scorers.insert import Named, with_scorers
-from burnish.scorers.table import build_scorer
-from burnish.step import Step
+from burnish.rewards.table import build_scorer
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = source("sort:1")
 Judging = Callable[[dict[str, str]], str]

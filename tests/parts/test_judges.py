@@ -7,11 +7,11 @@ import statistics
 
 import pytest
 
-from burnish.rewards.judges import read, vote
-from burnish.rewards.judges.checklist import Requirement, passes, read_checklist
-from burnish.rewards.judges.master_keys import PUBLISHED, is_master_key
-from burnish.rewards.judges.question import Template, fence, neutral, question
-from burnish.rewards.judges.templates import PAIRWISE, RUBRIC, TEMPLATES
+from burnish.judges import read, vote
+from burnish.judges.checklist import Requirement, passes, read_checklist
+from burnish.judges.master_keys import PUBLISHED, is_master_key
+from burnish.judges.question import Template, fence, neutral, question
+from burnish.judges.templates import PAIRWISE, RUBRIC, TEMPLATES
 
 PLAIN = Template("plain", 1, "Judge. $data Done.")
 

@@ -9,11 +9,11 @@ import torch
 from conftest import SMALL, make_model
 from torch import Tensor
 
+from burnish.core.roles import roles
 from burnish.forward.kept_keys import Kept, fork, read_on
 from burnish.models.build import build
 from burnish.models.known_models import resolve
 from burnish.models.model import Model
-from burnish.roles import roles
 
 KINDS: dict[str, dict[str, Any]] = {"Llama": {}, "Qwen2": {}, "Qwen3": {}, "Mistral": {"sliding_window": 6}}
 

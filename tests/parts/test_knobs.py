@@ -17,27 +17,27 @@ from at_once import at_once
 from conftest import SMALL, arguments_for, build_cast, task_for
 from cover import by_cover
 
+from burnish.config.options import method_fields
+from burnish.core.roles import ema, roles, snapshot, trained
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn, Verdict
 from burnish.draw.replay import transitions
 from burnish.engine.local import Request
 from burnish.engine.sampling import restrict
+from burnish.evals.evaluate import Evaluation, Interval, _judged, evaluate, interval, share
 from burnish.methods.table import METHODS, load_all
 from burnish.models.build import build
 from burnish.models.model import Model
 from burnish.models.optimiser import Optimiser
 from burnish.models.publish import publish
-from burnish.rewards.functions import same_answer
-from burnish.rewards.timed import TimedReward
-from burnish.roles import ema, roles, snapshot, trained
+from burnish.reward_functions.timed import TimedReward
 from burnish.rollout.sample import greedy, sample
-from burnish.run.config import method_fields
-from burnish.run.evaluate import Evaluation, Interval, _judged, evaluate, interval, share
 from burnish.select.filters import above, keep_best
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.remember import Store, turns_by
-from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn, Verdict
+from burnish.verifiers.final_answer import same_answer
 
 load_all()
 

@@ -17,8 +17,8 @@ from burnish.compare.helpers import needs
 from burnish.compare.job import Job
 from burnish.compare.results import ResultsFile
 from burnish.compare.single import run_job
+from burnish.config.options import configure
 from burnish.methods.table import METHODS, find
-from burnish.run.config import configure
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "leaderboard.py"
 

@@ -12,23 +12,23 @@ import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
 from torch import Tensor
 
+from burnish.core.method import Method, method
+from burnish.core.parts import chain
+from burnish.core.roles import roles
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group
 from burnish.credit.group import group_relative
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, accumulate, measure
 from burnish.learn.norms import Counts, Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
 from burnish.learn.term import Live, Term
 from burnish.learn.terms import pg_clip, pg_reinforce
-from burnish.method import Method, method
 from burnish.methods.hybrid import chord, chord_phi, prefix_rft
 from burnish.methods.policy import grpo, ppo
-from burnish.parts import chain
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
-from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group
 
 TASK = Rewarded(source("sort"), coin)
 
@@ -240,8 +240,8 @@ def test_chord_has_the_released_dual_clip(build) -> None:
 
 def test_chord_schedule_by_hand() -> None:
     """Warm-up 2 to peak 0.8, then a cosine over 4 steps to 0.2: 0, 0.4, 0.8, ..., half way 0.5, then 0.2 for good."""
+    from burnish.core.types import Clock
     from burnish.methods.hybrid import _mu
-    from burnish.types import Clock
 
     mu = _mu(0.8, 0.2, 2, 4)
     found = [mu(Clock(step, 100)) for step in (0, 1, 2, 4, 6, 50)]

@@ -13,18 +13,18 @@ import torch
 from conftest import SMALL, make_model
 
 from burnish.checkpoint.checkpoint import publish_model
+from burnish.config.options import configure
+from burnish.core.loop import loop, run_phase
+from burnish.core.method import Method
+from burnish.core.roles import ema, frozen, roles, snapshot, trained
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.learn.learn import accumulate, plan_of
-from burnish.loop import loop, run_phase
-from burnish.method import Method
 from burnish.methods.table import METHODS, find
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora, check_rank, check_stored, stored_rank
-from burnish.roles import ema, frozen, roles, snapshot, trained
-from burnish.run.config import configure
 from burnish.run.plan import plan
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 peft = pytest.importorskip("peft", reason="LoRA needs peft")
 
@@ -292,15 +292,15 @@ def test_flags_that_stored_adapters_contradict_are_refused(
     ids=["TRL", "LLaMA-Factory", "Axolotl", "full", "no rank"],
 )
 def test_adapters_of_other_libraries_are_imported(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    from burnish.run.translate import translate
+    from burnish.migrate.translate import translate
 
     found = translate(theirs, "sft").options
     assert {name: value for name, value in found.items() if name.startswith("lora")} == ours
 
 
 def test_options_become_adapters() -> None:
+    from burnish.config.options import configure
     from burnish.methods.table import find
-    from burnish.run.config import configure
 
     words = {"lora": "8", "lora_alpha": "4", "lora_dropout": "0.1", "lora_targets": "q_proj, v_proj"}
     options = configure(find("sft"), "sft", {**words, "lora_variant": "dora", "lora_save": "lm_head"}).options

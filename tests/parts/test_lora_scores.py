@@ -11,15 +11,15 @@ from conftest import SMALL, make_model
 
 import burnish
 from burnish.checkpoint.checkpoint import publish_model
-from burnish.loop import loop
+from burnish.core.loop import loop
+from burnish.core.roles import frozen, roles, trained
+from burnish.core.types import Clock
 from burnish.methods.table import METHODS
 from burnish.models.build import Models, build
 from burnish.models.load import load_model, stored_outputs
 from burnish.models.lora import Lora, add_lora
 from burnish.models.model import Model
-from burnish.roles import frozen, roles, trained
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 peft = pytest.importorskip("peft", reason="LoRA needs peft")
 

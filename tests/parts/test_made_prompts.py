@@ -15,23 +15,23 @@ from conftest import SMALL, build_cast
 from guards import guards
 from judge_server import serving
 
+from burnish.compose.curricula import drawn
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.task import MADE_FROM, Task, Verdict
+from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.draw.evolve import Pool, in_proportion, informativeness
 from burnish.draw.made import made_task, request_of
-from burnish.loop import loop
-from burnish.method import Method
-from burnish.methods.curricula import drawn
+from burnish.judges import rewrites
 from burnish.methods.table import find
-from burnish.rewards.functions import same_answer
-from burnish.rewards.judges import rewrites
 from burnish.run.pipeline import require_pipelined
 from burnish.score.majority import agreement, majority
 from burnish.select.filters import between
-from burnish.step import Step
-from burnish.task import MADE_FROM, Task, Verdict
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Trace, Turn
+from burnish.verifiers.final_answer import same_answer
 
 pytestmark = guards("draw")
 

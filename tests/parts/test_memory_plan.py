@@ -11,13 +11,13 @@ import torch
 from conftest import make_model
 
 from burnish.cli import main
+from burnish.config.options import Config, Options
+from burnish.core.roles import Role, frozen, trained
 from burnish.methods.table import find
 from burnish.models.decoder_shape import DecoderShape
 from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
 from burnish.models.token_budget import busy
-from burnish.roles import Role, frozen, trained
-from burnish.run.config import Config, Options
 from burnish.run.memory_plan import Batch, Choices, fitted, parts_of, read_memory, shapes_of
 from burnish.run.plan import plan
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from conftest import make_model
 
-from burnish.messages import prompt_shown, shown, text_of
+from burnish.core.messages import prompt_shown, shown, text_of
+from burnish.core.types import Group, Task
+from burnish.core.types_json import group_from_record, group_to_record
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
 from burnish.models.template import Style
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.hinted import with_hint
-from burnish.types import Group, Task
-from burnish.types_json import group_from_record, group_to_record
 
 CALL = {"id": "a1", "type": "function", "function": {"name": "add", "arguments": {"x": 2, "y": [3, 4]}}}
 TALK: tuple[dict[str, Any], ...] = (

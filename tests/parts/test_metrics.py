@@ -12,13 +12,13 @@ import pytest
 from conftest import SMALL, build_cast, build_method
 
 import burnish
+from burnish.core.loop import Report, loop
+from burnish.core.step import Settings
+from burnish.core.types import Clock
 from burnish.engine.subprocess import probe
 from burnish.learn import mismatch
-from burnish.loop import Report, loop
 from burnish.methods.table import METHODS
 from burnish.report.definitions import DEFINITIONS, definition, markdown
-from burnish.step import Settings
-from burnish.types import Clock
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 VARIED = ("grpo", "dapo", "dpo", "sft", "ppo", "gdpo", "icepop", "disco", "best_of_n", "reward_model", "trpo", "gkd")

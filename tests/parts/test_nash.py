@@ -14,16 +14,16 @@ from test_credit import trace
 from test_learn import TASK, gradients
 from torch import tensor
 
+from burnish.core.parts import Rollout
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group
 from burnish.credit.nash import by_bradley_terry, by_comparison, nash_advantage
 from burnish.draw.tasks import prompts
 from burnish.engine.mixture import geometric
 from burnish.methods.nash import nash_ema, nash_md
 from burnish.models.build import build
-from burnish.parts import Rollout
-from burnish.roles import frozen, roles
 from burnish.rollout.sample import sample
-from burnish.step import Notes, Step
-from burnish.types import Clock, Group
 
 
 def test_preferences_by_hand() -> None:

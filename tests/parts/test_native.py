@@ -17,6 +17,8 @@ from conftest import CHAT, make_model
 from guards import guards
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from burnish.core.step import Settings
+from burnish.core.types import Clock
 from burnish.engine.local import LocalEngine, Request
 from burnish.forward.runner import runner_of
 from burnish.kernels.cpu import c_layer, torch_layer
@@ -29,8 +31,6 @@ from burnish.models.load import load_chat, load_model
 from burnish.models.optimiser import Optimiser
 from burnish.models.template import Template
 from burnish.models.tokenizer import tokenizer_of
-from burnish.step import Settings
-from burnish.types import Clock
 
 pytestmark = guards("kernels", "forward")
 
@@ -334,9 +334,10 @@ def test_the_first_rollout_imports_no_transformers() -> None:
     that import it.
     """
     program = (
-        "import sys\nfrom pathlib import Path\nfrom burnish.roles import roles\n"
+        "import sys\nfrom pathlib import Path\nfrom burnish.core.roles import roles\n"
         "from burnish.models.build import build\n"
-        "from burnish.engine.local import Request\nfrom burnish.types import Task\nfrom burnish.step import Settings\n"
+        "from burnish.engine.local import Request\nfrom burnish.core.types import Task\n"
+        "from burnish.core.step import Settings\n"
         f"policy = build(roles(), Path({str(TINY)!r}), Settings(), device='cpu')['policy']\n"
         "asked = policy.chat.prompt(Task('question', '1 + 1 = ?', {}, 'k'))\n"
         "assert len(policy.generate([Request(asked, 0, 4)])) == 1\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import go
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.observers import Observer, Observers
 from burnish.run.train import Result, Run, observed_by
 from burnish.store.reader import open_store

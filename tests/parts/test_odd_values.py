@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from burnish.core.rejected import NotFinite
 from burnish.envs.of_mcp import read_command
 from burnish.envs.tools import Tool
 from burnish.methods.table import entry_of, find
-from burnish.nonfinite import NotFinite
+from burnish.migrate.translate import translate
 from burnish.recipes.state import FILE, STEPS, State
-from burnish.rewards.call import call_reward
-from burnish.rewards.timed import TimedReward
-from burnish.run.translate import translate
+from burnish.reward_functions.call import call_reward
+from burnish.reward_functions.timed import TimedReward
 from burnish.tasks.table import source
 from burnish.tasks.tooled import read_tools
 from burnish.util.failures import MEMORY, said, sentence, shown

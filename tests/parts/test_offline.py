@@ -14,6 +14,10 @@ from test_credit import scored, trace
 from test_learn import TASK, gradients, same_gradient
 from torch import Tensor, tensor
 
+from burnish.core.method import Method, method
+from burnish.core.roles import roles
+from burnish.core.step import Notes
+from burnish.core.types import Clock, Group
 from burnish.credit.gae import token_rewards
 from burnish.credit.group import group_relative
 from burnish.credit.sequence import shared
@@ -24,16 +28,12 @@ from burnish.learn.norms import seq_sum_mean
 from burnish.learn.term import Live
 from burnish.learn.terms import pg_reinforce, value_mse
 from burnish.learn.terms.sequence import pg_sequence_ratio, pg_token_ratio
-from burnish.method import Method, method
 from burnish.methods.offline import a_lol, a_lol_ref_free, a_lol_seq, copg, copg_online, p3o, p3o_separate, rebel
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.baseline import above_value
 from burnish.score.verify import verify
 from burnish.select.pairs import every_contrast
 from burnish.select.priority import prioritised
-from burnish.step import Notes
-from burnish.types import Clock, Group
 
 SURROGATES = pytest.mark.parametrize("surrogate", [pairwise_joint, pairwise_separate])
 

@@ -12,21 +12,21 @@ import torch
 from conftest import SMALL, build_cast, credited
 from gradients import gradient
 
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.turns import turn_rewards
 from burnish.engine.mixture import by_values
 from burnish.learn.learn import Learn
 from burnish.learn.maths import token_values as maths
 from burnish.learn.term import Live
 from burnish.learn.terms.token_values import q_temporal, v_expectile
-from burnish.loop import loop
 from burnish.methods.table import find
 from burnish.rollout.trajectories import episode_trace
 from burnish.select.returns import Returns, best_returns, normalised_score
-from burnish.step import Step
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace
 
 TALK = [
     {"role": "user", "content": "hi"},

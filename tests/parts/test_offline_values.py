@@ -13,16 +13,16 @@ from test_values import ASKED, STEP, TASK, assert_close, of_policy, trace
 from torch import tensor
 
 import burnish
+from burnish.core.parts import chain
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.actions import actions
 from burnish.credit.gae import token_rewards
 from burnish.credit.returns import lambda_advantages
 from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
 from burnish.learn.terms.soft_bellman import path_policy, path_value
 from burnish.methods.offline_values import dvpo, global_value_model, oreo
-from burnish.parts import chain
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 # ---------------------------------------------------------------------------------------------------------------- DVPO
 

@@ -10,11 +10,11 @@ from conftest import SMALL
 from torch import Tensor, nn
 
 from burnish.cli import main
+from burnish.config.options import Options, configure
 from burnish.forward import offload
 from burnish.forward.offload import Saved, offloaded
 from burnish.methods.table import METHODS
 from burnish.models.build import Models, build
-from burnish.run.config import Options, configure
 from burnish.tasks.table import source
 
 ROWS = [torch.arange(5, 45), torch.arange(30, 90)]

@@ -21,12 +21,12 @@ from conftest import task_for
 import burnish
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.cli import main
-from burnish.method import Method, method, roles
-from burnish.methods.swap import PARTS, factories
+from burnish.compose.swap import PARTS, factories
+from burnish.config.flags import flags_of_method
+from burnish.config.options import Options, configure, method_fields, method_types, renamed
+from burnish.core.method import Method, method, roles
+from burnish.core.option import ANY, Option, options_of, typed
 from burnish.methods.table import METHODS, entry_of, find
-from burnish.option import ANY, Option, options_of, typed
-from burnish.run.config import Options, configure, method_fields, method_types, renamed
-from burnish.run.flags import flags_of_method
 
 SHARE = Option("A share.", at_least=0, at_most=1)
 UNRANGED = {  # numbers of which every finite one makes sense

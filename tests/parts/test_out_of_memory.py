@@ -20,18 +20,18 @@ from runs import go, same_run
 
 import burnish
 from burnish.checkpoint.diff import log_rows
+from burnish.core.loop import loop
+from burnish.core.step import Notes
 from burnish.learn.learn import accumulate, measure, plan_of
-from burnish.loop import loop
 from burnish.methods.table import METHODS
 from burnish.models.build import Models
 from burnish.models.model import Model
-from burnish.models.token_room import TokenRoom
+from burnish.models.oom_backoff import TokenRoom
 from burnish.run.train import Observer
-from burnish.step import Notes
 from burnish.tasks.data import Dataset
 
 pytestmark = guards(
-    "models/token_room.py", "models/model.py", "forward", "learn/passes.py", "learn/batch.py", "learn/taken_back.py"
+    "models/oom_backoff.py", "models/model.py", "forward", "learn/passes.py", "learn/batch.py", "learn/rollback.py"
 )
 
 ROWS = [{"prompt": f"{n}?", "chosen": "y" * (3 + n % 9), "rejected": "n" * (2 + n % 5)} for n in range(60)]

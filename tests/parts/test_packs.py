@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
+from burnish.core.types import Trace, Turn
 from burnish.learn.batch import Filling, Micro, Row, micro_batches
-from burnish.types import Trace, Turn
 
 
 def row(group: int, reply: int, prompt: Turn) -> Row:

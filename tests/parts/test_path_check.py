@@ -12,6 +12,8 @@ from decoders import save_decoder
 from torch import Tensor, nn
 
 from burnish.commands.loaded import load_policy
+from burnish.core.roles import frozen, trained
+from burnish.core.step import Settings
 from burnish.engine.local import Request
 from burnish.forward import outputs as forward
 from burnish.forward import runner
@@ -26,8 +28,6 @@ from burnish.models.load import load_model
 from burnish.models.model import Model
 from burnish.models.process_sampler import Sampler
 from burnish.models.snapshot import _twin
-from burnish.roles import frozen, trained
-from burnish.step import Settings
 
 CPU = torch.device("cpu")
 ROWS = [torch.arange(5, 5 + n) for n in (9, 4, 6)]

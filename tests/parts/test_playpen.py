@@ -10,16 +10,16 @@ from conftest import SMALL, Tossed, build_cast, credited
 from gradients import gradient
 from test_agent_turns import TASK, nothing
 
+from burnish.compose.multi_turn import played
+from burnish.core.scorer import mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace
 from burnish.envs.protocol import Outcome
-from burnish.methods.multi_turn import played
 from burnish.methods.playpen import playpen_dpo, playpen_grpo, playpen_sft
 from burnish.methods.policy import grpo
 from burnish.score.outcomes import outcomes
-from burnish.scorer import mark_failed
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Trace
 
 GAMES = Tossed(source("guess"))
 

@@ -13,13 +13,13 @@ from guards import guards
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences, log_rows
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.credit.cached import LogpCache, cached_ref
 from burnish.credit.streams import ref
-from burnish.roles import frozen, roles
 from burnish.rollout.given import given
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Task
 
 pytestmark = guards("credit/cached.py", "checkpoint")
 

@@ -10,13 +10,13 @@ from conftest import SMALL, build_cast
 from guards import guards
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.loop import loop, note_samples
+from burnish.core.method import frozen, method, roles
+from burnish.core.step import Notes
+from burnish.core.types import Group, Task, Trace, Turn
+from burnish.evals.evaluate import Evaluation
 from burnish.learn.entanglement import entanglement, top_mass
-from burnish.loop import loop, note_samples
-from burnish.method import frozen, method, roles
-from burnish.run.evaluate import Evaluation
-from burnish.step import Notes
 from burnish.tasks.table import source
-from burnish.types import Group, Task, Trace, Turn
 
 pytestmark = guards("learn/terms", "select")
 

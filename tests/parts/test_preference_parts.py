@@ -13,21 +13,21 @@ import torch
 from conftest import SMALL, build_cast, make_model
 from safetensors.torch import save_file
 
+from burnish.core.parts import Part
+from burnish.core.roles import ema, roles, snapshot
+from burnish.core.seeds import rng
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import density, preference
+from burnish.learn.extrapolate import extrapolated
 from burnish.learn.terms.preference_features import feature_drift, jump_relu
 from burnish.models.build import Models, build
-from burnish.parts import Part
-from burnish.publish.extrapolate import extrapolated
-from burnish.roles import ema, roles, snapshot
 from burnish.rollout.graded import graded, keywords, without
 from burnish.rollout.sample import sample
 from burnish.rollout.staged import staged
 from burnish.score.wins import less_length, win_rates
-from burnish.seeds import rng
 from burnish.select import gap, lists
 from burnish.select.remember import Store
-from burnish.step import Notes, Step
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 PROMPT = Turn(torch.tensor([1, 2]), "task")
 

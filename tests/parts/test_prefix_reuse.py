@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from burnish.core.roles import roles
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
 from burnish.forward.packing import pack
 from burnish.forward.prefix_tree import Tree
 from burnish.kernels.cpu import build, prefix_reuse
@@ -15,11 +18,8 @@ from burnish.kernels.cpu.activation_cache import NOBODY
 from burnish.models.build import Models
 from burnish.models.build import build as build_models
 from burnish.models.known_models import TINY
-from burnish.roles import roles
 from burnish.rollout.play import play
-from burnish.step import Settings, Step
 from burnish.tasks.environment import EnvSource
-from burnish.types import Clock, Group
 
 pytestmark = pytest.mark.skipif(build.kernels() is None, reason="no C kernels on this machine")
 SETTINGS = Settings(max_new_tokens=6)

@@ -13,26 +13,26 @@ from guards import guards
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.task import Task
+from burnish.core.types import Clock, Group
 from burnish.draw.labelled import labelled_steps
 from burnish.learn.term import Live
 from burnish.learn.terms.process import step_chance, step_regression
-from burnish.loop import loop
 from burnish.methods.table import find
 from burnish.models.load import load_chat
-from burnish.rewards.resolve import read_rewards
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.read import named_rewards, split_rewards
 from burnish.rollout.given_steps import given_steps, joined
 from burnish.score.process import centred_chance, chance, number, sign
 from burnish.score.segments import segmentation, step_ends
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_rewards, split_rewards
-from burnish.step import Step
-from burnish.task import Task
 from burnish.tasks.data.preferences import ranked
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group
 
-pytestmark = guards("score", "scorers")
+pytestmark = guards("score", "rewards")
 
 TASK = source("sort")
 

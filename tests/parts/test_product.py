@@ -9,23 +9,23 @@ import pytest
 from conftest import SMALL, build_cast, build_method
 from guards import guards
 
+from burnish.core.method import Method, method
+from burnish.core.parts import chain
+from burnish.core.roles import roles
+from burnish.core.step import Settings
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour
 from burnish.draw.tasks import prompts
+from burnish.evals.heldout import held_out
 from burnish.learn.learn import Learn
 from burnish.learn.terms import pg_clip
-from burnish.method import Method, method
-from burnish.parts import chain
-from burnish.roles import roles
 from burnish.rollout.sample import sample
-from burnish.run.heldout import held_out
 from burnish.run.pipeline import loop_as_set
 from burnish.score.verify import verify
-from burnish.step import Settings
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 
-pytestmark = guards("report", "roles.py")
+pytestmark = guards("report", "core/roles.py")
 
 TASK = Rewarded(source("sort"), lambda completions: [float(len(text) % 2) for text in completions])
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from burnish.loop import Report
+from burnish.config.options import configure
+from burnish.core.loop import Report
+from burnish.core.types import Clock
 from burnish.methods.table import find
 from burnish.report.progress import Progress, ProgressScreen
-from burnish.run.config import configure
 from burnish.run.train import prepare
-from burnish.types import Clock
 
 
 def test_what_is_left_follows_from_the_pace_of_this_run(small_model: Path, tmp_path: Path) -> None:

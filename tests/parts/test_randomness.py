@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from burnish import randomness
+from burnish.core import randomness
 
 
 def test_splitmix_by_hand() -> None:

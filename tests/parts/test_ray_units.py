@@ -15,6 +15,13 @@ from conftest import SMALL, build_cast
 from guards import guards
 
 import burnish
+from burnish.config.options import Config, Options
+from burnish.core.loop import loop
+from burnish.core.parts import Part, split_score
+from burnish.core.pending_step import joined
+from burnish.core.sample_ledger import LEARNED, UnitId
+from burnish.core.step import Settings
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.distributed.ray.admission import chosen, limits_of
 from burnish.distributed.ray.audit import audit
 from burnish.distributed.ray.pipeline import RayPipeline
@@ -29,19 +36,12 @@ from burnish.distributed.ray.units import (
 )
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER, WorkQueue
 from burnish.distributed.ray.worker import Activity, Spec, Worker
-from burnish.ledger import LEARNED, UnitId
-from burnish.loop import loop
-from burnish.parts import Part, split_score
-from burnish.run.config import Config, Options
 from burnish.run.pipeline import Pipeline
 from burnish.run.session import StoreSession
-from burnish.sampled import joined
-from burnish.step import Settings
 from burnish.store.health import HealthLimits
 from burnish.store.schema import FILE
-from burnish.types import Clock, Group, Task, Trace, Turn
 
-pytestmark = guards("distributed/ray", "ledger.py", "rollout")
+pytestmark = guards("distributed/ray", "core/sample_ledger.py", "rollout")
 
 
 def a_unit(number: int, drawn: int = 0, tasks: int = 2) -> Unit:

@@ -15,7 +15,12 @@ from conftest import SMALL, build_cast
 from torch import Tensor, tensor
 
 from burnish.cli import main
+from burnish.core.loop import loop
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import by_hardness, entropy_side, weigh_cut_off
+from burnish.datagen.rated_data import measured, own_reply
+from burnish.datagen.toggle import divided, toggled_rows
 from burnish.draw import EasyPool, apart_from_easy, note_solved
 from burnish.draw.failed import PLACE
 from burnish.draw.rated import by_failure, in_order, progressive_batches
@@ -23,22 +28,17 @@ from burnish.draw.tasks import prompts
 from burnish.learn.maths import dpo_logistic
 from burnish.learn.maths.divergence import k3
 from burnish.learn.maths.pipelines import bounded_k3, mirror_pull, reward_aware
-from burnish.loop import loop
 from burnish.methods.table import find
 from burnish.models.known_models import resolve
-from burnish.rewards.code.outcome import Class, Outcome
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.verifiers.programs import level_points, levelled_tests, levels_of
-from burnish.run.rated_data import measured, own_reply
-from burnish.run.toggle import divided, toggled_rows
-from burnish.scorers.blends import rule_first
-from burnish.scorers.lengths import unfinished
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.rewards.blends import rule_first
+from burnish.rewards.lengths import unfinished
 from burnish.select import Store, mixed, recovered
 from burnish.select.shorter import shortest_vs_longer
-from burnish.step import Settings, Step
 from burnish.tasks.data import Dataset
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
+from burnish.verifiers.code.outcome import Class, Outcome
+from burnish.verifiers.programs import level_points, levelled_tests, levels_of
 
 
 def a_trace(score: float, length: int = 3, *, cut: bool = False, **notes: Any) -> Trace:

@@ -10,14 +10,14 @@ import pytest
 import torch
 from conftest import SMALL, Tossed, build_cast, credited
 
+from burnish.core.step import Step
+from burnish.core.types import Clock
 from burnish.methods.agent_planners import eef
 from burnish.rollout.recorded import played_again
 from burnish.rollout.trajectories import trajectories
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.recorded import RECORDED, Recorded
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 GUESS = source("guess:1")
 

@@ -9,13 +9,13 @@ import pytest
 from conftest import SMALL, build_cast
 from test_learn import TASK, same_gradient
 
-from burnish.method import Method
+from burnish.core.method import Method
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.methods.surrogates import dapo
-from burnish.parts import Part
 from burnish.select.filters import mixed
 from burnish.select.refill import refilled
-from burnish.step import Step
-from burnish.types import Clock, Group
 
 
 def half(groups: list[Group], step: Step) -> list[Group]:

@@ -10,11 +10,11 @@ from conftest import SMALL, build_cast, credited
 from test_learn import TASK, same_gradient
 from torch import nn, tensor
 
+from burnish.core.loop import loop
+from burnish.core.types import Trace, Turn
 from burnish.learn.inputs import own_guess, uniform_noise
-from burnish.loop import loop
 from burnish.methods.imitation import sft
 from burnish.methods.regularised import half, hft, ift, neftune, suffix_weighted_nll
-from burnish.types import Trace, Turn
 
 
 def test_neftune_noise_by_hand() -> None:

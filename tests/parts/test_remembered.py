@@ -12,6 +12,7 @@ import torch
 from conftest import SMALL, make_model
 from torch import Tensor
 
+from burnish.core.roles import roles
 from burnish.engine.local import Request
 from burnish.kernels.cpu import activation_cache
 from burnish.kernels.cpu import build as compiled
@@ -19,7 +20,6 @@ from burnish.kernels.cpu.activation_cache import ActivationCache
 from burnish.models.build import build
 from burnish.models.known_models import TINY
 from burnish.models.model import Model
-from burnish.roles import roles
 
 pytestmark = pytest.mark.skipif(compiled.kernels() is None, reason=f"no kernels here: {compiled.why_not()}")
 

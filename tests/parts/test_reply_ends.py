@@ -10,14 +10,14 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, make_model
 
+from burnish.core.loop import run_phase
+from burnish.core.parts import everything
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.learn.batch import masks
 from burnish.learn.learn import Learn, plan_of
-from burnish.loop import run_phase
 from burnish.methods.table import find
-from burnish.parts import everything
-from burnish.step import Step
 from burnish.tasks.data.dataset import Dataset
-from burnish.types import Clock, Group
 
 TALK = [
     {"role": "user", "content": "one?"},

@@ -10,7 +10,9 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, scoring_model
 
-from burnish.method import Method
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Turn
 from burnish.methods.tree_search import rest_mcts_search
 from burnish.models.build import Models
 from burnish.models.known_models import resolve
@@ -20,9 +22,7 @@ from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees
 from burnish.rollout.search_tree import Node
 from burnish.rollout.starts import Reply, Start, write_on
 from burnish.rollout.stepped import answers, by_probability, enough, good_end, paths, stepped
-from burnish.step import Step
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Sampling, Turn
 
 TASK = source("add")
 

@@ -11,8 +11,10 @@ import torch
 from conftest import build_cast
 from guards import guards
 
-from burnish.loop import loop
-from burnish.method import Method
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Group
 from burnish.methods.table import find
 from burnish.models.build import Models
 from burnish.models.save import save_directory
@@ -20,12 +22,10 @@ from burnish.score.aggregate import spearman
 from burnish.score.data import personal
 from burnish.score.debias import data_replies, training_tasks
 from burnish.score.heads import answered, end_outputs
-from burnish.step import Settings, Step
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
-from burnish.types import Clock, Group
 
-pytestmark = guards("scorers", "score", "learn/terms", "learn/maths")
+pytestmark = guards("rewards", "score", "learn/terms", "learn/maths")
 
 SIDES = ("chosen", "rejected")
 FAST = Settings(prompts=8, max_new_tokens=16, lr=3e-3)

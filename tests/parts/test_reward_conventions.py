@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.call import RewardCall, call_reward
-from burnish.rewards.resolve import make_reward, read_rewards, reward_text
-from burnish.rewards.reward import Failed, LocalReward, SeveralRewards, combined
-from burnish.types import Verdict
+from burnish.core.types import Verdict
+from burnish.reward_functions.call import RewardCall, call_reward
+from burnish.reward_functions.resolve import make_reward, read_rewards, reward_text
+from burnish.reward_functions.reward import Failed, LocalReward, SeveralRewards, combined
 
 CHAT = [[{"role": "user", "content": "2 + 2?"}], [{"role": "user", "content": "3 + 3?"}]]
 
@@ -190,5 +190,5 @@ def test_a_failure_is_no_verdict() -> None:
 def test_the_grader_process_needs_no_torch() -> None:
     import subprocess
 
-    code = "import sys, burnish.rewards.grader_process; sys.exit('torch' in sys.modules)"
+    code = "import sys, burnish.reward_functions.grader_process; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,17 +12,17 @@ import torch
 from conftest import SMALL, build_cast
 from test_reward_models import reward_model
 
-from burnish.loop import run_phase
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import run_phase
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.methods.table import find
-from burnish.rewards.resolve import read_rewards
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_rewards, split_rewards
-from burnish.step import Step
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.read import named_rewards, split_rewards
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group
 
 
 def rows_of(path: Path, **columns: Any) -> Source:

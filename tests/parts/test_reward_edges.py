@@ -18,24 +18,24 @@ from test_judge_scorers import Replies, at, scorer_of
 from test_process_rewards import scoring_model
 from test_reward_models import REWARDS, reward_model
 
-from burnish.loop import loop
-from burnish.method import Method
+from burnish.compose.guard import guarded
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop
+from burnish.core.method import Method
+from burnish.core.scorer import Named, is_failed
+from burnish.core.task import Task, Verdict
+from burnish.core.types import Group, Trace
 from burnish.methods.table import METHODS, find
 from burnish.models.build import Models
-from burnish.rewards.resolve import read_rewards
-from burnish.scorer import is_failed
-from burnish.scorers.guard import guarded
-from burnish.scorers.insert import Named, with_scorers
-from burnish.scorers.read import named_rewards, named_shapes, split_rewards
-from burnish.scorers.table import load_scorers
-from burnish.task import Task, Verdict
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.read import named_rewards, named_shapes, split_rewards
+from burnish.rewards.table import load_scorers
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Group, Trace
 
-pytestmark = guards("scorers", "rewards")
+pytestmark = guards("rewards", "sandbox", "verifiers", "reward_functions")
 
 __all__ = ["scoring_model"]  # a fixture
 

@@ -11,8 +11,9 @@ from conftest import make_model
 from test_reward_models import reward_model
 
 from burnish.cli import main
-from burnish.run.evaluate import best_of_k
-from burnish.run.reward_eval import (
+from burnish.core.types import Task
+from burnish.evals.evaluate import best_of_k
+from burnish.evals.reward_eval import (
     Pair,
     accuracy,
     best_of_curve,
@@ -23,7 +24,6 @@ from burnish.run.reward_eval import (
     slices,
 )
 from burnish.score.maths.calibration import calibration_error
-from burnish.types import Task
 
 
 def pair(chosen: float, rejected: float, lengths: tuple[int, int] = (1, 1), prompt: int = 1, **given: object) -> Pair:

@@ -12,29 +12,29 @@ import transformers
 from conftest import SMALL, build_cast, make_model
 from transformers import AutoModelForSequenceClassification
 
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import loop, run_phase
+from burnish.core.roles import Role, frozen, trained
+from burnish.core.seeds import rng
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.reward import Clusters, grade_of, rating_of
 from burnish.credit.strength import Cuts
 from burnish.learn.reward_head import head_of
-from burnish.loop import loop, run_phase
 from burnish.methods.table import find
 from burnish.models.build import Models, build
 from burnish.models.save import save_directory
-from burnish.rewards.resolve import read_rewards
-from burnish.roles import Role, frozen, trained
+from burnish.reward_functions.resolve import read_rewards
+from burnish.rewards.read import named_rewards, split_rewards
 from burnish.score import aggregate
 from burnish.score.data import among, beside
 from burnish.score.debias import fitted
 from burnish.score.heads import GroupWeights, Scale, end_outputs
 from burnish.score.written import calculated, prefix_rewards
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_rewards, split_rewards
-from burnish.seeds import rng
 from burnish.select.convex import hull, perturbed, plane
-from burnish.step import Step
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = source("sort")
 

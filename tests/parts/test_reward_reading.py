@@ -14,6 +14,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import burnish
 from burnish.checkpoint.checkpoint import publish_model
+from burnish.core.roles import frozen, roles, trained
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.models.build import Models, build
 from burnish.models.chat_style import styled_chat
 from burnish.models.lora import Lora
@@ -21,12 +24,9 @@ from burnish.models.model import Model
 from burnish.models.scored_end import after_turn, ending_with_the_turn
 from burnish.models.template import TEMPLATES as CHATS
 from burnish.models.template import Style, Template
-from burnish.roles import frozen, roles, trained
 from burnish.score.heads import end_outputs
 from burnish.score.model import reward_model
 from burnish.score.reading import end_scores
-from burnish.step import Step
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 SAID = (("hello", "yes"), ("what is this?", "no idea at all"), ("x", "y"))
 PADDING = ("own", "eos", "none")

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from burnish.core.types import Clock
 from burnish.learn.maths.axioms import KINDS
 from burnish.learn.term import Live, Term
 from burnish.learn.terms import reward as terms
 from burnish.learn.terms.reward_heads import goal_contrast, latent_pairs, latent_posterior, uncertain_heads
-from burnish.types import Clock
 
 
 def nls(x: float) -> float:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.call import call_reward
-from burnish.rewards.functions import final_answer, same_answer, small_powers
-from burnish.rewards.load import load_function
+from burnish.reward_functions.call import call_reward
+from burnish.reward_functions.load import load_function
+from burnish.verifiers.final_answer import final_answer, same_answer, small_powers
 
 
 @pytest.mark.parametrize(

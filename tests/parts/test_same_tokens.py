@@ -9,12 +9,12 @@ import pytest
 import torch
 from conftest import SMALL, build_cast, make_model
 
+from burnish.config.options import configure
+from burnish.core.loop import loop
 from burnish.engine.mixture import arithmetic
 from burnish.learn.maths.distillation import generalised_jsd
-from burnish.loop import loop
 from burnish.methods.table import find
 from burnish.models.same_tokens import difference
-from burnish.run.config import configure
 from burnish.run.plan import plan
 from burnish.tasks.resolve import resolve_task
 

@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from guards import guards
 
-from burnish.rewards import seccomp
-from burnish.rewards.codec import decode, encode
+from burnish.sandbox import seccomp
+from burnish.sandbox.codec import decode, encode
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's"), guards("rewards")]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's"),
+    guards("sandbox", "verifiers", "reward_functions"),
+]
 
 INSIDE = """
 import contextlib, ctypes, json, os, signal, socket, subprocess, sys, tempfile, threading
-from burnish.rewards import sandbox
+from burnish.reward_functions import sandbox
 scratch = tempfile.mkdtemp(dir=sys.argv[1])
 isolation = sandbox.enter(scratch)
 found = {}
@@ -132,7 +135,7 @@ def test_memory_and_what_computing_needs(tmp_path: Path) -> None:
 
 def test_processor_time_ends_a_process_that_nobody_watches(tmp_path: Path) -> None:
     code = (
-        f"from burnish.rewards import sandbox\nsandbox.enter({str(tmp_path / 's')!r})\n"
+        f"from burnish.reward_functions import sandbox\nsandbox.enter({str(tmp_path / 's')!r})\n"
         "sandbox.limit_cpu(0.0)\nwhile True: pass"
     )
     (tmp_path / "s").mkdir()

@@ -13,6 +13,8 @@ import torch
 from conftest import make_model
 from safetensors.torch import load_file, save_file
 
+from burnish.config.options import configure
+from burnish.core.rejected import NotFinite
 from burnish.engine.local import LocalEngine
 from burnish.engine.request import Request
 from burnish.engine.sampling import choose, logp_of
@@ -22,8 +24,6 @@ from burnish.kernels.cpu import build
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
 from burnish.models.load import load_chat, load_model
-from burnish.nonfinite import NotFinite
-from burnish.run.config import configure
 
 CPU = torch.device("cpu")
 NAN, INF = float("nan"), float("inf")

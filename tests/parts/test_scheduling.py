@@ -10,11 +10,11 @@ import pytest
 import torch
 from conftest import SMALL
 
+from burnish.core.roles import roles
 from burnish.engine.batch import mates_among
 from burnish.engine.kv_cache import Plan, Pool, plan
 from burnish.engine.local import LocalEngine, Request, Sample
 from burnish.models.build import build
-from burnish.roles import roles
 
 PROMPTS = [torch.randint(4, 200, (n,), generator=torch.Generator().manual_seed(n)) for n in (3, 70, 12, 90)]
 

@@ -15,20 +15,20 @@ from test_scorers import TASK, one_step
 
 import burnish
 from burnish.api.train import resume
-from burnish.loop import Report
-from burnish.method import Part
+from burnish.compose.guard import guarded
+from burnish.compose.rewards import with_scorers
+from burnish.core.loop import Report
+from burnish.core.method import Part
+from burnish.core.scorer import Named, Scorer, is_failed
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace
 from burnish.methods.table import find
-from burnish.rewards.resolve import read_rewards
+from burnish.reward_functions.resolve import read_rewards
 from burnish.run.folder import Folder
 from burnish.run.observers import Observer
 from burnish.run.reward_failures import RewardFailures
 from burnish.run.reward_versions import change, present, record
-from burnish.scorer import Scorer, is_failed
-from burnish.scorers.guard import guarded
-from burnish.scorers.insert import Named, with_scorers
-from burnish.step import Step
 from burnish.tasks.unscored import Unscored
-from burnish.types import Clock, Group, Trace
 
 
 def scoring(score: Callable[[Trace, Group], float]) -> Part:

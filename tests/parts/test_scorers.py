@@ -11,20 +11,20 @@ import torch
 from conftest import OF_THE_RUN, SMALL, build_cast, make_model
 from transformers import AutoModelForSequenceClassification
 
-from burnish.loop import loop
-from burnish.method import Method, Part, frozen
+from burnish.compose.rewards import with_scorers
+from burnish.core.call_syntax import Call, read_call, split_outside
+from burnish.core.loop import loop
+from burnish.core.method import Method, Part, frozen
+from burnish.core.scorer import Named, Scorer, mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.methods.table import METHODS, find
-from burnish.rewards.named import Call, read_call, split_outside
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.verifiers.table import load_verifiers
-from burnish.scorer import Scorer, mark_failed
-from burnish.scorers.insert import Named, with_scorers
-from burnish.scorers.read import named_rewards, named_shapes, split_rewards
-from burnish.scorers.table import load_scorers
-from burnish.step import Step
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.rewards.read import named_rewards, named_shapes, split_rewards
+from burnish.rewards.table import load_scorers
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.types import Group
+from burnish.verifiers.table import load_verifiers
 
 TASK = source("sort")
 

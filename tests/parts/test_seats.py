@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from conftest import SMALL, build_cast
 
+from burnish.compose.multi_turn import played
+from burnish.compose.seats import read_opponent, seated
+from burnish.core.loop import loop
+from burnish.core.method import Method, frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.envs.protocol import Outcome
-from burnish.loop import loop
-from burnish.method import Method, frozen, roles
-from burnish.methods.multi_turn import played
-from burnish.methods.seats import read_opponent, seated
+from burnish.evals.evaluate import evaluate
 from burnish.methods.table import find
 from burnish.rollout.play import _shared, play
-from burnish.run.evaluate import evaluate
-from burnish.step import Step
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.games.deal import Bargain, Haggling
 from burnish.tasks.games.nim import Heap, Taking
@@ -25,7 +26,6 @@ from burnish.tasks.games.questions import Items, Questions
 from burnish.tasks.seated import Seated
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
-from burnish.types import Clock, Group
 
 SHORT = replace(SMALL, max_new_tokens=3)
 

@@ -12,6 +12,8 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_values import ASKED, STEP, TASK, assert_close, of_policy, trace
 from torch import tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.credit.gae import whiten
 from burnish.credit.segments import node_values, segment_advantages, success_rates, tree_advantages
 from burnish.credit.steps import step_advantage
@@ -19,8 +21,6 @@ from burnish.learn.maths.regression import advantage_regression
 from burnish.methods.segments import direct_advantage_po, spo_chain, spo_tree
 from burnish.rollout.branch import lines, uncertain
 from burnish.select.apart import apart
-from burnish.step import Step
-from burnish.types import Clock, Group, Trace, Turn
 
 # ----------------------------------------------------------------------------------------------------------- segments
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 from conftest import SMALL, build_cast
 
+from burnish.core.call_syntax import read_call
+from burnish.core.loop import loop
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import gae, gae_of_parts, token_rewards
-from burnish.loop import loop
 from burnish.methods.self_debug import self_debug
-from burnish.rewards.named import read_call
-from burnish.rewards.verifiers.code_similarity import codebleu, data_flow, parsed, subtrees, weighted_bleu
-from burnish.rewards.verifiers.table import build_check
 from burnish.score.debugged import START, Refinements, code_reward, debugged, explained, explanation_reward
-from burnish.step import Step
 from burnish.tasks.debugging import Debugging, Refinement, read_refinement
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
+from burnish.verifiers.code_similarity import codebleu, data_flow, parsed, subtrees, weighted_bleu
+from burnish.verifiers.table import build_check
 
 PROGRAM = "def f(x):\n    y = x + 1\n    return y\n"
 

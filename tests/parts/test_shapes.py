@@ -11,9 +11,11 @@ import pytest
 from conftest import build_cast
 from shaping import a_step, group, said, scorer, shaped, trace
 
+from burnish.core.call_syntax import read_call
+from burnish.core.scorer import mark_failed
 from burnish.methods.table import find
 from burnish.models.build import Models
-from burnish.rewards.named import read_call
+from burnish.rewards.table import load_scorers
 from burnish.score.maths.calibration import (
     binned,
     brier,
@@ -24,8 +26,6 @@ from burnish.score.maths.calibration import (
 )
 from burnish.score.maths.lengths import cosine_between, group_relative_lengths, shortest_first
 from burnish.score.maths.repetition import bleu, in_repeated, repeated_share
-from burnish.scorer import mark_failed
-from burnish.scorers.table import load_scorers
 from burnish.tasks.table import source
 
 # How each shape is switched off.

@@ -14,12 +14,12 @@ from torch import nn
 import burnish
 from burnish.api.train import resume
 from burnish.checkpoint.diff import differences
+from burnish.core.roles import trained
 from burnish.models import load, save
 from burnish.models.build import build
 from burnish.models.load import load_model, straight_to
 from burnish.models.lora import Lora, merged
 from burnish.models.precision import stored_weights
-from burnish.roles import trained
 
 ROW = torch.tensor([[5, 9, 40, 17, 33, 21, 8]])
 CPU = torch.device("cpu")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from burnish.core.step import Settings
 from burnish.engine.request import Request, limits_of, prompts_of
 from burnish.forward.packing import JOINED_ALONE, joined, trues
 from burnish.models.optimiser import Optimiser
-from burnish.step import Settings
 from burnish.util.gc import gc_freezer
 from burnish.util.tensors import NAN, constant
 

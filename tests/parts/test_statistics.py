@@ -17,7 +17,7 @@ from burnish.compare.statistics import (
     reached,
     t_quantile,
 )
-from burnish.randomness import generator
+from burnish.core.randomness import generator
 
 
 def scores(key: object, seeds: int, tasks: int, *, by_seed: float, by_task: float, mean: float = 0.5) -> np.ndarray:

@@ -11,6 +11,7 @@ import torch
 from conftest import make_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from burnish.core.types import Trace, Turn
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
 from burnish.score.prefix_labels import FirstBad, any_right, share_right, soft_value
@@ -26,7 +27,6 @@ from burnish.score.step_rewards import (
     per_step,
     place,
 )
-from burnish.types import Trace, Turn
 
 TEXT = "One plus one, say: 2.\n\nThree? Four; \u00e9t\u00e9 \u4f60\u597d.\nanswer: 3.14 \U0001f600 done"
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from guards import guards
 
-from burnish import randomness
+from burnish.core import randomness
 from burnish.tasks.data import Dataset, arrow, cache, lines
 from burnish.tasks.data.files import read_file
 from burnish.tasks.mixture import BLOCK, Ingredient, Mixture

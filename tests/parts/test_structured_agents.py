@@ -10,19 +10,19 @@ import pytest
 import torch
 from conftest import SMALL, build_cast
 
+from burnish.core.loop import loop, run_phase
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.speaking import Counts, speaking
 from burnish.draw.helper_states import helper_states, recorded_steps
 from burnish.draw.helper_values import HelperTable, Transition
-from burnish.loop import loop, run_phase
 from burnish.methods.imitation import sft
 from burnish.methods.self_regulation import self_regulating
 from burnish.methods.structured_agents import pangu_agent, user_simulator
 from burnish.select.remember import Store
-from burnish.step import Step
 from burnish.tasks.intrinsic import Intrinsic
 from burnish.tasks.table import source
 from burnish.tasks.user import next_said, read_said, write_said
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 
 def now(models: Any = None) -> Step:

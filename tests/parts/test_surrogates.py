@@ -15,6 +15,11 @@ from conftest import SMALL, build_cast, credited, doubled
 from test_learn import TASK, gradients, same_gradient, slow
 from torch import Tensor, tensor
 
+from burnish.core.method import Method, method
+from burnish.core.parts import Part, chain, everything
+from burnish.core.roles import roles
+from burnish.core.step import Notes
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
 from burnish.credit.mismatch import by_sequence, by_token, masked, truncated
@@ -31,19 +36,14 @@ from burnish.learn.terms import right_and_wrong as verdict_terms
 from burnish.learn.terms import surrogates as terms
 from burnish.learn.terms.rows import row_quantile
 from burnish.learn.terms.token_kinds import by_kind, kl_by_kind, pg_clip_by_kind
-from burnish.method import Method, method
 from burnish.methods import corrections, token_weights
 from burnish.methods import right_and_wrong as verdict_methods
 from burnish.methods import surrogates as methods
 from burnish.methods.policy import grpo
-from burnish.parts import Part, chain, everything
-from burnish.roles import roles
 from burnish.rollout.sample import sample
 from burnish.score.length import overlong_punishment, punish_overlong
 from burnish.score.verify import verify
 from burnish.select.filters import mixed
-from burnish.step import Notes
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 QUESTION = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes(), settings=SMALL)

@@ -14,12 +14,12 @@ import torch
 from conftest import SMALL, build_cast, build_method
 from test_learn import TASK, same_gradient
 
+from burnish.compose.swap import factories, part_from, swap, swapped
+from burnish.core.loop import loop
 from burnish.credit.group import group_relative
 from burnish.learn.norms import constant
 from burnish.learn.terms import dpo, pg_clip
-from burnish.loop import loop
 from burnish.methods.policy import grpo
-from burnish.methods.swap import factories, part_from, swap, swapped
 from burnish.methods.table import METHODS
 
 ADVANTAGES = [

@@ -17,19 +17,19 @@ from gradients import gradient
 
 import burnish
 from burnish.api.train import resume
+from burnish.core.loop import loop, run_phase
+from burnish.core.method import Method, Phase
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task
 from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
-from burnish.loop import loop, run_phase
-from burnish.method import Method, Phase
 from burnish.methods.policy import grpo
 from burnish.methods.swarm import sapo_swarm
 from burnish.models.build import Models
 from burnish.select import swarm_files
 from burnish.select.swarm_files import SharedGroup, SwarmFolder
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task
 
 TASK = Rewarded(source("sort"), coin)
 

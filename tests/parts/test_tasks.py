@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
 from burnish.tasks.arithmetic import read
 from burnish.tasks.corpus import document, skill
 from burnish.tasks.family import answer_of, in_split

@@ -11,27 +11,27 @@ import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
 from torch import Tensor
 
+from burnish.compose.chunked import chunked
+from burnish.core.loop import loop
+from burnish.core.method import Method, method
+from burnish.core.parts import Rollout, chain
+from burnish.core.roles import frozen, roles
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Trace, Turn, logp_temperatures
+from burnish.core.types_json import group_from_record, group_to_record
 from burnish.credit.group import group_relative
 from burnish.credit.streams import old, ref, streams
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, accumulate
 from burnish.learn.mismatch import NAME as MISMATCH
 from burnish.learn.terms import entropy_bonus, pg_reinforce
-from burnish.loop import loop
-from burnish.method import Method, method
 from burnish.models.build import Models
-from burnish.parts import Rollout, chain
-from burnish.roles import frozen, roles
 from burnish.rollout.branch import tree
-from burnish.rollout.chunked import chunked
 from burnish.rollout.filled import filled
 from burnish.rollout.sample import greedy, join, prefixed, sample
 from burnish.score.verify import verify
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Sampling, Trace, Turn, logp_temperatures
-from burnish.types_json import group_from_record, group_to_record
 
 TASK = Rewarded(source("sort"), coin)
 

@@ -20,6 +20,7 @@ from term_cases import CASES as BASIC
 from term_cases import LOGITS, SAID, Case
 from torch import Tensor
 
+from burnish.core.types import Clock
 from burnish.engine.mixture import arithmetic
 from burnish.learn import terms as package
 from burnish.learn.maths.sequence import pairwise_joint
@@ -28,7 +29,6 @@ from burnish.learn.term import Live, Term
 from burnish.learn.terms.regression import balance
 from burnish.learn.terms.right_and_wrong import discriminate, mean_logp
 from burnish.learn.terms.value import value_heads_clip, value_mse
-from burnish.types import Clock
 
 CASES = [*BASIC, *(Case(r.term, r.signs, r.number, r.streams, r.above, other=r.other) for r in ROWS)]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from burnish.core.types import Task
 from burnish.models.chat import Chat
+from burnish.models.encode_batch import encode_together
 from burnish.models.known_models import TINY
 from burnish.models.load import load_chat
 from burnish.models.text_cache import TextCache
-from burnish.models.together import encode_together
-from burnish.types import Task
 
 
 class Counted:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from families import FAMILIES, Family, tokenizer_of
 
+from burnish.core.types import Task, Turn
 from burnish.envs.tools import Tool, ToolEnv, parse_calls
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
@@ -19,7 +20,6 @@ from burnish.serve.conversation import Conversations
 from burnish.serve.protocol import Answered, Asked, assistant_message, read_message
 from burnish.tasks.table import source
 from burnish.tasks.tooled import Tooled
-from burnish.types import Task, Turn
 
 CALLS_JSON = '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
 QWEN = (  # consecutive answers of tools are one turn of the user

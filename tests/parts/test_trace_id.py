@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from burnish.ledger import LEARNED, UnitId, births, settle
-from burnish.parts import Part
+from burnish.core.parts import Part
+from burnish.core.sample_ledger import LEARNED, UnitId, births, settle
+from burnish.core.step import Looks, Settings, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.rollout.starts import Reply, Start
-from burnish.step import Looks, Settings, Step
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Task("question", "?", {}, "q")
 PROMPT = Turn(torch.tensor([1, 2]), "task")

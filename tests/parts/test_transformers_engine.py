@@ -9,6 +9,7 @@ import torch
 from conftest import SMALL
 from decoders import save_decoder
 
+from burnish.core.roles import frozen, trained
 from burnish.engine.local import LocalEngine, Request, Sample
 from burnish.engine.mixture import arithmetic
 from burnish.engine.transformers_engine import TransformersEngine
@@ -16,7 +17,6 @@ from burnish.forward.paths import Paths
 from burnish.forward.runner import runner_of
 from burnish.models.build import build
 from burnish.models.load import load_chat, load_model
-from burnish.roles import frozen, trained
 
 CPU = torch.device("cpu")
 PATHS = {"cache": Paths(), "no cache": Paths(cached=False), "whole model": Paths(padded=False)}

@@ -8,6 +8,7 @@ import torch
 from conftest import numbers
 from guards import guards
 
+from burnish.core.randomness import rng
 from burnish.forward.accelerate import cpu_library
 from burnish.forward.outputs import outputs
 from burnish.forward.packing import families_of, pack
@@ -15,7 +16,6 @@ from burnish.forward.prefix_tree import Tree
 from burnish.forward.runner import runner_of
 from burnish.models.known_models import TINY
 from burnish.models.load import load_model
-from burnish.randomness import rng
 
 pytestmark = guards("forward", "kernels")
 

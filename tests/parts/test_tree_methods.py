@@ -11,9 +11,11 @@ import torch
 from conftest import SMALL, Tossed, build_cast, coin, credited
 from gradients import gradient
 
+from burnish.core.method import Method
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Trace
 from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.maths.preference import dpo_logistic
-from burnish.method import Method
 from burnish.methods.reflective_search import r_mcts, r_mcts_distill
 from burnish.methods.tree_search import after_the_first, meds3, rest_mcts
 from burnish.methods.tree_values import rlm_blueprint, step_apo
@@ -21,10 +23,8 @@ from burnish.rollout.reflective import SCALE, Memory, merge, on_scale, surprise
 from burnish.rollout.search_tree import Node
 from burnish.rollout.searched import EpisodeTrees
 from burnish.select.siblings import sibling_pairs
-from burnish.step import Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Trace
 
 SORT = Rewarded(source("sort"), coin)
 GAMES = Tossed(source("guess"))

@@ -11,9 +11,9 @@ from conftest import make_model
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
+from burnish.core.types import Task
 from burnish.models.chat import Chat
 from burnish.models.load import load_chat
-from burnish.types import Task
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|turn|>{% endfor %}"

@@ -14,8 +14,8 @@ from burnish.credit.streams import ref
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.terms import dpo
-from burnish.method import method
-from burnish.roles import frozen, roles
+from burnish.core.method import method
+from burnish.core.roles import frozen, roles
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.select.pairs import best_vs_worst

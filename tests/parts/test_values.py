@@ -14,6 +14,13 @@ import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
 from torch import Tensor, tensor
 
+from burnish.core.loop import loop
+from burnish.core.method import Method, method
+from burnish.core.parts import chain
+from burnish.core.roles import frozen, roles, trained
+from burnish.core.schedules import before
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.chi2 import chi2_scale
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
 from burnish.credit.macro import macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
@@ -26,21 +33,14 @@ from burnish.learn.maths.chi2 import bounded_exp, symmetric_chi2
 from burnish.learn.norms import Counts, Norm, seq_mean
 from burnish.learn.terms import pg_clip, value_clip
 from burnish.learn.terms.regression import chi2_pull
-from burnish.loop import loop
-from burnish.method import Method, method
 from burnish.methods.imitation import sft
 from burnish.methods.policy import a2c, ppo
 from burnish.methods.values import chi2_ppo, length_adaptive, ma_rlhf, ppo_max, reft, rto, vapo
-from burnish.parts import chain
-from burnish.roles import frozen, roles, trained
 from burnish.rollout.sample import sample
-from burnish.schedules import before
 from burnish.score.shape import Moments, clipped, normalised
 from burnish.score.verify import verify
-from burnish.step import Notes, Step
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.types import Clock, Group, Task, Trace, Turn
 
 TASK = Rewarded(source("sort"), coin)
 ASKED = Task("question", "q", {}, "q")

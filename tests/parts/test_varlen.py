@@ -8,10 +8,10 @@ import torch
 from conftest import numbers
 from torch import Tensor
 
+from burnish.core.randomness import generator
 from burnish.forward import cpu_attention
 from burnish.forward.outputs import _lines
 from burnish.forward.packing import Packed, pack
-from burnish.randomness import generator
 
 CPU = torch.device("cpu")
 

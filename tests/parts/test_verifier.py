@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from guards import guards
 
-from burnish.rewards.functions import final_answer
-from burnish.rewards.verifier import Verifier, verifier
+from burnish.core.types import Task, Trace, Verdict
 from burnish.score.judge import judge, write_verdicts
 from burnish.tasks.batched import batched
 from burnish.tasks.data import Dataset
@@ -27,9 +26,10 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.sort import Sort
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import BUILTIN, source
-from burnish.types import Task, Trace, Verdict
+from burnish.verifiers.final_answer import final_answer
+from burnish.verifiers.verifier import Verifier, verifier
 
-pytestmark = guards("rewards", "tasks")
+pytestmark = guards("sandbox", "verifiers", "reward_functions", "tasks")
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "hostile_replies.py"
 
@@ -53,9 +53,11 @@ def test_verdicts_are_those_of_the_source(name: str) -> None:
 
 def test_a_worker_needs_no_torch() -> None:
     code = (
-        "import sys, burnish.rewards.worker, burnish.rewards.scorers, burnish.tasks.table, burnish.rewards.gym_scorer\n"
+        "import sys, burnish.verifiers.worker, burnish.verifiers.checks, burnish.tasks.table, burnish.verifiers.gym\n"
     )
-    code += "import burnish.rewards.mathematics, burnish.rewards.grader_process\nprint('torch' in sys.modules)"
+    code += (
+        "import burnish.verifiers.mathematics, burnish.reward_functions.grader_process\nprint('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import read_call
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.verifiers.sources import SOURCES, auto, by_columns, by_source
-from burnish.rewards.verifiers.table import VERIFIERS, load_verifiers
+from burnish.core.call_syntax import read_call
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.verifiers.sources import SOURCES, auto, by_columns, by_source
+from burnish.verifiers.table import VERIFIERS, load_verifiers
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_programs_and_answers_in_one_batch() -> None:
 
 
 def test_verifiers_need_no_torch() -> None:
-    code = "import sys, burnish.rewards.verifiers.families\nprint('torch' in sys.modules)"
+    code = "import sys, burnish.verifiers.families\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import read_call
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.formulas import NoFormula, atoms, columns, parse
-from burnish.rewards.verifiers.logic import agreement
-from burnish.rewards.verifiers.rewriting import rewriting_score, within
-from burnish.rewards.verifiers.table import build_check
-from burnish.task import Verdict
+from burnish.core.call_syntax import read_call
+from burnish.core.task import Verdict
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.formulas import NoFormula, atoms, columns, parse
+from burnish.verifiers.logic import agreement
+from burnish.verifiers.rewriting import rewriting_score, within
+from burnish.verifiers.table import build_check
 
 
 def verdict(call: str, reply: str, **row: Any) -> Verdict:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import read_call
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers import patches
-from burnish.rewards.verifiers.assignment import best_assignment
-from burnish.rewards.verifiers.edits import WrongEdit, apply_blocks, apply_patch, change_similarity, diff
-from burnish.rewards.verifiers.table import build_check
-from burnish.rewards.verifiers.tool_calls import tree
-from burnish.task import Verdict
+from burnish.core.call_syntax import read_call
+from burnish.core.task import Verdict
+from burnish.verifiers import patches
+from burnish.verifiers.assignment import best_assignment
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.edits import WrongEdit, apply_blocks, apply_patch, change_similarity, diff
+from burnish.verifiers.table import build_check
+from burnish.verifiers.tool_calls import tree
 
 
 def verdict(call: str, reply: str, **row: Any) -> Verdict:

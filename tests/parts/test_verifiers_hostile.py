@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import read_call
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.verifiers.table import build_check, load_verifiers
+from burnish.core.call_syntax import read_call
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.verifiers.table import build_check, load_verifiers
 
 SECONDS = 3.0  # of CPU time for one reply; the worker's limit is 10
 COUNT = 2000

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import read_call
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.constraints import CONSTRAINTS
-from burnish.rewards.verifiers.table import build_check
-from burnish.task import Verdict
+from burnish.core.call_syntax import read_call
+from burnish.core.task import Verdict
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.constraints import CONSTRAINTS
+from burnish.verifiers.table import build_check
 
 
 def verdict(call: str, reply: str, **row: Any) -> Verdict:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.named import Call
-from burnish.rewards.proved import LeanReward
-from burnish.rewards.resolve import make_reward, read_rewards
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers.lean import NotProved, program_of, statement_of, verdict_of, without_comments
+from burnish.core.call_syntax import Call
+from burnish.reward_functions.proved import LeanReward
+from burnish.reward_functions.resolve import make_reward, read_rewards
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.lean import NotProved, program_of, statement_of, verdict_of, without_comments
 
 ROW = {"formal_statement": "theorem two_add (n : Nat) : n + 0 = n := by sorry", "prompt": "", "header": "open Nat"}
 GOOD = "<think>easy</think>\n```lean4\ntheorem two_add (n : Nat) :\n    n + 0 = n := by -- sorry, no\n  simp\n```"

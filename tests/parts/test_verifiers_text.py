@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from burnish.rewards.functions import final_answer, spoken
-from burnish.rewards.named import read_call
-from burnish.rewards.scorers import BadRow
-from burnish.rewards.verifiers import similarity
-from burnish.rewards.verifiers.table import build_check
+from burnish.core.call_syntax import read_call
+from burnish.verifiers import similarity
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.final_answer import final_answer, spoken
+from burnish.verifiers.table import build_check
 
 
 def score(call: str, reply: str, **row: Any) -> float:

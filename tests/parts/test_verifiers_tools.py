@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from conftest import SMALL, build_cast
 
-from burnish.loop import loop
-from burnish.methods.multi_turn import played
+from burnish.compose.multi_turn import played
+from burnish.core.loop import loop
+from burnish.core.types import Turn
 from burnish.methods.table import find
 from burnish.models.known_models import TINY
 from burnish.models.load import load_chat
@@ -25,7 +26,6 @@ from burnish.serve.protocol import Answered
 from burnish.tasks.hosted import hosted_by
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
-from burnish.types import Turn
 
 TEMPLATE = (
     "{% if tools %}<|user|>{{ tools | length }} tools<|end|>{% endif %}{% for m in messages %}{% if m.role == 'tool' %}"

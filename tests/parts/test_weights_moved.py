@@ -14,6 +14,9 @@ import torch
 from conftest import SMALL, make_model
 from torch import nn
 
+from burnish.core.roles import ema, roles, snapshot
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock
 from burnish.engine.local import Request
 from burnish.forward.accelerate import kernels
 from burnish.forward.outputs import outputs
@@ -24,9 +27,6 @@ from burnish.models.build import Models, build
 from burnish.models.load import load_model
 from burnish.models.model import Model
 from burnish.models.snapshot import SnapshotModels
-from burnish.roles import ema, roles, snapshot
-from burnish.step import Notes, Step
-from burnish.types import Clock
 
 ROW = torch.randint(5, 60, (14,), generator=torch.Generator().manual_seed(0))
 MASK = torch.arange(len(ROW)) > 4

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.core.method import Method, method
+from burnish.core.parts import Part, chain, everything, suppliers
+from burnish.core.roles import frozen, roles, snapshot
 from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour, old, ref
@@ -11,9 +14,6 @@ from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
 from burnish.learn.term import CLAIMED
 from burnish.learn.terms import kl_k3, pg_clip
-from burnish.method import Method, method
-from burnish.parts import Part, chain, everything, suppliers
-from burnish.roles import frozen, roles, snapshot
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.tasks.table import source

@@ -9,11 +9,11 @@ import torch
 from conftest import SMALL, make_model
 from torch import nn
 
+from burnish.core.types import Clock
 from burnish.models import mixed_precision
 from burnish.models.load import load_model
 from burnish.models.mixed_precision import ComputeCopy
 from burnish.models.optimiser import Optimiser
-from burnish.types import Clock
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.loop import Report
-from burnish.run.heldout import Outcome
+from burnish.core.loop import Report
+from burnish.evals.heldout import Outcome
 from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer, Observers
 from burnish.run.train import Result

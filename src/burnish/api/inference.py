@@ -10,19 +10,19 @@ from typing import Any
 import torch
 
 from burnish.api.objects import passed_rewards, passed_task
+from burnish.core.randomness import key_of
+from burnish.core.roles import Role
+from burnish.core.step import Settings
+from burnish.core.types import Message, Task
 from burnish.engine.request import Request
+from burnish.evals.evaluate import Evaluation
+from burnish.evals.evaluate import evaluate as evaluate_loaded
 from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.models.load import stored_outputs
 from burnish.models.template import Style, read_template
-from burnish.randomness import key_of
-from burnish.roles import Role
-from burnish.run.evaluate import Evaluation
-from burnish.run.evaluate import evaluate as evaluate_loaded
 from burnish.run.lengths import Needs, fit
-from burnish.step import Settings
 from burnish.tasks.resolve import resolve_task
-from burnish.types import Message, Task
 
 
 def evaluate(

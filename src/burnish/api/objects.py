@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from burnish.config.options import Config
 from burnish.models.known_models import resolve
 from burnish.models.lora import is_lora
-from burnish.rewards.resolve import IN_PYTHON, Part, read_rewards, reward_text
-from burnish.run.config import Config
+from burnish.reward_functions.resolve import IN_PYTHON, Part, read_rewards, reward_text
 from burnish.run.folder import START, Folder
 from burnish.tasks.data import Dataset
 from burnish.tasks.source import Source

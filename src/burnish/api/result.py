@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from burnish.rewards.resolve import IN_PYTHON
+from burnish.reward_functions.resolve import IN_PYTHON
 from burnish.run.folder import Folder
 from burnish.run.train import PassedObjects, Result
 
 if TYPE_CHECKING:
-    from burnish.run.heldout import Outcome
+    from burnish.evals.heldout import Outcome
 
 
 class Metrics(list[dict[str, Any]]):

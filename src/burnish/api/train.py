@@ -12,9 +12,9 @@ from typing import Any
 from burnish.api.callbacks import observers
 from burnish.api.objects import PassedModel, passed_rewards, passed_task
 from burnish.api.result import TrainResult
+from burnish.config.options import Config, configure, one_length, renamed
 from burnish.distributed import launch
 from burnish.methods.table import Entry, entry_of, find
-from burnish.run.config import Config, configure, one_length, renamed
 from burnish.run.folder import Folder
 from burnish.run.observers import Observer, Observers
 from burnish.run.train import PassedObjects, Result, execute, prepare

@@ -17,9 +17,9 @@ import torch
 
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.pinned_buffers import HostBuffers
+from burnish.core.parts import Stateful
 from burnish.models import shards
 from burnish.models.build import Models
-from burnish.parts import Stateful
 from burnish.util.files import could_not_save, free_bytes, sweep
 
 SPARE = 32 << 20  # bytes needed in addition to the tensors: tokenizers, manifests, logs

@@ -23,12 +23,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from burnish.core.parts import Stateful
 from burnish.models.build import Models
 from burnish.models.lora import is_adapter_weight, is_lora
 from burnish.models.model import Model
 from burnish.models.precision import for_adapters
 from burnish.models.save import save_directory
-from burnish.parts import Stateful
 from burnish.util.files import could_not_save, remove_directory, step_back, whole_directory
 from burnish.util.plainfile import read_json, read_text
 

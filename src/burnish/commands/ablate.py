@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from burnish.commands.many import ManyRuns, plan_of, report, run, shared_flags, terminal, unfinished
-from burnish.run.flags import read
+from burnish.config.flags import read
 
 if TYPE_CHECKING:
     from burnish.compare.plan import Candidate
@@ -72,8 +72,8 @@ def _variants(
     """The variants that can be built, and the labels of the others with the reason."""
     from burnish.compare.ablation import applied, build_parent, changes
     from burnish.compare.plan import Candidate
+    from burnish.config.options import configure
     from burnish.methods.table import find
-    from burnish.run.config import configure
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, options.reward)
@@ -96,8 +96,8 @@ def _variants(
 def _parent(parent_name: str, options: AblateOptions) -> tuple[Candidate, ...]:
     """The parent as a candidate; empty if it needs flags that were not given."""
     from burnish.compare.plan import Candidate
+    from burnish.config.options import configure
     from burnish.methods.table import find
-    from burnish.run.config import configure
 
     try:
         configure(find(parent_name), parent_name, shared_flags(options))

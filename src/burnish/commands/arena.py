@@ -8,8 +8,8 @@ from typing import Annotated
 
 from rich.table import Table
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 
@@ -45,16 +45,16 @@ def main(words: list[str]) -> int:
     names, options = asked
     if len(set(names)) < 2:
         raise ValueError("an arena needs two models that differ; write burnish arena MODEL MODEL --task TASK")
+    from burnish.core.step import Settings, Step
+    from burnish.core.types import Clock
+    from burnish.evals.arena import leads_of, ratings
+    from burnish.evals.evaluate import held_out_tasks
+    from burnish.judges import templates
     from burnish.models.build import build
     from burnish.models.known_models import resolve
-    from burnish.rewards.judges import templates
-    from burnish.run.arena import leads_of, ratings
-    from burnish.run.evaluate import held_out_tasks
     from burnish.score.judge import require_verifier
     from burnish.score.judges import read_judge
-    from burnish.step import Settings, Step
     from burnish.tasks.resolve import resolve_task
-    from burnish.types import Clock
 
     players = [read_judge(name) for name in dict.fromkeys(names)]
     judge = read_judge(options.judge) if options.judge else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Conversation:
         """Append a message, sample and append the reply, and return its text."""
         import torch
 
+        from burnish.core.randomness import key_of
+        from burnish.core.types import Task
         from burnish.engine.local import Request
-        from burnish.randomness import key_of
-        from burnish.types import Task
 
         chat = self.model.chat
         task = Task("question", ({"role": "user", "content": text},), {}, "chat")
@@ -93,8 +93,8 @@ def main(words: list[str]) -> int:
         raise ValueError(f"--max-new-tokens is {options.max_new_tokens}; it must be at least 1")
     from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.core.step import Settings
     from burnish.models.template import Style, read_template
-    from burnish.step import Settings
 
     style = Style(read_template(options.chat_template), options.system_prompt, options.template_option)
     guides = read_guides(options.guide, options.against)

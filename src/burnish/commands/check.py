@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.host_memory import host_memory
 from burnish.util.terminal import stdout_console
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 
 from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
-from burnish.run.flags import read
+from burnish.config.flags import read
 
 
 @dataclass(frozen=True)

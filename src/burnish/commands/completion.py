@@ -11,7 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.run.flags import booleans_of, dashed, flags_of, flags_of_method, read
+from burnish.config.flags import booleans_of, dashed, flags_of, flags_of_method, read
 
 SHELLS = ("bash", "zsh", "fish")
 METHOD_COMMANDS = ("train", "show", "compare", "sweep", "ablate")
@@ -75,9 +75,9 @@ def known_words() -> Words:
     import typing
 
     from burnish.commands.table import COMMANDS
+    from burnish.config.options import Options
     from burnish.methods.table import METHODS, load_all
     from burnish.models.known_models import MODELS
-    from burnish.run.config import Options
     from burnish.tasks.table import GENERATED
 
     load_all()

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.decontaminate import Overlap
+    from burnish.datagen.decontaminate import Overlap
     from burnish.tasks.source import Source
 
 
@@ -53,8 +53,8 @@ def main(words: list[str]) -> int:
     out = Path(options.out) if options.out else None
     if out is not None and (out.exists() or out.suffix != ".jsonl" or not out.parent.is_dir()):
         raise ValueError(f"--out {out} must be a new file that ends in .jsonl, in a folder that exists")
-    from burnish.run.decontaminate import Index
-    from burnish.run.stored_rows import prompts_of
+    from burnish.datagen.decontaminate import Index
+    from burnish.datagen.stored_rows import prompts_of
     from burnish.tasks.resolve import resolve_task
 
     rows = list(_rows(resolve_task(options.task, columns=options.columns), options.count))
@@ -75,8 +75,8 @@ def main(words: list[str]) -> int:
 
 def _rows(source: Source, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """The prompt of each row, and the row."""
-    from burnish.messages import prompt_shown
-    from burnish.run.stored_rows import row_at
+    from burnish.core.messages import prompt_shown
+    from burnish.datagen.stored_rows import row_at
 
     ended = source.size("train") is not None
     places = [(split, i) for split in ("train", "heldout") for i in range(source.size(split) or 0)] if ended else []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from burnish.commands.check import Finding, print_finding
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.plainfile import read_json
 from burnish.util.terminal import stdout_console
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from burnish.run.evaluate import Interval
-    from burnish.run.measures import Likelihood, Preference
-    from burnish.run.token_shift import Shifts
+    from burnish.evals.evaluate import Interval
+    from burnish.evals.measures import Likelihood, Preference
+    from burnish.evals.token_shift import Shifts
 
 SHIFTED = 8  # words shown of those that the base would not have written
 
@@ -59,7 +59,7 @@ def of_preference(found: Preference, of: str) -> Report:
 
 def of_shifts(found: Shifts, base: str) -> Report:
     """How often the greedy token is the base's likeliest, its second or third, or none of them."""
-    from burnish.run.token_shift import KINDS
+    from burnish.evals.token_shift import KINDS
 
     tokens, whole = sum(map(len, found.ranks)), found.shares()
     numbers: dict[str, Any] = {"measure": "shift", "base": base, "tasks": len(found.ranks), "tokens": tokens, **whole}

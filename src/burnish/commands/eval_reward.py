@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.evaluate import Interval
-    from burnish.run.reward_eval import BestOfN, Pair, RewardScorer
+    from burnish.core.scorer import Named
+    from burnish.core.step import Settings
+    from burnish.evals.evaluate import Interval
+    from burnish.evals.reward_eval import BestOfN, Pair, RewardScorer
     from burnish.score.maths.calibration import Bin
-    from burnish.scorers.insert import Named
-    from burnish.step import Settings
     from burnish.tasks.source import Source
 
 AT_ONCE = 16  # tasks whose replies are sampled together
@@ -83,9 +83,9 @@ def main(words: list[str]) -> int:
 
 
 def _measured(name: str, options: EvalRewardOptions) -> tuple[dict[str, Any], list[Table | Text]]:
-    from burnish.run import reward_eval
+    from burnish.core.step import Settings
+    from burnish.evals import reward_eval
     from burnish.score.maths.calibration import calibration_error
-    from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
@@ -135,9 +135,9 @@ def _require_verifier(source: Source) -> None:
 
 def _named(name: str, source: Source) -> Named:
     """A reward by name, or the reward model in a directory."""
-    from burnish.rewards.named import Call, read_call
-    from burnish.scorers.insert import Named
-    from burnish.scorers.table import build_scorer, load_scorers
+    from burnish.core.call_syntax import Call, read_call
+    from burnish.core.scorer import Named
+    from burnish.rewards.table import build_scorer, load_scorers
 
     call = read_call(name)
     if call is None or call.name not in load_scorers() or Path(name).exists():
@@ -146,9 +146,9 @@ def _named(name: str, source: Source) -> Named:
 
 
 def _scorer(name: str, source: Source, settings: Settings, device: str) -> RewardScorer:
+    from burnish.evals.reward_eval import RewardScorer
     from burnish.models.build import build
     from burnish.models.known_models import resolve
-    from burnish.run.reward_eval import RewardScorer
 
     named = _named(name, source)
     if not named.scorer.models:
@@ -163,12 +163,12 @@ def _scorer(name: str, source: Source, settings: Settings, device: str) -> Rewar
 
 def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options: EvalRewardOptions) -> list[BestOfN]:
     from burnish.commands.loaded import load_policy
+    from burnish.core.step import Step
+    from burnish.core.types import Clock, Group
+    from burnish.evals import reward_eval
+    from burnish.evals.evaluate import held_out_tasks
     from burnish.rollout.sample import sample
-    from burnish.run import reward_eval
-    from burnish.run.evaluate import held_out_tasks
     from burnish.score.judge import judge, reply_text
-    from burnish.step import Step
-    from burnish.types import Clock, Group
 
     assert options.policy is not None
     models = load_policy(options.policy, settings, options.device)
@@ -200,7 +200,7 @@ def _best_of_n(scorer: RewardScorer, source: Source, settings: Settings, options
 
 
 def _accuracies(pairs: list[Pair], by_slice: dict[str, list[Pair]]) -> Table:
-    from burnish.run.reward_eval import accuracy, length_baseline
+    from burnish.evals.reward_eval import accuracy, length_baseline
 
     table = _table("pairs in the right order", "pairs", "mean", "95%")
     rows = [("all", pairs, accuracy(pairs)), ("if the longer reply were preferred", pairs, length_baseline(pairs))]

@@ -23,15 +23,15 @@ from burnish.commands.eval_reports import (
     range_of,
     table_of,
 )
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.core.step import Settings
     from burnish.engine.mixture import Blend
+    from burnish.evals.evaluate import Evaluation
     from burnish.models.build import Models
-    from burnish.run.evaluate import Evaluation
-    from burnish.step import Settings
     from burnish.tasks.source import Source
 
 SAMPLES = 4
@@ -120,12 +120,12 @@ def main(words: list[str]) -> int:
 def _report(name: str, options: EvalOptions, console: Console) -> Report:
     from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import is_reward_model, load_policy, print_assumed_template
+    from burnish.core.roles import frozen
+    from burnish.core.step import Settings
+    from burnish.evals import measures
+    from burnish.evals.token_shift import token_shifts
     from burnish.models.template import Style, read_template
-    from burnish.roles import frozen
-    from burnish.run import measures
     from burnish.run.lengths import Needs, fit
-    from burnish.run.token_shift import token_shifts
-    from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.seated import Seated
     from burnish.tasks.tooled import Tooled, read_tools
@@ -182,7 +182,7 @@ def _report(name: str, options: EvalOptions, console: Console) -> Report:
 
 def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
     """The measure to take; raise ValueError where the data allow none, or not the one that was asked for."""
-    from burnish.run.evaluate import can_evaluate
+    from burnish.evals.evaluate import can_evaluate
 
     pairs = {"chosen", "rejected"} <= source.gives or {"demo", "mistake"} <= source.gives
     judged = not scores and options.reward_model is None and can_evaluate(source)
@@ -214,9 +214,9 @@ def _measure(source: Source, options: EvalOptions, scores: bool) -> str:
 
 
 def _load_scorer(name: str, settings: Settings, device: str, style: Any) -> Models:
+    from burnish.core.roles import Role
     from burnish.models.build import build
     from burnish.models.known_models import resolve
-    from burnish.roles import Role
 
     return build({"rm": Role("frozen", "base", outputs=1)}, resolve(name), settings, device=device, style=style)
 
@@ -231,7 +231,7 @@ def _of_replies(
     blend: Blend | None = None,
 ) -> Report:
     """The greedy reply to each task, and k sampled ones."""
-    from burnish.run.evaluate import evaluate
+    from burnish.evals.evaluate import evaluate
 
     def sampled(k: int, temperature: float, what: str, who: str = "policy") -> Evaluation:
         with _bar(what, source, options, console) as answered:

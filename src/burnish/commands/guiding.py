@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from burnish.core.roles import Role
     from burnish.engine.mixture import Blend
     from burnish.models.build import Models
-    from burnish.roles import Role
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Guides:
 
     def check(self, models: Models) -> None:
         """Raise ValueError where a guide has another tokenizer than the policy."""
+        from burnish.core.step import Settings, Step
+        from burnish.core.types import Clock
         from burnish.score.reading import require_same_tokens
-        from burnish.step import Settings, Step
-        from burnish.types import Clock
 
         for name in self.models:
             require_same_tokens(name, "policy", Step(Clock(0, 1), models, Settings()))
@@ -33,9 +33,9 @@ class Guides:
 
 def read_guides(guide: str | None, against: str | None) -> Guides:
     """The guides of `--guide "a*0.7,b*0.3" --against BASE`: without --against as in genarm, with it as in eft."""
+    from burnish.core.roles import frozen
     from burnish.engine.mixture import guided
     from burnish.methods.weighted import weighted_models
-    from burnish.roles import frozen
 
     if guide is None:
         if against is not None:

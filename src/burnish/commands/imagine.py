@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.paths import expanded
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.preference_data import Made
+    from burnish.core.step import Step
+    from burnish.datagen.preference_data import Made
     from burnish.score.judges.judge import Judge
-    from burnish.step import Step
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def main(words: list[str]) -> int:
                 f"--{name} is missing; for example: burnish imagine --task 'Find out where the user wants to travel.' "
                 "--writer Qwen/Qwen2.5-7B-Instruct --out dialogues.jsonl"
             )
-    from burnish.run.imagined import Imagination, imagine
-    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+    from burnish.datagen.imagined import Imagination, imagine
+    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     same = {k: v for k, v in asdict(options).items() if k not in ("out", "personas", "device", "json")}
     file = UnfinishedFile(Path(options.out), same)
@@ -103,11 +103,11 @@ def _described(task: str) -> str:
 
 def _asked(options: ImagineOptions) -> tuple[Judge, Judge, Step]:
     """The writer, the judge, and a step with the models that they are."""
+    from burnish.core.call_syntax import read_call
+    from burnish.core.step import Settings, Step
+    from burnish.core.types import Clock
     from burnish.models.build import Models, build
-    from burnish.rewards.named import read_call
     from burnish.score.judges.spec import KINDS, read_judge
-    from burnish.step import Settings, Step
-    from burnish.types import Clock
 
     def judge_of(text: str, **settings: Any) -> Judge:
         call = read_call(text) if "(" in text else None

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 
 if TYPE_CHECKING:
-    from burnish.run.translate import Translation
+    from burnish.migrate.translate import Translation
 
 _CALLS = ("from_pretrained", "get_peft_model")  # besides SomethingConfig(...): calls of a script that hold options
 
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
     files, options = asked
     if not files:
         raise ValueError("say which file: burnish import config.yaml --out ours.yaml")
-    from burnish.run.translate import translate
+    from burnish.migrate.translate import translate
 
     path = Path(files[0])
     given, method = _read(path)
@@ -77,7 +77,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str | None]:
 
 def _from_script(path: Path) -> tuple[dict[str, Any], str | None]:
     """The literal keyword arguments of calls such as GRPOConfig(...) in a script, which is not executed."""
-    from burnish.run.translate import METHOD_NAMES
+    from burnish.migrate.translate import METHOD_NAMES
 
     try:
         tree = ast.parse(path.read_text())

@@ -11,11 +11,11 @@ from burnish.models.template import ASSUMED
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from burnish.core.roles import Role
+    from burnish.core.step import Settings
     from burnish.models.build import Models
     from burnish.models.chat import Chat
     from burnish.models.template import Style
-    from burnish.roles import Role
-    from burnish.step import Settings
 
 
 def is_reward_model(model: str) -> bool:
@@ -40,10 +40,10 @@ def load_policy(
 
     reward_model, reference: models to load beside it, as "rm" and "ref"; more: others by name
     """
+    from burnish.core.roles import Role, frozen
     from burnish.models.build import build
     from burnish.models.known_models import resolve
     from burnish.models.load import stored_outputs
-    from burnish.roles import Role, frozen
 
     path = resolve(model)
     if stored_outputs(path):

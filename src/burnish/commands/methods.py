@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.preference_data import Made, Recipe
-    from burnish.run.unfinished_file import UnfinishedFile
-    from burnish.scorers.insert import Named
+    from burnish.core.scorer import Named
+    from burnish.datagen.preference_data import Made, Recipe
+    from burnish.datagen.unfinished_file import UnfinishedFile
     from burnish.tasks.source import Source
 
 COUNT = 256  # prompts of a task without an end
@@ -96,7 +96,7 @@ def main(words: list[str]) -> int:
     options = asked[1]
     if not options.out:
         raise ValueError("say where to write: burnish pairs --model tiny --task sort --out pairs.jsonl")
-    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     recipe = _recipe(options)
     same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json", "top_gaps")}
@@ -123,7 +123,7 @@ def main(words: list[str]) -> int:
 
 
 def _recipe(options: PairsOptions) -> Recipe:
-    from burnish.run.preference_data import Recipe
+    from burnish.datagen.preference_data import Recipe
 
     return Recipe(
         n=options.n,
@@ -141,12 +141,12 @@ def _recipe(options: PairsOptions) -> Recipe:
 def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
     """Sample, score and compare what is not in the file yet."""
     from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.compose.rewards import scored_replies
+    from burnish.core.step import Settings
+    from burnish.datagen.preference_data import make
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
-    from burnish.run.preference_data import make
     from burnish.score.judge import require_verifier
-    from burnish.scorers.insert import scored_replies
-    from burnish.step import Settings
 
     source, rewards = scored_source(options.task, options.reward, options.columns)
     if "env" in source.gives:
@@ -189,8 +189,8 @@ def _write(file: UnfinishedFile, options: PairsOptions, recipe: Recipe) -> None:
 
 def scored_source(task: str, reward: str | None, columns: str | None) -> tuple[Source, list[Named]]:
     """The prompts with what scores their replies: functions and verifiers in the source, and scorers by name."""
-    from burnish.rewards.resolve import read_rewards
-    from burnish.scorers.read import named_rewards, split_rewards
+    from burnish.reward_functions.resolve import read_rewards
+    from burnish.rewards.read import named_rewards, split_rewards
     from burnish.tasks.resolve import resolve_task
     from burnish.tasks.unscored import Unscored
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from burnish import papers
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 
@@ -59,8 +59,8 @@ def index() -> list[dict[str, str]]:
     from burnish.methods.curricula import CURRICULA
     from burnish.methods.table import METHODS, load_all
     from burnish.recipes.box import boxed
-    from burnish.rewards.verifiers.table import load_verifiers
-    from burnish.scorers.table import load_scorers
+    from burnish.rewards.table import load_scorers
+    from burnish.verifiers.table import load_verifiers
 
     load_all()
     entries: list[tuple[str, Any]] = [("method", entry) for entry in METHODS.values()]

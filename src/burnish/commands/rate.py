@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.rated_data import Rating
-    from burnish.run.unfinished_file import UnfinishedFile
+    from burnish.datagen.rated_data import Rating
+    from burnish.datagen.unfinished_file import UnfinishedFile
 
 COUNT = 256  # prompts of a task without an end
 ORDERS: dict[str, Callable[[dict[str, Any]], float] | None] = {
@@ -93,8 +93,8 @@ def main(words: list[str]) -> int:
         raise ValueError("say where to write: burnish rate --model tiny --task sort --out rated.jsonl")
     if options.min_rate > options.max_rate:
         raise ValueError(f"--min-rate {options.min_rate} is above --max-rate {options.max_rate}; exchange them")
-    from burnish.run.rated_data import Rating
-    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+    from burnish.datagen.rated_data import Rating
+    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json", "order")}
     file = UnfinishedFile(Path(options.out), same)
@@ -123,12 +123,12 @@ def _write(file: UnfinishedFile, options: RateOptions, rating: Rating) -> None:
     """Sample and score what is not in the file yet."""
     from burnish.commands.loaded import load_policy, print_assumed_template
     from burnish.commands.pairs import scored_source
+    from burnish.compose.rewards import scored_replies
+    from burnish.core.step import Settings
+    from burnish.datagen.rated_data import rate
     from burnish.models.template import Style, read_template
-    from burnish.run.rated_data import rate
     from burnish.score.judge import require_verifier
     from burnish.score.model import scoring
-    from burnish.scorers.insert import scored_replies
-    from burnish.step import Settings
 
     source, rewards = scored_source(options.task, options.reward, options.columns)
     if options.reward_model is None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 
-from burnish.option import Option
-from burnish.rewards.refusals import BRANCHES, CANNOT, SHOULD_NOT, categories_of
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
+from burnish.verifiers.refusal_categories import BRANCHES, CANNOT, SHOULD_NOT, categories_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from burnish.rewards.refusals import Categories
-    from burnish.run.refusals import Counted
-    from burnish.types import Task
+    from burnish.core.types import Task
+    from burnish.datagen.refusals import Counted
+    from burnish.verifiers.refusal_categories import Categories
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main(words: list[str]) -> int:
     tasks, chances = _read(names[0], options, categories)
     import torch
 
-    from burnish.run.refusals import composition
+    from burnish.datagen.refusals import composition
 
     labelled = all(task.given.get(options.column) is not None for task in tasks)
     where = f"column {options.column!r}"
@@ -82,11 +82,11 @@ def main(words: list[str]) -> int:
 
 def _read(model: str, options: RefusalsOptions, categories: Categories) -> tuple[list[Task], Tensor]:
     """The rows, and what the classifier says of each."""
+    from burnish.core.roles import frozen
+    from burnish.core.step import Settings
+    from burnish.datagen.refusals import chances_of
     from burnish.models.build import build
     from burnish.models.known_models import resolve
-    from burnish.roles import frozen
-    from burnish.run.refusals import chances_of
-    from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)
@@ -105,7 +105,7 @@ def _read(model: str, options: RefusalsOptions, categories: Categories) -> tuple
 
 
 def _write(path: Path, tasks: list[Task]) -> None:
-    from burnish.types_json import plain
+    from burnish.core.types_json import plain
 
     with path.open("w") as file:
         for task in tasks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 
 
 @dataclass(frozen=True)

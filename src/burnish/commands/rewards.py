@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 KINDS = {
@@ -54,8 +54,8 @@ def main(words: list[str]) -> int:
 
 def _entries() -> dict[str, tuple[str, Any]]:
     """name -> (kind, entry)"""
-    from burnish.rewards.verifiers.table import load_verifiers
-    from burnish.scorers.table import load_scorers
+    from burnish.rewards.table import load_scorers
+    from burnish.verifiers.table import load_verifiers
 
     found: dict[str, tuple[str, Any]] = {name: ("verifier", entry) for name, entry in load_verifiers().items()}
     return found | {name: (entry.kind, entry) for name, entry in load_scorers().items()}
@@ -108,7 +108,7 @@ def _show(name: str, kind: str, entry: Any, console: Console) -> None:
 
 
 def _options(build: Any) -> Table:
-    from burnish.option import ANY, options_of
+    from burnish.core.option import ANY, options_of
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)

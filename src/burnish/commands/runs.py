@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import PIPE_WIDTH, stdout_console
 
 STATES = {"running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red", "unreadable": "red"}

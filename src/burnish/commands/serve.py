@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 
@@ -74,11 +74,11 @@ def serve(model: str, options: ServeOptions, requests: int | None = None) -> Non
     """Answer requests until interrupted, or `requests` of them."""
     from burnish.commands.guiding import read_guides
     from burnish.commands.loaded import load_policy
+    from burnish.core.step import Settings, Step
+    from burnish.core.types import Clock, Task
     from burnish.models.template import Style, read_template
     from burnish.rollout.asking import Asker, answer, waiting
     from burnish.serve import ChatServer
-    from burnish.step import Settings, Step
-    from burnish.types import Clock, Task
 
     settings = Settings(max_new_tokens=options.max_new_tokens)
     guides = read_guides(options.guide, options.against)

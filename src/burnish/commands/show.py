@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 

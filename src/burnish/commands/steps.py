@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.run.preference_data import Made
-    from burnish.run.step_data import StepRecipe
-    from burnish.run.unfinished_file import UnfinishedFile
+    from burnish.datagen.preference_data import Made
+    from burnish.datagen.step_data import StepRecipe
+    from burnish.datagen.unfinished_file import UnfinishedFile
     from burnish.tasks.source import Source
 
 RULES = ("soft", "hard", "entropy", "first_error", "forced", "outcome", "resampled", "rewritten")
@@ -94,7 +94,7 @@ def main(words: list[str]) -> int:
     options = asked[1]
     if not options.out:
         raise ValueError("say where to write: burnish steps --model tiny --task sort --out steps.jsonl")
-    from burnish.run.unfinished_file import UnfinishedFile, require_pyarrow
+    from burnish.datagen.unfinished_file import UnfinishedFile, require_pyarrow
 
     recipe = _recipe(options)
     same = {k: v for k, v in asdict(options).items() if k not in ("out", "count", "device", "json")}
@@ -119,7 +119,7 @@ def main(words: list[str]) -> int:
 
 
 def _recipe(options: StepsOptions) -> StepRecipe:
-    from burnish.run.step_data import StepRecipe
+    from burnish.datagen.step_data import StepRecipe
 
     return StepRecipe(
         rule=options.rule,
@@ -137,12 +137,12 @@ def _recipe(options: StepsOptions) -> StepRecipe:
 def _write(file: UnfinishedFile, options: StepsOptions, recipe: StepRecipe) -> None:
     """Sample and label what is not in the file yet."""
     from burnish.commands.loaded import load_policy, print_assumed_template
+    from burnish.core.step import Settings
+    from burnish.datagen.line_data import LINE_RULES, make_lines
+    from burnish.datagen.step_data import make_steps
     from burnish.models.template import Style, read_template
     from burnish.run.lengths import Needs, fit
-    from burnish.run.line_data import LINE_RULES, make_lines
-    from burnish.run.step_data import make_steps
     from burnish.score.judge import require_verifier
-    from burnish.step import Settings
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, options.reward, columns=options.columns)

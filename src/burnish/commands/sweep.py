@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from burnish.commands.many import ManyRuns, plan_of, report, run, terminal, unfinished
-from burnish.run.flags import read
+from burnish.config.flags import read
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from burnish.run.flags import read
+from burnish.config.flags import read
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
+    from burnish.core.task import Task
     from burnish.models.chat import Chat
-    from burnish.task import Task
 
 ELSEWHERE = """\
 Besides these:
@@ -105,7 +105,7 @@ def _chat(model: str) -> Chat:
 
 def _shown(task: Task, train_on: str, colours: bool) -> Table:
     """A task as a table of its messages and columns."""
-    from burnish.messages import text_of
+    from burnish.core.messages import text_of
     from burnish.models.conversation import message_weights
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 if TYPE_CHECKING:
-    from burnish.rewards.code.box import Box
-    from burnish.rewards.code.limits import Limits
-    from burnish.rewards.code.synthesis import Measured
-    from burnish.rewards.code.tests import Tests
+    from burnish.sandbox.code.box import Box
+    from burnish.sandbox.code.limits import Limits
+    from burnish.verifiers.code.synthesis import Measured
+    from burnish.verifiers.code.tests import Tests
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ def main(words: list[str]) -> int:
 
 def _made(name: str, options: TestsOptions) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows that have tests now, and a summary."""
-    from burnish.rewards.code.grader import CodeGrader
-    from burnish.rewards.code.limits import Limits
-    from burnish.rewards.code.synthesis import Measured
+    from burnish.sandbox.code.limits import Limits
     from burnish.tasks.data.files import read_rows
+    from burnish.verifiers.code.grader import CodeGrader
+    from burnish.verifiers.code.synthesis import Measured
 
     limits = Limits().within(options.seconds)
     dropped: Counter[str] = Counter()
@@ -101,8 +101,8 @@ Changed = tuple[dict[str, Any], "Tests"]
 def _hard(
     box: Box, row: dict[str, Any], options: TestsOptions, limits: Limits, dropped: Counter[str], where: str
 ) -> Changed | None:
-    from burnish.rewards.code.synthesis import Recipe, make_tests
-    from burnish.rewards.code.tests import Scripts
+    from burnish.verifiers.code.synthesis import Recipe, make_tests
+    from burnish.verifiers.code.tests import Scripts
 
     columns = {name: row.get(name) or [] for name in ("direct", "generators", "hacks", "oracles")}
     judge = row.get("judge") or ""
@@ -123,8 +123,8 @@ def _hard(
 def _filtered(
     box: Box, row: dict[str, Any], options: TestsOptions, limits: Limits, dropped: Counter[str], where: str
 ) -> Changed | None:
-    from burnish.rewards.code.synthesis import passed_by, single_tests
-    from burnish.rewards.code.tests import Asserts, Calls, Scripts, read_tests
+    from burnish.verifiers.code.synthesis import passed_by, single_tests
+    from burnish.verifiers.code.tests import Asserts, Calls, Scripts, read_tests
 
     tests = read_tests(row, str(row.get("prompt") or ""), where)
     solution = next(iter(row.get("oracles") or []), None) or row.get("canonical_solution") or row.get("code")
@@ -150,7 +150,7 @@ def _filtered(
 
 
 def _measure(box: Box, tests: Tests, row: Any, limits: Limits, into: Measured) -> None:
-    from burnish.rewards.code.synthesis import measure
+    from burnish.verifiers.code.synthesis import measure
 
     labelled = [(str(one["code"]), bool(one["right"])) for one in row.get("labelled") or []]
     measure(box, tests, labelled, limits, into)

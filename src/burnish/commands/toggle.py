@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from burnish.option import Option
-from burnish.run.flags import read
+from burnish.config.flags import read
+from burnish.core.option import Option
 from burnish.util.terminal import stdout_console
 
 
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
         raise ValueError(
             "say what is read and where a new .jsonl file is written: burnish toggle --task data.jsonl --out both.jsonl"
         )
-    from burnish.run.toggle import toggled_rows
+    from burnish.datagen.toggle import toggled_rows
     from burnish.tasks.resolve import resolve_task
 
     source = resolve_task(options.task, columns=options.columns)

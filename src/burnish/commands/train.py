@@ -11,15 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from burnish.config.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
+from burnish.config.help import grouped, print_flags
+from burnish.config.options import Config, Options, configure, method_fields, method_types, one_length, unknown
+from burnish.config.resumable import RESUMABLE
+from burnish.config.values import coerce
+from burnish.config.words import answer
 from burnish.distributed import launch
 from burnish.methods.table import Entry, find
-from burnish.run.config import Config, Options, configure, method_fields, method_types, one_length, unknown
-from burnish.run.flags import Flag, booleans_of, dashed, flags_of, flags_of_method, split, valued
 from burnish.run.folder import Folder
-from burnish.run.help import grouped, print_flags
-from burnish.run.resumable import RESUMABLE
-from burnish.run.values import coerce
-from burnish.run.words import answer
 from burnish.util.plainfile import read_yaml
 from burnish.util.terminal import stdout_console
 

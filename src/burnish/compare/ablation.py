@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
+from burnish.compose.unread import CHAINS, without_unread_parts
+from burnish.config.options import method_fields
+from burnish.core.method import MUST_BE_READ, Method, Phase
+from burnish.core.parts import Part, Wired, chain, tokens_read
 from burnish.learn.learn import Learn, plan_of
 from burnish.learn.term import Term
-from burnish.method import MUST_BE_READ, Method, Phase
 from burnish.methods.table import Entry, find
-from burnish.methods.unread import CHAINS, without_unread_parts
-from burnish.parts import Part, Wired, chain, tokens_read
-from burnish.run.config import method_fields
 from burnish.tasks.source import Source
 
 _SETTINGS = ("updates", "minibatches", "logp_temperature", "embed", "rest", "move", "search")

@@ -14,8 +14,8 @@ from burnish.compare.budget import Budget
 from burnish.compare.job import RunResult
 from burnish.compare.results import by_label
 from burnish.compare.statistics import Matrix, Test, holm, interval, paired_test, pass_matrix, reached
+from burnish.evals.evaluate import Interval
 from burnish.report.numbers import better_is_lower
-from burnish.run.evaluate import Interval
 
 LEVEL = 0.05
 ALL_PAIRS = 8  # with more candidates, each is tested against the first instead of every pair

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from burnish.compare.board import Board, Pair, Standing
-from burnish.run.evaluate import Interval
+from burnish.evals.evaluate import Interval
 
 COLUMNS = (
     "label",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from burnish.compare.budget import Budget
 from burnish.compare.job import Job
+from burnish.config.options import method_fields
 from burnish.methods.table import Entry
-from burnish.run.config import method_fields
 
 STEPS = 15
 TRAINED_BY = {"teacher": "sft", "reward": "reward_model", "dpo": "dpo"}

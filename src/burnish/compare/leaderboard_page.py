@@ -12,10 +12,10 @@ from burnish.compare.helpers import needs
 from burnish.compare.job import RunResult
 from burnish.compare.results import by_label
 from burnish.compare.statistics import interval
+from burnish.evals.evaluate import Interval
 from burnish.methods.table import METHODS
 from burnish.report.charts import Row, interval_chart, percent, standalone
 from burnish.report.show import built
-from burnish.run.evaluate import Interval
 
 _MODELS = {"teacher": "a teacher", "reward": "a reward model", "dpo": "a DPO policy"}
 INTRODUCTION = """\

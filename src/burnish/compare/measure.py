@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from burnish.run.evaluate import can_evaluate, evaluate
-from burnish.run.heldout import held_out
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
+from burnish.evals.evaluate import can_evaluate, evaluate
+from burnish.evals.heldout import held_out
 from burnish.run.train import Run
-from burnish.step import Step
-from burnish.types import Clock, Group
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from burnish.compare.budget import Spent
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.engine.feed import Feed
 from burnish.engine.mixture import Mix
 from burnish.engine.protocol import Engine
@@ -20,8 +22,6 @@ from burnish.forward.runner import ModelRunner
 from burnish.learn.batch import claims
 from burnish.learn.learn import Learn, Move, descend, plan_of
 from burnish.run.train import Run
-from burnish.step import Step
-from burnish.types import Group
 
 
 @dataclass

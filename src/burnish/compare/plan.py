@@ -13,9 +13,9 @@ from typing import Any
 from burnish.compare.budget import Budget
 from burnish.compare.helpers import plain
 from burnish.compare.job import Job
-from burnish.methods.swap import swapped
+from burnish.compose.swap import swapped
+from burnish.config.options import configure
 from burnish.methods.table import find
-from burnish.run.config import configure
 from burnish.tasks.resolve import resolve_task
 
 

@@ -25,9 +25,9 @@ from burnish.compare.budget import Spent
 from burnish.compare.job import Job, Mark, RunResult
 from burnish.compare.measure import measured, measured_at_start
 from burnish.compare.meter import Meter
-from burnish.loop import Report
+from burnish.config.options import Config, configure
+from burnish.core.loop import Report
 from burnish.methods.table import Entry, find
-from burnish.run.config import Config, configure
 from burnish.run.folder import Folder
 from burnish.run.lock import RunLock
 from burnish.run.observed import ObservedRun

@@ -16,8 +16,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from burnish import randomness
-from burnish.run.evaluate import Interval, pass_at_k
+from burnish.core import randomness
+from burnish.evals.evaluate import Interval, pass_at_k
 
 RESAMPLES = 2000
 PERMUTATIONS = 10_000

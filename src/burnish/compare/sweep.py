@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from burnish import randomness
 from burnish.compare.board import Board, Standing
 from burnish.compare.plan import Candidate, shown
 from burnish.compare.statistics import Matrix, contrast, interval
-from burnish.run.evaluate import Interval
+from burnish.core import randomness
+from burnish.evals.evaluate import Interval
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.turn_gae import fill_own
-from burnish.parts import Part, supplies
 from burnish.select.task_replay import PAST
 from burnish.select.turn_rows import episodes_of, own_span
-from burnish.step import Step
-from burnish.types import Group
 
 
 def mixed_advantage(reward: float, ahead: float, value: float, final: float, lam: float) -> float:

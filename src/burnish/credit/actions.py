@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.rollout.branch import Cuts, lines
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 LEVELS: dict[str, Cuts] = {
     "token": lambda turn, chat: list(range(len(turn))),

@@ -7,9 +7,9 @@ import statistics
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 def alignment_weights(

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import torch
 
-from burnish.parts import Part, Stateful, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, Stateful, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 class Memory(Stateful, Protocol):

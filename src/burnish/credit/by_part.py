@@ -6,11 +6,11 @@ from functools import partial
 
 import torch
 
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.schedules import is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
-from burnish.parts import Part, per_trace, supplies
-from burnish.schedules import is_zero
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("stream:adv", "stream:returns")

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.streams import ref
-from burnish.parts import Part
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Trace
 
 CAPACITY = 1 << 22  # tokens that are kept: 16 MiB
 

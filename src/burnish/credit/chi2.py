@@ -6,10 +6,10 @@ import math
 
 import torch
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.maths.chi2 import symmetric_chi2
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
 
 FLOOR = 1e-4  # the released code's least mean under the square root
 

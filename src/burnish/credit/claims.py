@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace, spans_once
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, spans_once
 
 POSITIONS = ("all", "first", "last", "end")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.baselines import spread
-from burnish.parts import Part
-from burnish.step import Step
-from burnish.types import Group
 
 
 def normalised(values: list[float], eps: float) -> list[float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from burnish.core.parts import Part, per_trace
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
-from burnish.parts import Part, per_trace
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 def own_probability(alpha: float, *, author: str = "policy") -> Part:

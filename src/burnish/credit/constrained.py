@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import named_reward
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
 from burnish.credit.gae import advantages_and_returns
-from burnish.parts import Part, supplies
 from burnish.score.maths.multipliers import SquashedMultipliers
-from burnish.scorer import named_reward
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 def closeness(log_ratio: float, most: float) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, names, per_trace, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, names, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 @supplies("stream:*")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, per_trace
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, per_trace
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def weigh_cut_off(weight: float = 0.0) -> Part:

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.preference import fill
 from burnish.forward.module import input_embeddings
 from burnish.models.model import Model
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
 
 WIDTH = 16  # numbers that a prompt is described by
 LEAST, MOST = 0.5, 10.0  # of a weight

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.select.turn_rows import own_span
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("stream:label")

@@ -6,11 +6,11 @@ below the target, cooler where it lies above; credit lets the good ones among th
 
 from __future__ import annotations
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
-from burnish.parts import Part, supplies
 from burnish.rollout.tempered import EntropyMeter
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("tag:trained")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 @supplies("stream:side")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.evolution import CANDIDATE, Population
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
 
 
 @supplies("stream:fitness")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from burnish.parts import Part, names, per_trace, supplies
-from burnish.schedules import Schedule, at, is_zero
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, names, per_trace, supplies
+from burnish.core.schedules import Schedule, at, is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 Authors = str | tuple[str, ...]
 

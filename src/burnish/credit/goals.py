@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.preference import fill
 from burnish.learn.terms.reward_heads import pair_chances
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("stream:source", "stream:goal", "stream:other", "stream:near", "stream:far")

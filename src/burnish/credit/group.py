@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 Peers = Callable[[Trace, Group], Hashable]
 

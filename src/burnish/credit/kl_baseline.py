@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 @supplies("stream:*")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.baselines import spread
-from burnish.parts import Part, supplies
-from burnish.rewards.judges.vote import pair_advantages
-from burnish.step import Step
-from burnish.types import Group
+from burnish.judges.vote import pair_advantages
 
 ROW = "leads"  # the note that score/judges/pairs.py writes
 

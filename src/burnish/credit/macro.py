@@ -9,12 +9,12 @@ from random import Random
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
-from burnish.parts import Part, per_trace, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 def macro_lengths(tokens: int, length: int) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.baselines import spread
 from burnish.credit.components import normalised
-from burnish.parts import Part
-from burnish.step import Step
-from burnish.types import Group
 
 
 def group_plus_margin(

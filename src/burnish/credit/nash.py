@@ -8,10 +8,10 @@ from functools import partial
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.schedules import Schedule, at, is_zero
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule, at, is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, everything, per_trace, supplies
-from burnish.schedules import Schedule, at, is_zero
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, everything, per_trace, supplies
+from burnish.core.schedules import Schedule, at, is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 @supplies("score:penalised")

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.schedules import is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, Turn
 from burnish.learn.maths.preference_noise import trust
 from burnish.learn.maths.preference_pairs import of_equal_rank
-from burnish.parts import Part, per_trace, supplies
 from burnish.rollout.conditioned import conditioned
-from burnish.schedules import is_zero
-from burnish.step import Step
-from burnish.types import Group, Trace, Turn
 
 
 def fill(trace: Trace, stream: str, value: float) -> None:

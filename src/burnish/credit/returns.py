@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
-from burnish.parts import Part, per_trace, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 def n_step_returns(rewards: Tensor, values: Tensor, gamma: float, steps: int) -> Tensor:

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.preference import fill
 from burnish.learn.maths.axioms import KINDS, kind_among
-from burnish.parts import Part, per_trace, supplies
 from burnish.score.heads import end_outputs
 from burnish.score.lengths import reply_length
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 GRADES = {
     "significantly better": 1.0,

@@ -10,9 +10,9 @@ from collections import defaultdict
 
 import torch
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace, Turn
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, Turn
 
 
 def cut_values(group: Group, score: str) -> dict[tuple[int, int], float]:

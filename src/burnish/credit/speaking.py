@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from burnish.parts import Part
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.judge import reply_text
-from burnish.step import Step
 from burnish.tasks.user import read_said
-from burnish.types import Group
 
 
 @dataclass

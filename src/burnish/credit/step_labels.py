@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.step_rewards import place
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("stream:label")

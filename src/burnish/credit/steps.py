@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from burnish.parts import Part, everything, per_trace, supplies
-from burnish.schedules import is_zero
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, everything, per_trace, supplies
+from burnish.core.schedules import is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 @supplies("stream:gain")
@@ -30,7 +30,7 @@ def step_advantage(score: str, stream: str = "gain") -> Part:
 
 
 def add_dense(stream: str, weight: float = 1.0) -> Part:
-    """r_t + weight x the named stream at the tokens that have one: token rewards of a scorer (burnish/scorer.py)."""
+    """r_t + weight x the named stream at the tokens that have one: token rewards of a scorer (core/scorer.py)."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         bonus = trace.streams[stream]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.reading import require_same_tokens
-from burnish.step import Step
-from burnish.types import Group, Trace
 from burnish.util.tensors import NAN, constant
 
 

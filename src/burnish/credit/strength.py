@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit.preference import fill, pairs_in_order
 from burnish.learn.maths.reward import by_strength
-from burnish.parts import Part, supplies
 from burnish.score.debias import training_tasks
 from burnish.score.heads import answered, end_outputs
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group
 
 
 class Cuts:

@@ -7,11 +7,11 @@ import re
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.models.chat import Chat
-from burnish.parts import Part, supplies
 from burnish.score.segments import tokens_of
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 

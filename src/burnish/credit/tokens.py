@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.parts import Part, supplies
-from burnish.randomness import key_of, uniform
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.randomness import key_of, uniform
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 Masked = list[tuple[Trace, Tensor]]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
-from burnish.parts import Part, per_trace, supplies
 from burnish.select.turn_rows import episodes_of, own_span
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 def bi_level_advantages(

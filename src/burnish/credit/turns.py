@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from burnish.parts import Part, per_trace, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def returns_of(rewards: Sequence[float], gamma: float) -> list[float]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.credit.claims import mask_at
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 Q, V = slice(0, 2), slice(2, 4)  # the critic's outputs
 

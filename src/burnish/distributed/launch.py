@@ -26,7 +26,7 @@ import torch.distributed as dist
 from burnish.distributed.launched import Launched, log_of
 from burnish.distributed.peers import Peers
 from burnish.models.ranks import MEETING, Ranks, here, with_others
-from burnish.rewards.code.kernel import die_with_parent
+from burnish.sandbox.code.kernel import die_with_parent
 
 PATIENCE = timedelta(minutes=60)  # how long a rank waits for another one: a reward function may take a while
 MET = "meeting"  # the file at which the ranks of one machine meet, in their launcher's folder

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import torch
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, Stateful, names
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.draw.tasks import tasks_of
-from burnish.parts import Draw, Stateful, names
-from burnish.step import Step
 from burnish.tasks.mixture import FROM, Mixture
-from burnish.types import Group, Task
 
 
 class Bandit(Stateful, Protocol):

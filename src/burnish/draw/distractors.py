@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw
+from burnish.core.step import Step
+from burnish.core.types import Task
 from burnish.draw.tasks import prompts
-from burnish.parts import Draw
-from burnish.step import Step
 from burnish.tasks.passages import with_distractors
 from burnish.tasks.source import Source
-from burnish.types import Task
 
 Levels = Callable[[float, int], int]  # (share of the run that is over, in (0, 1]; the hardest level) -> level
 

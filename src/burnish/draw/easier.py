@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Draw
-from burnish.step import Step
-from burnish.types import Task
+from burnish.core.parts import Draw
+from burnish.core.step import Step
+from burnish.core.types import Task
 
 
 def easier_first(inner: Draw, stages: int, steps: int, *, column: str = "demo") -> Draw:

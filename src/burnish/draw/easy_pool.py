@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, Part, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE
 from burnish.draw.rated import placed
 from burnish.draw.tasks import prompts, tasks_of
-from burnish.parts import Draw, Part, names, supplies
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task
 
 NAME = "easy_pool"
 

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
+from burnish.core.types_json import task_from_record, task_to_record
 from burnish.draw.made import made_task, mixed_in, request_of
-from burnish.parts import Draw, Part, supplies
-from burnish.rewards.judges.question import Template
-from burnish.rewards.judges.rewrites import IN_BREADTH, IN_DEPTH, new_prompt, rewrite_question
+from burnish.judges.question import Template
+from burnish.judges.rewrites import IN_BREADTH, IN_DEPTH, new_prompt, rewrite_question
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group, Task
-from burnish.types_json import task_from_record, task_to_record
 
 OPERATIONS = (*IN_DEPTH, *IN_BREADTH)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, names
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.draw.tasks import prompts, tasks_of
-from burnish.parts import Draw, names
 from burnish.score.heads import end_outputs
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace, Turn
 
 PLACE = "place"  # in Task.given: the index of the task in its source
 

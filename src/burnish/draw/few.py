@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, names
+from burnish.core.step import Step
+from burnish.core.types import Task
 from burnish.draw.tasks import tasks_of
-from burnish.parts import Draw, names
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Task
 
 
 def few(source: Source, size: int) -> Draw:

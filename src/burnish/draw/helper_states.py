@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.draw.helper_values import HelperTable, Transition
-from burnish.parts import Draw, names, supplies
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Group, Task, Trace
 
 HELP = "expert"  # the author of helping replies
 

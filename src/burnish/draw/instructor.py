@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Draw, Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.judges.rewrites import SIX
 from burnish.learn.trust_region import conjugate_gradient
-from burnish.parts import Draw, Part, supplies
-from burnish.rewards.judges.rewrites import SIX
-from burnish.step import Step
-from burnish.types import Group
 
 OPERATIONS = "operations"  # note of a trace: the numbers of the operations that were applied, in order
 Decisions = list[tuple[int, float]]  # (operation, reward) of one sequence, in order

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.step import Step
+from burnish.core.task import Task
 from burnish.draw.tasks import prompts
-from burnish.parts import Draw, names, supplies
-from burnish.step import Step
-from burnish.task import Task
 from burnish.tasks.data.scan import UNCLEAR_LABELS
 from burnish.tasks.resolve import datasets_of
 from burnish.tasks.source import Source

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from burnish import randomness
-from burnish.messages import text_of
-from burnish.parts import Draw, Stateful
-from burnish.step import Step
-from burnish.task import MADE_FROM
+from burnish.core import randomness
+from burnish.core.messages import text_of
+from burnish.core.parts import Draw, Stateful
+from burnish.core.step import Step
+from burnish.core.task import MADE_FROM
+from burnish.core.types import Group, Task
 from burnish.tasks.mixture import FROM
 from burnish.tasks.source import Source
-from burnish.types import Group, Task
 
 
 def request_of(task: Task) -> str:

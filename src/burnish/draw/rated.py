@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw, names
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.draw.failed import PLACE
 from burnish.draw.tasks import tasks_of
-from burnish.parts import Draw, names
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task
 
 RATE = "pass_rate"  # the column that `burnish rate` writes
 

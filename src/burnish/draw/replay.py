@@ -6,11 +6,11 @@ import math
 import random
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Draw, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Group, Task, Trace
 
 
 @supplies("given:trace", "given:turn")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Draw
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
+from burnish.core.types_json import task_from_record, task_to_record
 from burnish.draw.made import made_task, mixed_in, request_of
-from burnish.parts import Draw
-from burnish.rewards.judges.question import Template
-from burnish.rewards.judges.rewrites import fit_for_text, more_question, new_prompt, plain, too_similar
-from burnish.rewards.verifiers.similarity import words
+from burnish.judges.question import Template
+from burnish.judges.rewrites import fit_for_text, more_question, new_prompt, plain, too_similar
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group, Task
-from burnish.types_json import task_from_record, task_to_record
+from burnish.verifiers.similarity import words
 
 SEEDS = 256  # prompts of the data that examples are drawn from, the newest
 PAST = 2000  # prompts of the run that a new one is compared with, the newest

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish import randomness
-from burnish.parts import Draw, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Group, Task
 
 
 @supplies("given:group")

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Draw, names, supplies
-from burnish.step import Step
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Clock, Task
 from burnish.tasks.data.columns import COLUMNS
 from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.environment import CannotStart
 from burnish.tasks.resolve import datasets_of, environments_of
 from burnish.tasks.source import Source
-from burnish.types import Clock, Task
 
 RESETS = 64  # environments that are reset at the same time
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.randomness import uniform
+from burnish.core.rejected import NotFinite
 from burnish.forward.accelerate import kernels
-from burnish.nonfinite import NotFinite
-from burnish.randomness import uniform
 
 BLOCK = 256  # a large vocabulary is searched by blocks first, so that no cumulative sum runs over all of it
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from burnish.types import Task
+from burnish.core.types import Task
 
 
 class Vocabulary(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from burnish.core.messages import Message, as_messages
 from burnish.envs.guarded import Failure, GuardedEnv
-from burnish.messages import Message, as_messages
 
 MOST = 200  # actions of an expert in one episode
 

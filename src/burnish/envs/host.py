@@ -3,7 +3,7 @@
 It loads the file once and then forks a process for each episode that runs at the same time; one that has ended plays
 the next episode. Requests and answers are lines of JSON (channel.py): here {"row": [split, index]} and {"child": true}
 with the descriptor of a channel; in an episode's process {"do": "reset", ...}. SIGUSR1 writes the stack of a process to
-DESCRIPTOR. All have a guard (rewards/guard.py): when the run ends, so do they. No torch here.
+DESCRIPTOR. All have a guard (sandbox/guard.py): when the run ends, so do they. No torch here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 from burnish.envs.channel import Channel
 from burnish.envs.guarded import Failure, in_loop, read_answer, said
 from burnish.envs.protocol import Observed, Outcome, offers, read_observation, read_outcome, reset_arguments
-from burnish.rewards.codec import decode, encode
-from burnish.rewards.guard import fork_guard
-from burnish.rewards.load import load_function
+from burnish.reward_functions.load import load_function
+from burnish.sandbox.codec import decode, encode
+from burnish.sandbox.guard import fork_guard
 
 OPTIONAL = ("key", "fork", "expert", "tools", "seat")  # methods that an environment may have, besides close()
 ROW = "kept"  # in an answer: a row that JSON cannot hold, as text; it is asked for by its place

@@ -25,8 +25,8 @@ from burnish.envs.channel import Channel
 from burnish.envs.guarded import Failure
 from burnish.envs.host import OPTIONAL, ROW
 from burnish.envs.protocol import Observed, Outcome
-from burnish.rewards.codec import decode, encode
-from burnish.rewards.process import line_of
+from burnish.sandbox.codec import decode, encode
+from burnish.sandbox.process import line_of
 from burnish.util.processes import kill_group
 
 START = 60.0  # seconds in which the file must be loaded, and a process must begin to answer

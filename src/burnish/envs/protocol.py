@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.messages import Message, check_message, well_formed
+from burnish.core.messages import Message, check_message, well_formed
 from burnish.util.untrusted import check_depth
 
 Observed = str | tuple[Message, ...]

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.core.messages import Message
 from burnish.envs.protocol import Outcome
-from burnish.messages import Message
 from burnish.util.failures import said
 
 TAG = "tools"  # of a trace whose last reply is the answer, after calls of tools

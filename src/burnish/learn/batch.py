@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.types import Group, Trace, Turn, spans_once
 from burnish.forward.packing import joined, trues
 from burnish.forward.prefix_tree import Numbers
 from burnish.learn.norms import Counts
 from burnish.learn.term import Term
-from burnish.types import Group, Trace, Turn, spans_once
 
 
 @dataclass(eq=False)

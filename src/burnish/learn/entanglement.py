@@ -20,10 +20,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.learn.term import Term
 from burnish.models.model import Model
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 PAIRS = 8  # of a step are looked at, one after the other: the cost does not grow with the batch
 TOP = 10

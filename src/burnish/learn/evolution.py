@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.learn.cma_es import CMAES, Vector, default_population
 from burnish.learn.search import Search
 from burnish.learn.singular_values import SingularValues, factors_of
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 NO_ADAPTERS = (
     "evolution moves the singular values of LoRA adapters, and the policy has none: add --lora 16, or with --model the "

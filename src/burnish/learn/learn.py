@@ -18,7 +18,12 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.method import Phase
+from burnish.core.rejected import NotFinite
+from burnish.core.schedules import at
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group
 from burnish.forward.packing import joined
 from burnish.learn.batch import (
     Filling,
@@ -31,20 +36,15 @@ from burnish.learn.batch import (
     write_claims,
 )
 from burnish.learn.entanglement import note_entanglement
-from burnish.learn.explained import note_explained
+from burnish.learn.explained_variance import note_explained
 from burnish.learn.mismatch import note_mismatch
 from burnish.learn.passes import Embed as Embed
 from burnish.learn.passes import cut_masks, outputs_of, piecewise
+from burnish.learn.rollback import taken_back
 from burnish.learn.search import Search
-from burnish.learn.taken_back import taken_back
 from burnish.learn.term import Term
 from burnish.learn.units import at_mask, live_of, take_notes, unit_weights
-from burnish.method import Phase
 from burnish.models.model import Model
-from burnish.nonfinite import NotFinite
-from burnish.schedules import at
-from burnish.step import Notes, Step
-from burnish.types import Clock, Group
 
 T = TypeVar("T")
 Rest = Callable[[str, Clock], bool]  # whether the parameter of this name rests in this step
@@ -214,7 +214,7 @@ class _Update:
         return micro_batches(self.atoms, self.budget(trainee), self.step.models[trainee].packed)
 
     def fitting(self, trainee: str, attempt: Callable[[], T], undo: Callable[[], None]) -> T:
-        """What `attempt` gives, in smaller passes where it runs out of memory (models/token_room.py)."""
+        """What `attempt` gives, in smaller passes where it runs out of memory (models/oom_backoff.py)."""
         model = self.step.models[trainee]
 
         def largest() -> tuple[int, int]:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from burnish.core.step import Notes
+from burnish.core.types import Trace
 from burnish.forward.packing import joined, send
 from burnish.learn.batch import Row
 from burnish.models.model import Model
-from burnish.step import Notes
-from burnish.types import Trace
 from burnish.util.tensors import constant
 
 NAME = "mismatch/logp"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from burnish.core.types import Trace, keys_of_rows, logp_temperatures
 from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
 from burnish.forward.temperatures import Temperature
 from burnish.learn.batch import Row, tokens_of
 from burnish.models.model import Model
-from burnish.types import Trace, keys_of_rows, logp_temperatures
 
 
 @dataclass(frozen=True)

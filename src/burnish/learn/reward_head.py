@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 from burnish.forward.module import bare
 from burnish.learn.learn import Learn, Move, accumulate, apply_gradient, descend
 from burnish.models.model import Model
-from burnish.step import Step
-from burnish.types import Clock, Group
 
 Fold = Callable[[list[Group], Step], Tensor | None]  # a new head matrix [k, H], or None where nothing is to be changed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
+from burnish.core.types import Clock
 from burnish.learn.norms import Norm
-from burnish.schedules import Schedule
-from burnish.types import Clock
 
 UNITS = ("token", "sequence", "pair", "list", "group")
 Authors = str | tuple[str, ...]

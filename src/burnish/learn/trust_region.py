@@ -19,11 +19,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.rejected import NotFinite
+from burnish.core.step import Notes, Step
+from burnish.core.types import Group
 from burnish.learn.learn import Learn, Move, accumulate, measure
 from burnish.models.model import Model
-from burnish.nonfinite import NotFinite
-from burnish.step import Notes, Step
-from burnish.types import Group
 
 
 def trust_region(

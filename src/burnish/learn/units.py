@@ -9,11 +9,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from burnish.core.step import Notes
+from burnish.core.types import Clock
 from burnish.forward.packing import joined, send
 from burnish.learn.batch import Micro, stream
 from burnish.learn.term import Live, Term
-from burnish.step import Notes
-from burnish.types import Clock
 
 Mask = npt.NDArray[np.bool_]
 

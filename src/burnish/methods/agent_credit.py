@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, chain, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before
 from burnish.tasks.speakers import InTurn, read_seats
 
 TurnGamma = Annotated[float, Option("Discount per turn.", at_least=0, at_most=1)]

@@ -7,11 +7,11 @@ from typing import Annotated
 import torch
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import Part
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, Rollout, Trace, chain, everything, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.playpen import Win
-from burnish.parts import Part
 from burnish.rollout.planned import finished_and_judged, judged_by, reflected
 from burnish.rollout.searched import Worth, earned
 from burnish.tasks.recorded import RECORDED, Recorded, is_file_of_episodes

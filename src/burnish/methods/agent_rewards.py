@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.rewards.resolve import make_reward, read_rewards
+from burnish.reward_functions.resolve import make_reward, read_rewards
 from burnish.tasks.rewarded import Rewarded, is_rewarded
 from burnish.tasks.source import Source
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after, before, linear
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, Phase, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before, linear
 
 Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
 Width = Annotated[int, Option("Replies that are proposed in each state.", at_least=2)]

@@ -8,9 +8,9 @@ from typing import Annotated
 import torch
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, Trace, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before
 from burnish.tasks.attempts import Attempt, Attempts
 
 Episodes = Annotated[int, Option("Episodes of each task, which are compared with each other.", at_least=2)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import linear
 from burnish.method import Method, Option, Phase, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.schedules import linear
 
 
 @register(

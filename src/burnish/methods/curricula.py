@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from burnish import papers, score
+from burnish.core.parts import Draw
 from burnish.draw import rated
 from burnish.draw.bandit import Bandit, MovingValues, UpperBounds, by_bandit
 from burnish.draw.evolve import OPERATIONS, Evolution, Pool, evolving, informativeness
 from burnish.draw.made import require_single_prompts
 from burnish.draw.self_instruct import Instructions, Writing, self_instructed
+from burnish.judges.rewrites import OF_MORE, OF_REWRITE, Words
 from burnish.method import Method, Option, Phase, chain
-from burnish.parts import Draw
-from burnish.rewards.judges import rewrites
-from burnish.rewards.named import bound, read_call
 from burnish.score.judges import Judge, read_judge
 from burnish.tasks.resolve import mixture_of
 from burnish.tasks.rewarded import Rewarded
@@ -25,9 +23,6 @@ from burnish.tasks.unscored import Unscored
 
 Curriculum = Callable[[Method, Source], Method]
 Temperature = Annotated[float, Option("Of the softmax over the sources: large is uniform.", above=0)]
-Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
-REWRITE = {"full": rewrites.REWRITE, "brief": rewrites.REWRITE_BRIEF}
-MORE = {"full": rewrites.MORE, "brief": rewrites.MORE_BRIEF}
 
 Creator = Annotated[str, Option("Who rewrites prompts (docs/judges.md): policy, a model, or an endpoint.")]
 Every = Annotated[int, Option("Steps of a round, after which prompts evolve.", at_least=1)]
@@ -110,7 +105,7 @@ def eva(
     scores them, and without one the agreement with the majority (serl). 0.25 and the operations are the paper's; its
     0.8 could not be checked, and `every` and `variants` are ours.
     """
-    rule = Evolution(every, subset, variants, evolved, REWRITE[words])
+    rule = Evolution(every, subset, variants, evolved, OF_REWRITE[words])
     who = read_judge(creator)
 
     def apply(method: Method, source: Source) -> Method:
@@ -147,7 +142,7 @@ def serl(
     generated = 0 is the method itself. Departures: no presence penalty, and the examples are prompts that were drawn
     so far.
     """
-    rule = Writing(examples, tries, similar, least_words, most_words, generated, MORE[words])
+    rule = Writing(examples, tries, similar, least_words, most_words, generated, OF_MORE[words])
     who = read_judge(writer)
 
     def apply(method: Method, source: Source) -> Method:
@@ -213,19 +208,6 @@ CURRICULA = {
         "prioritised", prioritised, (papers.KIMI_K1_5,), "Draw rows that fail more often.", "rated.jsonl"
     ),
 }
-
-
-def drawn(method: Method, text: str | None, source: Source) -> Method:
-    """The method with its prompts drawn by a curriculum."""
-    if not text:
-        return method
-    call = read_call(text)
-    if call is None or call.name not in CURRICULA:
-        near = difflib.get_close_matches(text, CURRICULA, 2, 0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CURRICULA)}"
-        raise ValueError(f"there is no curriculum {text!r}; {hint}")
-    entry = CURRICULA[call.name]
-    return entry.build(**bound(call, entry.build))(method, source)
 
 
 def _between_sources(name: str, make: Callable[[list[str]], Bandit]) -> Curriculum:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after, before
 from burnish.draw.instructor import Instructor, decided, taught
+from burnish.judges import rewrites, templates
+from burnish.judges.rewrites import OF_REWRITE, Words
 from burnish.learn.terms import reward as reward_terms
 from burnish.method import Clock, Method, Option, Phase, Role, chain, roles, snapshot, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import ppo_credit
-from burnish.methods.curricula import REWRITE, Words
-from burnish.rewards.judges import rewrites, templates
 from burnish.rollout.operated import answered, expanded, operated
-from burnish.schedules import after, before
 from burnish.score.judges import Judge, read_judge, read_judges
 from burnish.score.judges.battles import battles, unequal
 from burnish.select.battles import decided_battles, winners
@@ -66,7 +66,7 @@ def teams_rl(
         name="teach",
         times=before(teach),
         draw=taught(draw.prompts(task), instructor),
-        rollout=operated(instructor, who, REWRITE[words], length),
+        rollout=operated(instructor, who, OF_REWRITE[words], length),
         score=unequal(says, EQUALITY[words]),
         select=decided(instructor),
         learn=learn.Learn(),
@@ -74,7 +74,7 @@ def teams_rl(
     making = Phase(
         times=after(teach),
         draw=draw.prompts(task),
-        rollout=expanded(instructor, who, REWRITE[words], length),
+        rollout=expanded(instructor, who, OF_REWRITE[words], length),
         learn=learn.Learn(learn.imitate(on="demo")),
     )
     return Method(models=roles(**models_of(who, says)), phases=(learning, making))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after
 from burnish.method import Method, Option, Phase, chain, ema, frozen, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after
 
 EXPERTS = "|Be friendly.|Ask a question.|Be brief."
 

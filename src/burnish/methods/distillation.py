@@ -7,9 +7,9 @@ from functools import partial
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import linear
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.schedules import linear
 
 
 @register(

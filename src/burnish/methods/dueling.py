@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Part, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before
 
 MOST = 1.0  # the largest reward, and so the largest value
 BOTH = ("demo", "ref")

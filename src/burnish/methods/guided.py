@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
-from burnish import credit, draw, learn, randomness, rollout, score
+from burnish import credit, draw, learn, rollout, score
+from burnish.core import randomness
 from burnish.method import Clock, Method, Option, Phase, Role, chain, frozen, roles, trained
 from burnish.methods import opt, papers, register
 

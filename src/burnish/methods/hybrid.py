@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import Schedule, at, cosine
 from burnish.learn.maths import phi_weight
 from burnish.method import Clock, Method, Option, Part, chain, method, roles
 from burnish.methods import opt, papers, register
-from burnish.schedules import Schedule, at, cosine
 
 _GroupWithDemo = Annotated[int, Option("Replies for each prompt, one of them the demonstration.", at_least=2)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.judges import templates
 from burnish.method import Draw, Method, Option, Part, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.rewards.judges import templates
 from burnish.score.judges import read_judge
 from burnish.score.judges.of_model import ModelJudge
 from burnish.score.judges.pairs import leads, leads_by_score

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after
 from burnish.learn.maths.sequence import pairwise_joint, pairwise_separate
 from burnish.method import Method, Option, Phase, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after
 
 _ReferenceReplies = Annotated[
     int, Option("Replies of the reference for each prompt, while the critic learns.", at_least=1)

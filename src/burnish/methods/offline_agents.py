@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after
 from burnish.method import Method, Option, Phase, Role, chain, ema, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after
 
 Beta = Annotated[float, Option("Weight of the values in the policy that they steer.", at_least=0)]
 Cql = Annotated[float, Option("Weight of the cross-entropy of Q on the recorded tokens.", at_least=0)]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import after, before
 from burnish.method import Clock, Method, Option, Phase, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before
 
 
 def _value_phase(task: draw.Source, lam: float, times: int | Callable[[Clock], float] = 1) -> Phase:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish.option import Option
+from burnish.core.option import Option
 
 # sampling
 Replies = Annotated[int, Option("Replies sampled for each prompt.", at_least=1)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
 from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms.preference_unpaired import likelihood
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
 
 SLOPES = {
     "reverse_kl": lambda alpha: maths.reverse_kl,

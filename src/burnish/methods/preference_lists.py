@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import snapshot
 from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_lists as lists
 from burnish.method import Method, Option, Part, Rollout, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
-from burnish.roles import snapshot
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import snapshot, trained
+from burnish.core.schedules import after, before
 from burnish.learn.terms.preference_features import feature_constrained, jump_relu
 from burnish.method import Method, Option, Phase, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import ppo_credit
-from burnish.parts import chain
-from burnish.roles import snapshot, trained
-from burnish.schedules import after, before
 
 ONCE = 10**9  # the period of a snapshot that is taken a single time
 

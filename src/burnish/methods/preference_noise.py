@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
 
 FlipRate = Annotated[float, Option("Chance that a label is wrong.", at_least=0, below=0.5)]
 

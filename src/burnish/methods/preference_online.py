@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import snapshot
 from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms.policy import kl_to
 from burnish.learn.terms.preference_unpaired import likelihood, log_ratio
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
-from burnish.roles import snapshot
 from burnish.select.lists import DIVERSITY
 
 LOSSES: dict[str, Callable[..., learn.Term]] = {"logistic": learn.dpo, "hinge": pairs.hinge}

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import snapshot
 from burnish.credit import by_bradley_terry, by_comparison
+from burnish.learn.extrapolate import extrapolated
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, Phase, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
-from burnish.publish.extrapolate import extrapolated
-from burnish.roles import snapshot
 
 Eta = Annotated[float, Option("Step size of the game.", above=0)]
 ROUND = {"n": 4, "sync": 1}

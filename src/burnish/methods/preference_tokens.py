@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import ema
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
-from burnish.roles import ema
 
 REFERENCES = {"whole": pairs.desensitised, "weighted": pairs.weighted_tokens}
 

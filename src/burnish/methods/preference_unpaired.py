@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import chain
 from burnish.learn.terms import preference_unpaired as unpaired
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.parts import chain
 
 
 def _replies(task: draw.Source) -> dict[str, Any]:

@@ -10,10 +10,14 @@ from burnish.credit.categories import category_labels
 from burnish.learn.terms.labels import many_labels
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import papers, register
-from burnish.rewards.refusals import BRANCHES, CANNOT, SHOULD_NOT, categories_of
+from burnish.verifiers.refusal_categories import BRANCHES, CANNOT, SHOULD_NOT, categories_of
 
-_LETTERS = {"task": "logic:1", "column": "answer"}
-_LETTERS |= {"cannot": ",".join(string.ascii_uppercase[:13]), "should_not": ",".join(string.ascii_uppercase[13:])}
+_LETTERS = {
+    "task": "logic:1",
+    "column": "answer",
+    "cannot": ",".join(string.ascii_uppercase[:13]),
+    "should_not": ",".join(string.ascii_uppercase[13:]),
+}
 
 
 @register(

@@ -9,7 +9,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from burnish import credit, draw, learn, randomness, rollout
+from burnish import credit, draw, learn, rollout
+from burnish.core import randomness
 from burnish.method import Clock, Method, Option, method, roles
 from burnish.methods import papers, register
 

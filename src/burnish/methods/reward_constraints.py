@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.roles import trained
 from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import anchors, ppo_credit, ppo_models
-from burnish.roles import trained
 from burnish.score.maths.multipliers import EQUALITY, INEQUALITY, SquashedMultipliers
 
 Judges = Annotated[

@@ -8,9 +8,9 @@ from typing import Annotated
 from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Part, Phase, Trace, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, before
 
 
 def _undecided(tag: str, below: float, *, moved: bool) -> Part:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, chain
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import anchors, ppo_models
-from burnish.schedules import after, before
 from burnish.tasks.debugging import Debugging
 
 

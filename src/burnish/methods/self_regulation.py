@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after, every
 from burnish.draw.helper_states import POOLS
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.schedules import after, every
 
 
 @register(

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after, before, every
 from burnish.method import Method, Option, Phase, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
-from burnish.schedules import after, before, every
 from burnish.tasks.intrinsic import Intrinsic
 
 

@@ -14,8 +14,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from burnish.core.option import options_of
 from burnish.method import Method
-from burnish.option import options_of
 from burnish.papers import Paper
 from burnish.util.failures import said
 

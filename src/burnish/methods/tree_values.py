@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, Rollout, chain, method, roles, snapshot, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.tree_search import (
@@ -23,7 +24,6 @@ from burnish.methods.tree_search import (
 )
 from burnish.rollout.stepped import Take
 from burnish.rollout.valued import Worth
-from burnish.schedules import after, before
 
 Gamma = Annotated[float, Option("Discount per step.", above=0, at_most=1)]
 ANSWERS = {"path": rollout.end_of_best_path, "end": rollout.best_end}

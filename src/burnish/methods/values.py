@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, Trace, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import anchors, ppo_credit, ppo_models
-from burnish.schedules import after, before
 
 
 @register(

@@ -9,6 +9,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from burnish.core.roles import Role
+from burnish.core.step import Notes, Settings
+from burnish.core.types import Clock
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.forward.accelerate import kernels
 from burnish.forward.module import vocabulary_size
@@ -17,16 +20,13 @@ from burnish.models.load import context_length, load_chat
 from burnish.models.loader import Loader
 from burnish.models.lora import Lora
 from burnish.models.model import Model
+from burnish.models.oom_backoff import TokenRoom
 from burnish.models.optimiser import Optimiser
 from burnish.models.precision import AUTO, precision_of
 from burnish.models.publish import publish
 from burnish.models.ranks import Ranks, here
 from burnish.models.scored_end import settle_end
 from burnish.models.template import Style
-from burnish.models.token_room import TokenRoom
-from burnish.roles import Role
-from burnish.step import Notes, Settings
-from burnish.types import Clock
 
 PROCESS_SAMPLER = Path(__file__).with_name("process_sampler.py")  # burnish's own engine, in another process
 

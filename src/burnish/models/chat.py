@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.messages import Message, as_messages, text_of
+from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.types import Task
 from burnish.models.control import Control, backend
 from burnish.models.detokenizer import Detokenizer
 from burnish.models.reply_start import Around, ReplyStart, reply_start
 from burnish.models.template import Template
 from burnish.models.text_cache import Samples, TextCache, text_key
-from burnish.types import Task
 
 ENCODING = 3  # the version of how texts become tokens here; what another version encoded is encoded again
 _MARK = "\u2042REPLY\u2042"  # stands for a reply that is never tokenised

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from burnish.seeds import key_of
+from burnish.core.seeds import key_of
 
 CHUNK = 1 << 24  # numbers of a tensor that are worked on at once
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.messages import Message, text_of
+from burnish.core.messages import Message, text_of
 from burnish.models.chat import Chat
 from burnish.models.prefixes import Prefixes, Rendered
 from burnish.models.text_cache import Piece as Piece

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from burnish.core.roles import Role
 from burnish.forward.nf4 import quantise_linears
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.load import load_model, scoring, stored_outputs
 from burnish.models.lora import Lora, add_lora
-from burnish.roles import Role
 
 
 class Loader:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from burnish import randomness
+from burnish.core import randomness
 
 
 class UpdateDropout(nn.Module):

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from burnish.core.roles import Role
+from burnish.core.types import Clock, Trace, keys_of_rows, logp_temperatures
 from burnish.engine.feed import Feed
 from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
 from burnish.engine.mixture import Mix
@@ -28,13 +30,11 @@ from burnish.forward.temperatures import Temperature
 from burnish.models.chat import Chat
 from burnish.models.lora_dropout import UpdateDropout, dropping
 from burnish.models.mixed_precision import ComputeCopy
+from burnish.models.oom_backoff import TokenRoom
 from burnish.models.path_check import check
 from burnish.models.precision import Precision
 from burnish.models.ranks import Ranks, samples_of_all, streams_of_all
 from burnish.models.save import save_directory
-from burnish.models.token_room import TokenRoom
-from burnish.roles import Role
-from burnish.types import Clock, Trace, keys_of_rows, logp_temperatures
 
 if TYPE_CHECKING:
     from burnish.models.optimiser import Optimiser

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from burnish.core.schedules import warmup_then
+from burnish.core.step import Settings
+from burnish.core.types import Clock
 from burnish.models.ranks import Ranks
-from burnish.schedules import warmup_then
-from burnish.step import Settings
-from burnish.types import Clock
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from burnish.core.step import Notes
+from burnish.core.types import Clock
 from burnish.engine.subprocess.probe import NAME as PROBE
-from burnish.step import Notes
-from burnish.types import Clock
 
 if TYPE_CHECKING:
     from burnish.models.build import Models

@@ -25,9 +25,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from burnish.core.sharded_pass import decode, encode
+from burnish.core.step import Notes
 from burnish.engine.request import Sample
-from burnish.exchange import decode, encode
-from burnish.step import Notes
 from burnish.util.failures import LostRankError
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.method import Method
+from burnish.core.method import Method
 from burnish.models.known_models import adapted_model, is_adapter, resolve
 from burnish.models.load import TOKENIZER_FILES, load_chat
 from burnish.util.files import read_json

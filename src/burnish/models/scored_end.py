@@ -17,13 +17,13 @@ from typing import Any
 
 from torch import nn
 
+from burnish.core.roles import Role
 from burnish.forward.module import bare, vocabulary_size
 from burnish.models.chat import Chat
 from burnish.models.chat_style import use_template
 from burnish.models.known_models import is_adapter
 from burnish.models.load import load_chat
 from burnish.models.template import Style
-from burnish.roles import Role
 
 
 def settle_end(module: nn.Module, chat: Chat, role: Role, path: Path, style: Style | None) -> None:

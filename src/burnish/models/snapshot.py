@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from burnish.core.roles import Role
+from burnish.core.step import Notes
 from burnish.engine.subprocess.engine import EngineSpec
 from burnish.engine.subprocess.probe import NAME as PROBE
 from burnish.engine.subprocess.probe import Difference
@@ -26,8 +28,6 @@ from burnish.forward.paths import note, paths_of
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.models.model import Model
-from burnish.roles import Role
-from burnish.step import Notes
 
 
 @dataclass(frozen=True, eq=False)

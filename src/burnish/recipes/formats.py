@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from burnish.datagen.stored_rows import row_at
+from burnish.datagen.toggle import toggled_rows
 from burnish.recipes.maker import Rows
-from burnish.run.stored_rows import row_at
-from burnish.run.toggle import toggled_rows
 from burnish.tasks.resolve import resolve_task
 
 COUNT = 64  # enough for a held-out part

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.method import Method
+from burnish.config.flags import read
+from burnish.config.options import Config, Options, configure, method_fields, one_length, unknown
+from burnish.config.resumable import ENDS, RESUMABLE
+from burnish.core.method import Method
 from burnish.methods.table import Entry, find
 from burnish.models.known_models import resolve
 from burnish.recipes.maker import Maker
 from burnish.recipes.recipe import Recipe, Stage, filled, references
-from burnish.run.config import Config, Options, configure, method_fields, one_length, unknown
 from burnish.run.data_versions import present
-from burnish.run.flags import read
 from burnish.run.plan import plan as plan_run
-from burnish.run.resumable import ENDS, RESUMABLE
 from burnish.tasks.resolve import datasets_of, resolve_task
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from burnish.config.options import SPELLED
 from burnish.models.known_models import MODELS
-from burnish.run.config import SPELLED
 from burnish.tasks.table import GENERATED
 from burnish.util.plainfile import read_yaml
 

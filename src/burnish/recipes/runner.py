@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from burnish.api.train import resume, run_anywhere
+from burnish.config.options import Config
 from burnish.distributed import launch
 from burnish.methods.table import find
 from burnish.recipes.maker import Maker
 from burnish.recipes.plan import PlannedStage, configured, plan_recipe
 from burnish.recipes.recipe import Recipe, filled, read_recipe
 from burnish.recipes.state import Counting, StageState, State
-from burnish.run.config import Config
 from burnish.run.folder import Folder
 from burnish.run.lock import RunLock
 from burnish.run.observers import Observer, Observers

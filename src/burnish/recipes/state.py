@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.observers import Observer
 from burnish.util.files import write_text
 from burnish.util.plainfile import read_json

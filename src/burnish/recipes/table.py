@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
+from burnish.evals.heldout import Outcome
 from burnish.recipes.state import StageState
 from burnish.report.final_message import estimate
-from burnish.run.heldout import Outcome
 
 COLUMNS = ("stage", "what", "held-out", "before", "after", "minutes", "tokens")
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from burnish.methods.seats import read_opponent
+from burnish.compose.seats import read_opponent
+from burnish.config.options import Options
+from burnish.evals.best import Score
+from burnish.evals.evaluate import can_evaluate
 from burnish.methods.table import find
 from burnish.report.numbers import better_is_lower, written
-from burnish.rewards.resolve import IN_PYTHON, read_rewards, reward_text
-from burnish.run.best import Score
-from burnish.run.config import Options
-from burnish.run.evaluate import can_evaluate
+from burnish.reward_functions.resolve import IN_PYTHON, read_rewards, reward_text
+from burnish.rewards.read import split_rewards
 from burnish.run.lengths import Needs
-from burnish.scorers.read import split_rewards
 
 if TYPE_CHECKING:
-    from burnish.run.evaluate import Interval, Shown
-    from burnish.run.heldout import Outcome
+    from burnish.evals.evaluate import Interval, Shown
+    from burnish.evals.heldout import Outcome
     from burnish.run.observed import ObservedRun
     from burnish.run.train import Result
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from burnish.config.options import Options
+from burnish.core.step import Settings
+from burnish.evals.evaluate import can_evaluate
 from burnish.models.template import ASSUMED
-from burnish.run.config import Options
-from burnish.run.evaluate import can_evaluate
 from burnish.run.observed import ObservedRun
 from burnish.run.passes import passes
 from burnish.run.reward_versions import written
-from burnish.step import Settings
 from burnish.tasks.resolve import datasets_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 
-from burnish.run.best import better_is_lower as better_is_lower
+from burnish.evals.best import better_is_lower as better_is_lower
 
 Metrics = Mapping[str, float]
 LARGE = 1e6  # numbers beyond are written with an exponent

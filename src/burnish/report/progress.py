@@ -20,11 +20,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from burnish.loop import Report
+from burnish.core.loop import Report
+from burnish.evals.heldout import Outcome
 from burnish.report import final_message, numbers
 from burnish.report.header import derived
 from burnish.report.plot import Point, plot
-from burnish.run.heldout import Outcome
 from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer
 from burnish.run.train import Result, limits

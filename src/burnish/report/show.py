@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from burnish.config.flags import flags_of_method
+from burnish.config.help import print_flags
+from burnish.config.options import method_fields, method_types
+from burnish.core.method import Method, Phase
+from burnish.core.schedules import at
+from burnish.core.types import Clock
 from burnish.learn.learn import Learn, plan_of
-from burnish.method import Method, Phase
 from burnish.methods.table import Entry
-from burnish.run.config import method_fields, method_types
-from burnish.run.flags import flags_of_method
-from burnish.run.help import print_flags
-from burnish.schedules import at
 from burnish.tasks.table import source
-from burnish.types import Clock
 
 _PLACEHOLDERS: dict[Any, Any] = {int: 1, float: 1.0}  # for options without a default; others get "tiny", a model
 STEPS = 100  # the run length for which schedules are described

@@ -1,147 +1,153 @@
-"""A grader process and its pipes: lines of JSON in both directions, every wait with a time limit.
+"""Rewards from a process reward model: one number for a reply, or a reward at the end of each step.
 
-The process is a guard with a worker below it (`guard.py`). It has no temporary files, so a killed run leaves none.
+The model scores the steps into which `steps` splits a reply (score/segments.py): use the split that it was trained on.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import selectors
-import signal
-import subprocess
-import sys
-import time
-import weakref
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from burnish.util.processes import kill_group
+from burnish import papers
+from burnish.core.method import frozen
+from burnish.core.option import Option
+from burnish.rewards import MEASURED, Scorer, register_reward
+from burnish.score.process import Read, aggregated_steps, centred_chance, chance, dense_steps
+from burnish.score.segments import segmentation
+from burnish.score.step_rewards import AGGREGATES, Form, as_they_are, before_answer, chained, clipped, deltas, per_step
+from burnish.tasks.source import Source
 
-LONGEST_LINE = 64 << 20  # bytes; a longer answer counts as an error
-TERMINATE_SECONDS = 3.0  # time for the guard to kill its processes
+Steps = Annotated[
+    str | int,
+    Option("What a step is: lines, sentences, sub_sentences, paragraphs, whole, after:TEXT, or a number of tokens."),
+]
+AnswerSteps = Annotated[int, Option("Final steps that are the answer and earn nothing.", at_least=0)]
+Limit = Annotated[float, Option("The score from which on a step earns nothing.", at_least=0, at_most=1)]
+TRAINED = "You have trained a process reward model (burnish train process_reward_model)"
 
 
-class Process:
-    """A guarded process. `post` sends a line, `receive` waits for one.
+@register_reward(
+    papers.PRM,
+    papers.ER_PRM,
+    summary="A process reward model's scores of the steps of a reply, as one number.",
+    when=f"{TRAINED}, and choose or train on whole replies (best_of_n, grpo).",
+    example="burnish train best_of_n --reward 'prm(runs/DIR/model, aggregate=min)'",
+    trial={"model": "tiny"},
+)
+def prm(
+    task: Source,
+    model: str,
+    aggregate: Annotated[str, Option("How the scores of steps become one.", choices=tuple(AGGREGATES))] = "min",
+    *,
+    steps: Steps = "lines",
+) -> Scorer:
+    """r(y) = aggregate over the steps k of s_k, s_k = sigmoid(head) at the last token of step k.
 
-    `receive` raises TimeoutError after its time limit, EOFError if the process is gone or the answer is invalid.
+    min (Math-Shepherd, arXiv 2312.08935; ER-PRM, arXiv 2412.11006) ignores the number of steps; prod
+    (PRM800K, arXiv 2305.20050) is the chance that all are right, and falls with their number; last is what an outcome
+    model would say; mean rewards a right step as much as a wrong one costs. With steps=whole all four are the score of
+    an outcome reward model (Uesato et al., arXiv 2211.14275).
     """
-
-    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str], quiet: bool = False) -> None:
-        stack_reader, stack_writer = os.pipe()  # for the worker's stack, which it writes on SIGUSR1
-        try:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments, str(stack_writer)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL if quiet else None,
-                start_new_session=True,  # so that Ctrl-C does not reach it
-                pass_fds=[stack_writer],
-                env={**environment, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
-            )
-        except OSError as error:
-            os.close(stack_reader)
-            raise ValueError(
-                f"the grader process cannot be started ({error.strerror}); check for a limit on processes or memory"
-            ) from error
-        finally:
-            os.close(stack_writer)
-        assert self.popen.stdin is not None and self.popen.stdout is not None
-        self._to, self._back, self._stack_reader = self.popen.stdin.fileno(), self.popen.stdout.fileno(), stack_reader
-        for pipe in (self._to, self._back, self._stack_reader):
-            os.set_blocking(pipe, False)
-        self._unsent, self._unread = memoryview(b""), b""
-        self.worker: int | None = None  # its process id, once it has sent it
-        self.end = weakref.finalize(self, _end, self.popen, stack_reader)
-
-    def post(self, request: Any) -> None:
-        """Queue a line of JSON; `receive` sends it while it waits."""
-        self._unsent = memoryview(bytes(self._unsent) + json.dumps(request, default=str).encode() + b"\n")
-
-    def receive(self, seconds: float) -> dict[str, Any]:
-        """The next line of JSON."""
-        if b"\n" not in self._unread:
-            self._wait_for_line(time.monotonic() + seconds)
-        line, _, self._unread = self._unread.partition(b"\n")
-        try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError):
-            raise EOFError from None
-        if not isinstance(answer, dict):
-            raise EOFError
-        if isinstance(answer.get("pid"), int) and self.worker is None:
-            self.worker = answer["pid"]
-        return answer
-
-    def where(self) -> str:
-        """The worker's current line, as ", at file.py:12 in name"; empty if unknown."""
-        if self.worker is None:
-            return ""
-        stack = b""
-        with contextlib.suppress(OSError):
-            os.kill(self.worker, signal.SIGUSR1)
-            for _ in range(20):
-                time.sleep(0.02)
-                with contextlib.suppress(BlockingIOError):
-                    stack += os.read(self._stack_reader, 1 << 16)
-                if stack.rpartition(b"\n")[0].strip().count(b"\n"):  # complete lines; the rest may still be coming
-                    break
-        return line_of(stack)
-
-    def _wait_for_line(self, deadline: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._back, selectors.EVENT_READ)
-            if self._unsent:
-                selector.register(self._to, selectors.EVENT_WRITE)
-            while b"\n" not in self._unread:
-                wait = deadline - time.monotonic()
-                if wait <= 0:
-                    raise TimeoutError
-                for key, _ in selector.select(wait):
-                    if key.fd == self._to:
-                        self._send()
-                        if not self._unsent:
-                            selector.unregister(self._to)
-                    else:
-                        self._read()
-
-    def _send(self) -> None:
-        try:
-            self._unsent = self._unsent[os.write(self._to, self._unsent[: 1 << 16]) :]
-        except BrokenPipeError:
-            raise EOFError from None
-
-    def _read(self) -> None:
-        piece = os.read(self._back, 1 << 16)
-        if not piece:
-            raise EOFError
-        self._unread += piece
-        if len(self._unread) > LONGEST_LINE:
-            raise EOFError
+    part = aggregated_steps("prm", segmentation(steps), AGGREGATES[aggregate], name=f"{MEASURED}prm")
+    return Scorer(part=part, models={"prm": frozen(model, outputs=1)})
 
 
-def line_of(stack: bytes) -> str:
-    """The innermost line of a stack as faulthandler writes it, as ", at file.py:12 in name"; empty if unknown."""
-    lines = [line.split('"') for line in stack.decode(errors="replace").splitlines() if "File " in line]
-    if not lines or len(lines[0]) != 3:
-        return ""
-    _, file, rest = lines[0]
-    words = rest.replace(",", " ").split()  # line 12 in name
-    return f", at {Path(file).name}:{words[1]} in {words[-1]}" if len(words) > 2 else ""
+def _dense(name: str, model: str, steps: str | int, form: Form, read: Read = chance) -> Scorer:
+    """A scorer whose token rewards are a form of the model's scores of steps."""
+    part = dense_steps("prm", segmentation(steps), form, name=name, read=read)
+    return Scorer(part=part, models={"prm": frozen(model, outputs=1)}, dense=True)
 
 
-def _end(popen: subprocess.Popen, stack_reader: int) -> None:
-    """Terminate the guard, which kills its processes; if it does not end, kill its process group."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        popen.terminate()
-        popen.wait(TERMINATE_SECONDS)
-    if popen.returncode is None:
-        kill_group(popen)
-    for pipe in (popen.stdin, popen.stdout):
-        with contextlib.suppress(OSError, AttributeError):
-            pipe.close()  # type: ignore[union-attr]  # AttributeError of None is suppressed
-    with contextlib.suppress(OSError):
-        os.close(stack_reader)
+@register_reward(
+    papers.PRM,
+    papers.PRLCODER,
+    summary="A process reward model's score at the end of each step: the plain dense reward.",
+    when="As the baseline of prm_delta: its sum grows with the number of steps.",
+    example="burnish train ppo --reward 'success,prm_steps(runs/DIR/model)*0.1'",
+    trial={"model": "tiny"},
+)
+def prm_steps(
+    task: Source,
+    model: str,
+    *,
+    low: Annotated[float, Option("The reward of a step that is surely wrong; a right one earns 1.", at_most=1)] = -1.0,
+    steps: Steps = "lines",
+) -> Scorer:
+    """r_k = low + (1 - low) s_k at the last token of step k; s_k = sigmoid(head). With low = -1 it is 2 s_k - 1.
+
+    With lines of programs it is the reward of PRLCoder (arXiv 2502.01715), whose formula has no outcome term: give it
+    alone, without success. PRLCoder's penalty log(pi / pi_old) is 0 when a reply is sampled, because pi is pi_old then;
+    that is ppo --kl 0. The usual choice is the frozen reference: ppo --kl 0.05. Every step with a positive reward
+    adds to the sum, so a policy can raise it by writing more of them (arXiv 2410.15115): compare prm_delta and
+    prm_per_line. With steps=whole it is an outcome reward.
+    """
+    return _dense("prm_steps", model, steps, as_they_are, lambda head: low + (1 - low) * head.sigmoid())
+
+
+@register_reward(
+    papers.CLIP_DELTA,
+    summary="Steps that a process reward model scores below a limit lose; no step earns anything.",
+    when=f"{TRAINED}, and long replies shall not earn more. Usually with delta: prm_clip_delta.",
+    example="burnish train ppo --reward 'success,prm_clip(runs/DIR/model)*0.5'",
+    trial={"model": "tiny"},
+)
+def prm_clip(
+    task: Source, model: str, limit: Limit = 0.5, *, answer: AnswerSteps = 1, steps: Steps = "lines"
+) -> Scorer:
+    """r_k = min(s_k - limit, 0) for the process steps, 0 for the answer (Clip, arXiv 2410.15115).
+
+    The paper chooses the limit so that most steps give 0; its value is not known to us, 0.5 is ours. The weight of the
+    reward is the paper's alpha; with weight 0 the success reward alone is left.
+    """
+    return _dense("prm_clip", model, steps, before_answer(clipped(limit), answer))
+
+
+@register_reward(
+    papers.CLIP_DELTA,
+    summary="Each step earns its process score minus the next one's: more steps earn nothing.",
+    when=f"{TRAINED}, and train with token rewards (ppo) beside a success reward.",
+    example="burnish train ppo --reward 'success,prm_delta(runs/DIR/model)*0.5'",
+    trial={"model": "tiny"},
+)
+def prm_delta(task: Source, model: str, *, answer: AnswerSteps = 1, steps: Steps = "lines") -> Scorer:
+    """r_k = s_k - s_{k+1} for the process steps, the last of them keeps its score, the answer earns 0 (Delta, arXiv
+    2410.15115).
+
+    The return from step k on is s_k, whatever follows: repeating steps earns nothing. That needs gamma = 1, the
+    default of ppo. A method without token rewards adds the sum, which is s_1, the score of the first step.
+    """
+    return _dense("prm_delta", model, steps, before_answer(deltas, answer))
+
+
+@register_reward(
+    papers.CLIP_DELTA,
+    summary="Clip, then delta: the return from a step on is at most 0, and more steps earn nothing.",
+    when=f"{TRAINED}, and train with token rewards (ppo) beside a success reward: the combination of the paper.",
+    example="burnish train ppo --reward 'success,prm_clip_delta(runs/DIR/model, limit=0.5)*0.5'",
+    trial={"model": "tiny"},
+)
+def prm_clip_delta(
+    task: Source, model: str, limit: Limit = 0.5, *, answer: AnswerSteps = 1, steps: Steps = "lines"
+) -> Scorer:
+    """c_k = min(s_k - limit, 0), r_k = c_k - c_{k+1}, the last process step keeps c_k, the answer earns 0.
+
+    The return from step k on is c_k <= 0 (Clip and Delta combined, arXiv 2410.15115). limit 1 is delta less 1.
+    """
+    return _dense("prm_clip_delta", model, steps, before_answer(chained(clipped(limit), deltas), answer))
+
+
+@register_reward(
+    papers.PRM_GUIDED_CODE_RL,
+    summary="A process reward model's score at the end of each line, divided by the number of lines.",
+    when=f"{TRAINED} on lines of programs, and train with token rewards (ppo) beside the outcome of the tests.",
+    example="burnish train ppo --reward 'success,prm_per_line(runs/DIR/model)' --critic runs/DIR/model",
+    trial={"model": "tiny"},
+)
+def prm_per_line(task: Source, model: str, *, steps: Steps = "lines") -> Scorer:
+    """r_k = (2 s_k - 1) / T at the last token of line k of T lines (arXiv 2410.17621).
+
+    The sum is the mean score, so that more lines earn nothing. Labels of 1, -1 and 0 (comments, blank lines) are 1, 0
+    and 0.5 in the data: burnish steps --rule first_error --neutral comments writes them. With one line it is an outcome
+    reward. Departure: the model is trained by cross-entropy, the paper's by regression
+    (burnish train process_regression does that).
+    """
+    return _dense("prm_per_line", model, steps, per_step, centred_chance)

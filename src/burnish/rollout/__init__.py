@@ -9,7 +9,6 @@ from burnish.rollout.branch import Cuts, lines, next_steps, probed, tree, uncert
 from burnish.rollout.branching import Branches, above, branching, by_chance, second_tries
 from burnish.rollout.candidates import Guide, by_candidates
 from burnish.rollout.checked import checked
-from burnish.rollout.chunked import in_chunks
 from burnish.rollout.completions import Prefix, completions
 from burnish.rollout.conditioned import under
 from burnish.rollout.corrected import corrected
@@ -148,7 +147,6 @@ __all__ = [
     "hinted",
     "hosted",
     "improved",
-    "in_chunks",
     "in_context",
     "injected",
     "intents",

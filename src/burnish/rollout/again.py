@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.sample import continue_from
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tag:past", "tag:fresh")

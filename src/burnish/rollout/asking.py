@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import torch
 
+from burnish.core.step import Step
+from burnish.core.types import Sampling, Task
 from burnish.engine.mixture import Blend
 from burnish.models.model import Model
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
 from burnish.serve import ChatServer, Question
 from burnish.serve.conversation import Conversation, Conversations
 from burnish.serve.protocol import Answered, assistant_message, failure, read_message
-from burnish.step import Step
-from burnish.types import Sampling, Task
 
 TAG = "hosted"  # of replies to questions
 WINDOW = 0.01  # seconds in which questions gather before they are answered together

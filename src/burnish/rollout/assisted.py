@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.episode import PLAY, Episode
 from burnish.rollout.play import note_episodes
 from burnish.rollout.sample import continue_from
 from burnish.score.reading import end_scores
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 Gate = Callable[[list[Episode], Step], list[bool]]
 

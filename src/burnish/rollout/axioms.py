@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.given import given_trace
-from burnish.step import Step
-from burnish.types import Group, Task
 
 GROUNDED = "Evidence: {0}"
 OPTIONAL = {"false": "false", "combined": "combined"}  # kind -> the column that holds such a reply

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task
 from burnish.rollout.candidates import (
     Guide,
     add_token,
@@ -18,8 +20,6 @@ from burnish.rollout.candidates import (
     started,
 )
 from burnish.rollout.starts import Reply, require_room
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task
 
 TAG = "beam"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.completions import Prefix, continued
 from burnish.rollout.sample import sample
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task, Trace, Turn
 
 Cuts = Callable[[Turn, Chat], list[int]]
 

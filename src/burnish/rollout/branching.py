@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from burnish import randomness
-from burnish.parts import Rollout, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, supplies
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Task, Trace
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on, replies_to, take_turn
-from burnish.step import Step
-from burnish.types import Clock, Group, Task, Trace
 
 Branches = Callable[[float, float], bool]  # (rise of the entropy, a uniform random number) -> whether to branch
 

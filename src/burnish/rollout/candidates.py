@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task, Turn, keys_of_rows
 from burnish.engine.request import Sample
 from burnish.engine.sampling import choose, logp_of, restrict
 from burnish.forward.kept_keys import Kept, read_on
 from burnish.forward.outputs import packable
 from burnish.models.model import Model
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.starts import Reply, Start, grow, require_room, sample_key
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task, Turn, keys_of_rows
 
 Scores = Callable[[Sequence[Reply], Tensor, Step], Tensor]
 

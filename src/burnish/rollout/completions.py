@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Sampling, Task, Turn, input_keys
 from burnish.engine.local import Request
 from burnish.models.chat import Chat
 from burnish.rollout.starts import born, sample_key
-from burnish.step import Step
-from burnish.types import Sampling, Task, Turn, input_keys
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.messages import prepended
-from burnish.parts import Rollout
+from burnish.core.messages import prepended
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.starts import Start
-from burnish.step import Step
-from burnish.types import Group, Task
 
 
 def conditioned(task: Task, words: str) -> Task:

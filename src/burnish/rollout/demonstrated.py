@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from burnish.messages import as_messages
+from burnish.core.messages import as_messages
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.models.conversation import Piece, conversation_pieces, message_weights, text_pieces
-from burnish.models.together import encode_together
-from burnish.parts import Rollout, names, supplies
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
+from burnish.models.encode_batch import encode_together
 
 NAME = "demonstrated"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Rollout, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.sample import sample
-from burnish.step import Step
-from burnish.types import Group, Task
 
 WORDS = "You are a helpful assistant. Your response should maximize weighted rating = helpfulness*{0} + verbosity*{1}."
 

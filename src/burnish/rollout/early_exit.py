@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from, sample
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tag:exit", "tokens:guide")

@@ -15,15 +15,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from burnish.core.messages import Message, as_messages
+from burnish.core.scorer import mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Sampling, Task, Trace, Turn
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
-from burnish.messages import Message, as_messages
 from burnish.rollout.starts import Reply, Start, sample_key
-from burnish.scorer import mark_failed
-from burnish.step import Step
 from burnish.tasks.seated import OPPONENT
-from burnish.types import Sampling, Task, Trace, Turn
 
 PLAY = "play"  # the tag of traces that an environment rewards, and of the noise of all replies in episodes
 

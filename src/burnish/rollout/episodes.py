@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Rollout
 from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
-from burnish.parts import Rollout
 from burnish.rollout.hosted import hosted
 from burnish.rollout.play import play
 from burnish.tasks.hosted import hosted_by

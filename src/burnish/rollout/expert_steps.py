@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.demonstrated import cut_pieces, demonstration
 from burnish.rollout.sample import continue_from
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 STEP, EXPERT, OWN = "step", "expert", "own"
 

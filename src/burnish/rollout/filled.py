@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Task, Trace, Turn
 from burnish.forward.module import input_embeddings
 from burnish.models.model import Model
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.given import given_trace
-from burnish.step import Step
-from burnish.types import Clock, Group, Sampling, Task, Trace, Turn
 
 
 @supplies("tokens:*", "mu:*")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.completions import closing_words
 from burnish.rollout.sample import continue_from, sample
 from burnish.score.segments import Segmentation
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tokens:forced", "tokens:state", "tag:forced")

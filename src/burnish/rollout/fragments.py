@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees, node_traces
 from burnish.rollout.sample import sample
 from burnish.rollout.search_tree import Backup, Rule, nodes, running_mean, search
 from burnish.score.judge import judge_traces, require_verifier
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task
 
 
 @supplies("tag:node")

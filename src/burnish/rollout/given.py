@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.models.together import encode_together
-from burnish.parts import Rollout, names, supplies
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
+from burnish.models.encode_batch import encode_together
 
 
 @supplies("tokens:*", "tag:*")

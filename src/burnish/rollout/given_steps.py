@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.score.segments import token_ends
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tokens:demo", "note:ends")

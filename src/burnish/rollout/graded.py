@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from burnish.parts import Rollout, names, supplies
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 
 ASK = (
     "Some key words may be missing from a reply. Question:\n{question}\nReply:\n{reply}\n"

@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from burnish.core.parts import Part
+from burnish.core.step import Notes, Step
+from burnish.core.types import Group, Trace, Turn, input_keys
 from burnish.engine.request import Request
 from burnish.forward.kept_keys import fork
 from burnish.forward.module import scalar_head
-from burnish.parts import Part
 from burnish.rollout.candidates import Guide, keeps, state_after
 from burnish.rollout.starts import Reply
 from burnish.score.reading import require_same_tokens
-from burnish.step import Notes, Step
-from burnish.types import Group, Trace, Turn, input_keys
 
 
 def centred(values: Tensor) -> Tensor:

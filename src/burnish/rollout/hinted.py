@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish.messages import appended
-from burnish.parts import Rollout, names, supplies
+from burnish.core.messages import appended
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Turn
 from burnish.rollout.sample import continue_from
 from burnish.score.judge import judge_traces, require_verifier, write_verdicts
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Turn
 
 CUE = "The beginning part of the answer is:"
 

@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.scorer import mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.envs.tools import TAG
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.asking import TAG as HOSTED
 from burnish.rollout.asking import Asker, Questions
-from burnish.scorer import mark_failed
 from burnish.serve import ChatServer, Session
 from burnish.serve.pulled import Pulled
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 from burnish.util.failures import said
 
 Agent = Callable[..., Any]

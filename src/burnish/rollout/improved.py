@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.play import play
 from burnish.rollout.sample import continue_from
 from burnish.score.judge import LAST
-from burnish.step import Step
-from burnish.types import Group, Task
 
 TAG = "candidate"
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from burnish.messages import as_messages, text_of
+from burnish.core.messages import as_messages, text_of
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.candidates import started
 from burnish.rollout.starts import Reply, write_on
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task
 
 QUERY, ANSWER, FENCE = "# Query:", "# Answer:", "```"
 INSTRUCTION = (

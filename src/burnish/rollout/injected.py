@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.given import given_trace
-from burnish.step import Step
-from burnish.types import Group, Task
 
 
 @supplies("tokens:demo")

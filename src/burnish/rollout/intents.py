@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, play_on, take_turn
 from burnish.rollout.sample import continue_from
 from burnish.score.words import asked, told
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 INTENT = "Write the instruction that the agent carries out here, in one sentence."
 MISS = "Write another last step for the agent, with which it just fails this instruction: "

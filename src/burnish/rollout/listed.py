@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.given import given_trace
-from burnish.step import Step
-from burnish.types import Group, Task
 
 
 @supplies("tag:listed")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.messages import prompt_shown
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.draw.instructor import OPERATIONS, Instructor
 from burnish.draw.made import made_task, request_of
-from burnish.messages import prompt_shown
+from burnish.judges.question import Question, Template
+from burnish.judges.rewrites import SIX, new_prompt, rewrite_question
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
-from burnish.rewards.judges.question import Question, Template
-from burnish.rewards.judges.rewrites import SIX, new_prompt, rewrite_question
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 TEXTS = "instructions"  # note of a trace: the instruction before, and after each operation
 

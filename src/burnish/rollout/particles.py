@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task, Turn
 from burnish.rollout.starts import Open, Reply, Start, sample_key, write_on
 from burnish.score.process import number, step_scores
 from burnish.score.segments import AFTER, segmentation
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task, Turn
 
 DELIMITERS = {"lines": "\n", "paragraphs": "\n\n"}
 TAG = "particle"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burnish.parts import Rollout
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import Episode
 from burnish.rollout.intents import written
@@ -14,8 +16,6 @@ from burnish.rollout.searched import Branch, Worth, finished
 from burnish.score.model import only_score
 from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.words import told
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 REFLECT = "The attempt was not good enough. Write in one sentence what to do better next time."
 

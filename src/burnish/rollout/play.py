@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from burnish.core.messages import Message, text_of
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.engine.mixture import Blend
 from burnish.envs.tools import TAG
-from burnish.messages import Message, text_of
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.episode import PLAY, Episode
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Reply, write_arriving
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 GATHER = 0.002  # seconds without an answer after which the episodes that have gathered are sampled
 LONGEST = 0.02  # seconds in which episodes gather, at most

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.learn.evolution import CANDIDATE, Population
-from burnish.parts import Rollout
 from burnish.rollout.sample import sample
-from burnish.step import Step
-from burnish.types import Group, Task
 
 
 def by_population(population: Population, n: int = 1, *, temperature: float = 1.0) -> Rollout:

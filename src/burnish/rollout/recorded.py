@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from burnish.core.messages import as_messages, text_of
+from burnish.core.step import Step
+from burnish.core.types import Task
 from burnish.envs.protocol import Observed, Outcome
-from burnish.messages import as_messages, text_of
 from burnish.rollout.episode import Episode
 from burnish.rollout.trajectories import episode_trace
-from burnish.step import Step
-from burnish.types import Task
 
 
 def played_again(task: Task, column: str, step: Step, who: str, author: str) -> Episode:

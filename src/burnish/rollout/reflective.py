@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from burnish.messages import text_of
-from burnish.parts import Rollout
+from burnish.core.messages import text_of
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.intents import written
 from burnish.rollout.play import note_episodes, of_episodes
@@ -16,8 +18,6 @@ from burnish.rollout.search_tree import Node, nodes, puct, running_mean, search
 from burnish.rollout.searched import Branch, EpisodeTrees
 from burnish.score.maths.similarity import embedded
 from burnish.score.words import told, word_logps
-from burnish.step import Step
-from burnish.types import Group, Task
 
 SCALE = {"done": 1.0, "likely": 0.5, "maybe": 0.2, "unlikely": -0.2, "failed": -1.0}
 VERDICT = f"Will the agent fulfil its task from here? Answer with one word: {', '.join(SCALE)}."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Rollout, names, supplies
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 
 
 @supplies("tokens:replay", "tag:replay")

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Sampling, Task, Trace, Turn, Verdict
 from burnish.rollout.completions import Prefix, continued
 from burnish.rollout.search_tree import Node, nodes
 from burnish.score.judge import judge
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Sampling, Task, Trace, Turn, Verdict
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import torch
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.again import past_trace
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import PLAY
 from burnish.rollout.play import EpisodeStart, run_episodes
 from burnish.rollout.sample import continue_from
 from burnish.score.reading import end_scores
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("tokens:manager", "turn_score:reward", "score:reward")

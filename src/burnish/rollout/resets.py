@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Start, sample_key, to_the_end
 from burnish.score.judge import judge_traces, require_verifier
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Clock, Group, Sampling, Task, Trace, Turn
 
 Cut = Callable[[Tensor, Chat, Clock, random.Random], int]
 Begun = tuple[Task, tuple[Turn, ...], int]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task
 from burnish.rollout.candidates import Guide, started, write_guided
 from burnish.rollout.starts import Reply, sample_key, write_on
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task
 
 TAG = "rolled_in"
 AUTHOR = "roll_in"

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.schedules import Schedule, at
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task, Trace, Turn
 from burnish.engine.mixture import Blend
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_on
-from burnish.schedules import Schedule, at
-from burnish.step import Step
-from burnish.types import Group, Sampling, Task, Trace, Turn
 
 
 @supplies("tokens:*", "mu:*", "tag:*")

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from burnish.parts import Rollout, supplies
+from burnish.core.parts import Rollout, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, replies_to, take_turn
 from burnish.rollout.search_tree import Backup, Node, Rule, Value, ends, nodes, running_mean, search, value_of
 from burnish.score.words import told, word_logps
-from burnish.step import Step
-from burnish.types import Group, Task, Trace
 
 Branch = Node[Episode]
 Opinion = Callable[[list[Branch], Step], None]  # writes facts["critic"] on the children of these nodes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.parts import Rollout
-from burnish.step import Step
-from burnish.types import Group, Task
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 
 
 def staged(*stages: tuple[float, Rollout]) -> Rollout:

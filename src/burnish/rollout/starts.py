@@ -10,14 +10,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Asks
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group, Sampling, Task, Trace, TraceId, Turn, input_keys
 from burnish.engine.local import Request, Sample
 from burnish.engine.mixture import Blend
 from burnish.forward.kept_keys import Kept
 from burnish.models.model import Model
-from burnish.parts import Asks
-from burnish.step import Step
-from burnish.types import Clock, Group, Sampling, Task, Trace, TraceId, Turn, input_keys
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Rollout
+from burnish.core import randomness
+from burnish.core.parts import Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.rollout.conditioned import conditioned
-from burnish.step import Step
-from burnish.types import Group, Task
 
 STEER = "steer"  # note: name -> level
 

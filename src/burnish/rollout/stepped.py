@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.particles import delimiter
 from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees, node_traces
 from burnish.rollout.search_tree import Backup, Rule, best_path, mean_of_children, nodes, search, step_values
 from burnish.rollout.valued import Valuation
 from burnish.score.judge import require_verifier, write_verdicts
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace, Turn
 
 Priors = Callable[[Sequence[Branch]], None]  # given the proposals in one state, it may change their priors
 Done = Callable[[Branch], bool]  # whether a tree, given its root, needs no more visits

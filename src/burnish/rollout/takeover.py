@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from burnish.parts import Rollout, supplies
+from burnish.core.parts import Rollout, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.recorded import played_again
-from burnish.step import Step
-from burnish.types import Group, Task, Trace
 
 
 def spaced(turns: int, starts: int) -> list[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from burnish.parts import Rollout, names, supplies
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Turn
 from burnish.rollout.sample import continue_from
-from burnish.step import Step
-from burnish.types import Group, Task, Turn
 
 
 class EntropyMeter:

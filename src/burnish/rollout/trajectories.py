@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.models.chat import Chat
 from burnish.models.conversation import conversation_pieces
-from burnish.parts import Rollout, names, supplies
 from burnish.rollout.demonstrated import demonstration_trace
-from burnish.step import Step
 from burnish.tasks.data.episodes import REWARD
-from burnish.types import Group, Task, Trace
 
 NAME = "trajectories"
 

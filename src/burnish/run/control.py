@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.monitor import Monitor
 from burnish.run.observers import Observer, Observers
 from burnish.run.session import StoreSession

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from burnish.nonfinite import NotFinite
-from burnish.run.heldout import Outcome, held_out
+from burnish.core.rejected import NotFinite
+from burnish.evals.heldout import Outcome, held_out
 from burnish.run.observers import Observers
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from burnish.run.config import Config
+from burnish.config.options import Config
+from burnish.config.resumable import ENDS, identity
 from burnish.run.lock import NAME, RUN, RunLock
-from burnish.run.resumable import ENDS, identity
 from burnish.store.reader import open_store
 from burnish.store.recorder import cut
 from burnish.store.schema import FILE
@@ -136,7 +136,7 @@ class Folder:
     def renew(self, config: Config) -> None:
         """Write the options that say when a resumed run ends into config.yaml: the next resume needs no flag."""
         stored, options = self.open(self.path)[1], config.to_dict()
-        old = "updates" in options and "updates" not in stored  # its `epochs` are the present `updates` (run/config.py)
+        old = "updates" in options and "updates" not in stored  # its `epochs` are the present `updates`
         now = {**stored, **{name: options[name] for name in ENDS if not (old and name == "epochs")}}
         if now != stored and self.writes:
             write_text(self.path / "config.yaml", yaml.safe_dump(now, sort_keys=False))
@@ -147,7 +147,7 @@ class Folder:
             cut(self.path, step)
 
     def identity(self) -> str:
-        """The hash of the run's configuration (run/config.py)."""
+        """The hash of the run's configuration (config/options.py)."""
         return identity(self.open(self.path)[1])
 
     def save_json(self, name: str, value: object) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from burnish.config.options import Config
+from burnish.evals.best import Score
 from burnish.models.build import Models
 from burnish.models.ranks import Ranks
 from burnish.models.shards import serve
-from burnish.run.best import Score
-from burnish.run.config import Config
 from burnish.run.folder import Folder
 
 

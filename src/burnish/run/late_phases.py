@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.method import Method, Phase
-from burnish.schedules import at
-from burnish.types import Clock
+from burnish.core.method import Method, Phase
+from burnish.core.schedules import at
+from burnish.core.types import Clock
 
 LATER = 1 << 40  # a step after every warm-up
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.method import Method
+from burnish.core.method import Method
 from burnish.run.reward_failures import replies_of
 
 History = Sequence[Mapping[str, Any]]

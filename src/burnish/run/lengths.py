@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from burnish.messages import Message, shown
-from burnish.method import Method
+from burnish.core.messages import Message, shown
+from burnish.core.method import Method
+from burnish.core.step import Settings
+from burnish.core.task import Task
 from burnish.models.build import Models
 from burnish.models.chat import Chat
 from burnish.models.conversation import message_weights
 from burnish.rollout.demonstrated import NAME as DEMONSTRATED
 from burnish.rollout.demonstrated import cut_pieces, demonstration
 from burnish.rollout.trajectories import NAME as TRAJECTORIES
-from burnish.step import Settings
-from burnish.task import Task
 from burnish.tasks.data import cache
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.resolve import datasets_of

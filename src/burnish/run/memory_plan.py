@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from burnish.core.method import Method
+from burnish.core.roles import Role
 from burnish.engine.kv_cache import KEPT
 from burnish.forward.packing import KEYS
-from burnish.method import Method
 from burnish.models.decoder_shape import HALF, DecoderShape
 from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
 from burnish.models.token_budget import LEAST, busy
-from burnish.roles import Role
 from burnish.run.lengths import Needs
 
 GIB = 2**30

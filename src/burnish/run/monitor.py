@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from burnish.checkpoint.async_save import Saver
 from burnish.checkpoint.checkpoint import step_of
-from burnish.loop import Report
-from burnish.rollout.chunked import memories_of
-from burnish.run.best import link_best
+from burnish.compose.chunked import memories_of
+from burnish.core.loop import Report
+from burnish.core.scorer import is_failed
+from burnish.evals.best import link_best
 from burnish.run.learned import require_learned, scored_the_same, trains
 from burnish.run.memory import RISES, WINDOW, growing, resident_mb
 from burnish.run.observers import Observer, Observers
 from burnish.run.pipeline import uncorrected
-from burnish.run.refused import keep_batches, sentence, stop_if_hopeless
+from burnish.run.rejected_updates import keep_batches, sentence, stop_if_hopeless
 from burnish.run.reward_failures import RewardFailures
 from burnish.run.session import StoreSession
-from burnish.scorer import is_failed
 
 if TYPE_CHECKING:
     from burnish.run.train import Run

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from burnish.method import Method
-from burnish.run.best import Best
-from burnish.run.config import Config
+from burnish.config.options import Config
+from burnish.core.method import Method
+from burnish.core.step import Settings
+from burnish.evals.best import Best
 from burnish.run.folder import Folder
 from burnish.run.lengths import Lengths
 from burnish.run.reward_versions import Versions
-from burnish.step import Settings
 from burnish.tasks.source import Source
 
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from burnish.loop import Report
-from burnish.run.heldout import Outcome
+from burnish.core.loop import Report
+from burnish.evals.heldout import Outcome
 
 if TYPE_CHECKING:
     from burnish.run.observed import ObservedRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from burnish.run.config import Config
+from burnish.config.options import Config
 from burnish.tasks.mixture import percent
 from burnish.tasks.resolve import mixture_of
 from burnish.tasks.source import Source

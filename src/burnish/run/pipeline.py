@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.loop import Report, draw_tasks, loop, sample_and_score
-from burnish.method import Method, Phase
+from burnish.compose.chunked import chunked
+from burnish.core.loop import Report, draw_tasks, loop, sample_and_score
+from burnish.core.method import Method, Phase
+from burnish.core.parts import Stateful, Wired
+from burnish.core.pending_step import PartialStep, Sampled, SampleSource
+from burnish.core.schedules import at
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock, Task
 from burnish.models.build import Models
 from burnish.models.snapshot import SnapshotModels, WeightSnapshot
-from burnish.parts import Stateful, Wired
-from burnish.rollout.chunked import chunked
-from burnish.sampled import PartialStep, Sampled, SampleSource
-from burnish.schedules import at
-from burnish.step import Settings, Step
-from burnish.types import Clock, Task
 
 SAY_EVERY = 30.0  # seconds between warnings during a long wait
 CLOSE_SECONDS = 5.0  # how long the end of a run waits for the sampling thread

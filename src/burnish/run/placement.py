@@ -6,13 +6,13 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING
 
-from burnish.method import Method, Phase
+from burnish.core.method import Method, Phase
+from burnish.core.schedules import at
+from burnish.core.types import Clock
 from burnish.models.ranks import here
-from burnish.schedules import at
-from burnish.types import Clock
 
 if TYPE_CHECKING:
-    from burnish.run.config import Options
+    from burnish.config.options import Options
 
 RAY_ONLY = (
     "samplers",

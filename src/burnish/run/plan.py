@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from burnish.method import Method
-from burnish.methods.curricula import drawn
-from burnish.methods.idle import without_idle_models
-from burnish.methods.multi_turn import played
-from burnish.methods.seats import read_opponent, seated
-from burnish.methods.swap import swapped
+from burnish.compose.chunked import chunked
+from burnish.compose.curricula import drawn
+from burnish.compose.idle import without_idle_models
+from burnish.compose.multi_turn import played
+from burnish.compose.rewards import with_scorers
+from burnish.compose.seats import read_opponent, seated
+from burnish.compose.swap import swapped
+from burnish.config.checks import check_engine, check_master_weights, check_options, check_search
+from burnish.config.options import Config
+from burnish.core.method import Method
+from burnish.core.step import Settings
 from burnish.methods.table import Entry
 from burnish.models.build import device_named
 from burnish.models.hub import hub_name, pinned
@@ -19,21 +24,16 @@ from burnish.models.lora import Lora, check_rank, check_stored
 from burnish.models.precision import stored_weights
 from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
-from burnish.rewards.load import load_function
-from burnish.rewards.resolve import Part, read_rewards
-from burnish.rollout.chunked import chunked
-from burnish.run.checks import check_engine, check_master_weights, check_options, check_search
-from burnish.run.config import Config
+from burnish.reward_functions.load import load_function
+from burnish.reward_functions.resolve import Part, read_rewards
+from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
 from burnish.run.passes import steps_of_epochs
 from burnish.run.pipeline import require_pipelined
 from burnish.run.placement import check_placing, threads_for
 from burnish.run.reward_versions import Versions, present
-from burnish.scorers.insert import with_scorers
-from burnish.scorers.read import named_rewards, named_shapes, split_rewards
 from burnish.serve.pulled import read_pulled
-from burnish.step import Settings
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.resolve import environments_of, pin, resolve_task
 from burnish.tasks.seated import Seated

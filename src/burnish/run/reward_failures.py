@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 
 WINDOW = 5  # steps over which the share is taken
 LEAST = 3  # steps before it may end a run: one bad step is no reason

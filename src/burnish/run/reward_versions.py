@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.rewards.named import read_call, split_outside
-from burnish.rewards.resolve import Part
-from burnish.rewards.verifiers.table import load_verifiers
+from burnish.core.call_syntax import read_call, split_outside
+from burnish.reward_functions.resolve import Part
+from burnish.rewards.table import load_scorers, version_of
 from burnish.run.folder import Folder
-from burnish.scorers.table import load_scorers, version_of
+from burnish.verifiers.table import load_verifiers
 
 FILE = "scorers.json"
 Versions = dict[str, str]  # by name; empty where there is no file (a function that was passed as an object)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from burnish.loop import Report
+from burnish.core.loop import Report
 from burnish.run.observers import Observer
 from burnish.store.control import Orders
 from burnish.store.environment import environment, process

@@ -15,22 +15,24 @@ import torch
 
 from burnish.checkpoint import checkpoint
 from burnish.checkpoint.async_save import Saver
+from burnish.config.options import Config, Options
+from burnish.core.loop import Report, loop
+from burnish.core.method import Method
+from burnish.core.parts import Stateful
+from burnish.core.pending_step import SampleSource
+from burnish.core.step import Settings
+from burnish.evals.best import Best, Score, link_best
+from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
-from burnish.loop import Report, loop
-from burnish.method import Method
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
-from burnish.parts import Stateful
-from burnish.rewards.resolve import Part
+from burnish.reward_functions.resolve import Part
 from burnish.run import data_versions, kernels, reward_versions
-from burnish.run.best import Best, Score, link_best
-from burnish.run.config import Config, Options
 from burnish.run.control import Control
 from burnish.run.encoded import remember_texts
 from burnish.run.evaluating import Evaluating
 from burnish.run.folder import Folder
 from burnish.run.following import Follower, agreed, created
-from burnish.run.heldout import Outcome
 from burnish.run.late_phases import late_phases
 from burnish.run.lengths import Lengths, Needs, fit
 from burnish.run.monitor import Measurements, Monitor
@@ -42,8 +44,6 @@ from burnish.run.pipeline import Pipeline, SamplesElsewhere
 from burnish.run.plan import RunPlan, plan
 from burnish.run.session import StoreSession
 from burnish.run.unseen_tools import unseen_tools
-from burnish.sampled import SampleSource
-from burnish.step import Settings
 from burnish.store.health import HealthLimits
 from burnish.store.reader import RunStore, open_store
 from burnish.store.sinks import open_sinks

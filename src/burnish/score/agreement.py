@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from burnish.parts import Part, supplies
-from burnish.rewards.functions import final_answer
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.judge import reply_text
-from burnish.step import Step
-from burnish.types import Group
+from burnish.verifiers.final_answer import final_answer
 
 
 def bits(answers: Iterable[str]) -> float:

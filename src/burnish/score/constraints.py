@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import named_reward
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.maths.multipliers import sigmoid
-from burnish.scorer import named_reward
-from burnish.step import Step
-from burnish.types import Group
 
 COLUMN = "judges"  # the column of a row that names its own judges
 

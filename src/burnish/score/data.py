@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.learn.reward_head import head_of
 from burnish.learn.terms.reward_heads import latent_posterior
 from burnish.models.chat import Chat
-from burnish.parts import Part, supplies
 from burnish.score import aggregate
 from burnish.score.debias import data_replies, training_tasks
 from burnish.score.heads import all_traces, answered, end_outputs, scoring_part
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace, Turn
 
 SEPARATOR = "\n=== candidate ===\n"
 

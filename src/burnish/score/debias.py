@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.learn.maths.reward import ridge
 from burnish.learn.reward_head import head_of
 from burnish.score.aggregate import verbosity_shares
 from burnish.score.heads import answered, end_outputs
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace
 
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
 REPLIES = ("chosen", "rejected", "demo", "mistake")  # columns of replies in the data

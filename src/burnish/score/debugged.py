@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from burnish.parts import Part, supplies
-from burnish.rewards.verifier import verifier
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.score.judge import reply_text
 from burnish.score.maths.similarity import embedded
 from burnish.score.segments import tokens_of
-from burnish.scorer import mark_failed
-from burnish.step import Step
 from burnish.tasks.debugging import Debugging, Refinement, read_refinement
-from burnish.types import Group, Task, Trace
+from burnish.verifiers.verifier import verifier
 
 MOST = 4  # references of one task
 TASKS = 20_000  # tasks whose references are kept; the oldest is forgotten first

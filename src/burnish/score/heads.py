@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from burnish.core.parts import Part, Stateful, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Part, Stateful, names, supplies
 from burnish.score import aggregate
 from burnish.score.lengths import reply_length
 from burnish.score.reading import as_read, last_token, require_same_tokens
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 Aggregate = Callable[[Tensor], Tensor]  # [n, k] -> [n]
 Places = Callable[[Trace, Chat], Tensor]  # a trace -> [T] bool: the tokens whose scores count

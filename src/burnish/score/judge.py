@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from burnish.core.types import Task, Trace, Verdict
 from burnish.envs.tools import TAG
 from burnish.models.chat import Chat
 from burnish.tasks.batched import batched
 from burnish.tasks.source import Source
-from burnish.types import Task, Trace, Verdict
 
 LAST = "last_reply"  # the tag of a trace whose last turn alone is the reply, where the policy also wrote earlier ones
 _ONE_AT_A_TIME = threading.RLock()  # verifiers and reward functions need not be thread-safe

@@ -7,11 +7,11 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from burnish import randomness
-from burnish.parts import Part, supplies
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.maths.similarity import embedded
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 State = Hashable
 Outcomes = Sequence[tuple[float, State | None]]  # (reward, next state or None at the end), each as likely

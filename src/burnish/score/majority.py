@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from burnish.parts import Part, supplies
-from burnish.rewards.functions import final_answer, same_answer
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.task import MADE_FROM
+from burnish.core.types import Group
 from burnish.score.judge import reply_text
-from burnish.step import Step
-from burnish.task import MADE_FROM
-from burnish.types import Group
+from burnish.verifiers.final_answer import final_answer, same_answer
 
 
 def agreement(answers: Sequence[str], same: Callable[[str, str], bool] = same_answer) -> list[float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from burnish.parts import Part, supplies
-from burnish.roles import Role, frozen
+from burnish.core.parts import Part, supplies
+from burnish.core.roles import Role, frozen
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.verify import verify
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group
 
 
 @supplies("score:reward")

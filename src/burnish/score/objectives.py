@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.heads import end_outputs
 from burnish.score.lengths import reply_length
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("score:directed")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, supplies
-from burnish.scorer import is_failed
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import is_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 WORDS = {"success": "won", "won": "won", "lose": "lost", "lost": "lost", "abort": "aborted", "aborted": "aborted"}
 

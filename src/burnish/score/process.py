@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import DENSE, mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.reading import require_same_tokens
 from burnish.score.segments import Segmentation, at_positions, step_ends
 from burnish.score.step_rewards import Form, place
-from burnish.scorer import DENSE, mark_failed
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 Read = Callable[[Tensor], Tensor]  # what the head says -> the score of a step
 

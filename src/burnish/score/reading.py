@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from burnish.core.step import Step
+from burnish.core.task import Task
+from burnish.core.types import Trace, Turn
 from burnish.models.chat import Chat
 from burnish.models.model import Model
-from burnish.step import Step
-from burnish.task import Task
-from burnish.types import Trace, Turn
 
 PROBE = "Step 1: 12 + 7 = 19.\nSo the answer is 19."
 ASKED = Task("question", PROBE, {}, PROBE)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from burnish.parts import Part
-from burnish.rewards.refusals import Categories
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.heads import all_traces, end_outputs, scoring_part
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.verifiers.refusal_categories import Categories
 
 
 def refusal_chances(traces: Sequence[Trace], step: Step, model: str, categories: Categories) -> Tensor:

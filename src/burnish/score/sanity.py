@@ -6,9 +6,9 @@ from collections import Counter
 
 from torch import Tensor
 
-from burnish.parts import Part, per_trace, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def repeats(tokens: Tensor, n: int) -> int:

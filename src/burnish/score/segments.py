@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.types import Trace
 from burnish.models.chat import Chat
 from burnish.models.detokenizer import REPLACEMENT
-from burnish.types import Trace
 
 AFTER = "after:"
 _QUOTES = "[\"')\\]\u201d\u2019]*"

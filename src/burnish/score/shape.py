@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.reading import end_scores
-from burnish.step import Step
-from burnish.types import Group
 
 
 class Moments:

@@ -6,12 +6,12 @@ import re
 
 import torch
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.judge import reply_text
 from burnish.score.reading import end_scores, require_same_tokens
 from burnish.score.shape import Moments
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 _STATED = re.compile(r"answer\s*:\s*\S|####\s*\S|\\boxed\s*\{", re.IGNORECASE)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from burnish.parts import Part, per_trace, supplies
-from burnish.scorer import named_reward
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.scorer import named_reward
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def steered_sum(rewards: Mapping[str, float], levels: Mapping[str, float]) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.words import told, word_logps
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 GRADES = ("good", "uncertain", "bad")
 QUESTION = "Is the agent's last step good, bad or uncertain? Answer with one word."

@@ -7,15 +7,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.core.parts import Part, supplies
+from burnish.core.scorer import mark_failed, without_failed
+from burnish.core.step import Step
+from burnish.core.task import CANARY_PASSED
+from burnish.core.types import Group, Task, Verdict
 from burnish.models.chat import Chat
-from burnish.parts import Part, supplies
 from burnish.score.judge import judge_traces, reply_text, require_verifier, write_verdicts
-from burnish.scorer import mark_failed, without_failed
-from burnish.step import Step
-from burnish.task import CANARY_PASSED
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, Source
-from burnish.types import Group, Task, Verdict
 
 
 @supplies("score:reward")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.parts import Part, per_trace, supplies
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.lengths import reply_length
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 Preference = Callable[[float, float], float]  # (score of y, score of y') -> P(y preferred to y')
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from burnish.core.step import Step
+from burnish.core.types import Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.step import Step
-from burnish.types import Task, Trace, Turn
 
 
 def word_logps(questions: Sequence[str], words: Sequence[str], who: str, step: Step) -> list[list[float]]:

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from burnish.messages import shown
+from burnish.core.messages import shown
+from burnish.core.parts import Part, names, supplies
+from burnish.core.scorer import mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Part, names, supplies
 from burnish.score.debias import data_replies
 from burnish.score.heads import all_traces, end_outputs, every_token, scoring_part
-from burnish.scorer import mark_failed
-from burnish.step import Step
 from burnish.tasks.source import Source
-from burnish.types import Group, Task, Trace, Turn
 
 ASK = "{0}\n\nReply:\n{1}\n\nWrite a better reply, or the same if it cannot be better."
 MOST = 8  # equations that are checked

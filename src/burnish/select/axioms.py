@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.maths.axioms import kind_among, pairs_by_axiom
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
 
 
 @supplies("pairs")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.select.pairs import scored_pairs
-from burnish.step import Step
-from burnish.types import Group
 
 
 def winners(score: str = "battle") -> Part:

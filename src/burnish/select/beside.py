@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, names, supplies
+from burnish.core.parts import Part, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.score.data import beside
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 
 @supplies("pairs", "tokens:candidate")

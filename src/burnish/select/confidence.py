@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from burnish.parts import Part
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 def drop_surest(share: float, *, stream: str = "entropy", author: str = "policy") -> Part:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def _reward(trace: Trace) -> float:

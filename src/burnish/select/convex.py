@@ -9,12 +9,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from burnish import randomness
-from burnish.parts import Part, supplies
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, Turn
 from burnish.score.heads import end_outputs
 from burnish.select.pairs import given_pairs
-from burnish.step import Step
-from burnish.types import Group, Trace, Turn
 
 
 def perturbed(text: str, share: float, dice: random.Random) -> str:

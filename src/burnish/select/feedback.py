@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.model import Model
-from burnish.parts import Part
 from burnish.rollout.conditioned import conditioned
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 def with_feedback(

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from burnish import randomness
-from burnish.parts import Part, Stateful, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core import randomness
+from burnish.core.parts import Part, Stateful, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 Ranks = Callable[[int, random.Random], tuple[int, ...]]  # (replies, dice) -> the ranks that stay, 0 is the best
 

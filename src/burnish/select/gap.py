@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Group
 
 
 class Gaps:

@@ -6,12 +6,12 @@ from random import Random
 
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.model import Model
-from burnish.parts import Part, supplies
 from burnish.rollout.conditioned import conditioned
-from burnish.step import Step
-from burnish.types import Group, Task, Trace, Turn
 
 
 @supplies("pairs", "tag:own", "tokens:hindsight")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 Rule = Callable[[Trace, Sequence[float]], bool]  # (the best candidate, the scores of the attempts before) -> kept
 

@@ -7,11 +7,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from burnish import randomness
-from burnish.parts import Part, supplies
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.select.pairs import ranking, scored_pairs
-from burnish.step import Step
-from burnish.types import Group, Trace
 
 Diversity = Callable[[list[Trace], Step], list[float]]  # the replies of a group -> how unusual each is among them
 

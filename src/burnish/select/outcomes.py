@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.parts import Part, supplies
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.score.lengths import right_replies
-from burnish.step import Step
-from burnish.types import Group
 
 
 @supplies("tag:mixed")

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
-from burnish.parts import Part, names, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 Rule = Callable[[Sequence[float]], Iterable[tuple[int, int]]]  # scores of a group -> pairs (better, worse) of indices
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 @supplies("tag:drawn")

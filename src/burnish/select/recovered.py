@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Draw, Part, Rollout
+from burnish.core.parts import Draw, Part, Rollout
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.select.refill import other_moment
 from burnish.select.remember import Store
-from burnish.step import Step
-from burnish.types import Group
 
 
 def recovered(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int, store: Store) -> Part:

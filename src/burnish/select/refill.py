@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish import randomness
-from burnish.parts import Draw, Part, Rollout
-from burnish.step import Step
-from burnish.types import Clock, Group
+from burnish.core import randomness
+from burnish.core.parts import Draw, Part, Rollout
+from burnish.core.step import Step
+from burnish.core.types import Clock, Group
 
 
 def refilled(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int) -> Part:

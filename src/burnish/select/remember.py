@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
-from burnish.types_json import group_from_record, group_to_record
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.core.types_json import group_from_record, group_to_record
 
 
 def one(group: Group) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 
 
 class Returns:

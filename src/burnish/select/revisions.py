@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule, at
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, Turn
 from burnish.models.chat import Chat
-from burnish.parts import Part, supplies
-from burnish.schedules import Schedule, at
-from burnish.step import Step
-from burnish.types import Group, Trace, Turn
 
 REVISIONS = (
     "That last step was a mistake. I will try another way.",

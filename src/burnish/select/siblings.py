@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 @supplies("pairs")

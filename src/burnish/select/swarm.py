@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.parts import Part, names, supplies
+from burnish.core.scorer import is_failed
+from burnish.core.step import Notes, Step
+from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.models.model import Model
-from burnish.parts import Part, names, supplies
 from burnish.score.judge import reply_text
-from burnish.scorer import is_failed
 from burnish.select.swarm_files import SharedGroup, SwarmFolder
-from burnish.step import Notes, Step
-from burnish.types import Clock, Group, Trace, Turn
 
 MOST_TRIED = 8  # lines that are scored for each group that is wanted, at most
 TOKEN = 64  # characters that a token has at most, on average; longer texts are too long before they are encoded

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.messages import Message
-from burnish.task import Task
+from burnish.core.messages import Message
+from burnish.core.task import Task
 from burnish.util.files import write_text
 from burnish.util.plainfile import read_bytes
 from burnish.util.untrusted import parse_json

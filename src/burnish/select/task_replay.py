@@ -6,11 +6,11 @@ import statistics
 from dataclasses import replace
 from typing import Any
 
-from burnish import randomness
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace, TraceId
-from burnish.types_json import group_from_record, group_to_record
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, TraceId
+from burnish.core.types_json import group_from_record, group_to_record
 
 PAST = "replayed"  # the tag of an episode that was played in an earlier step
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.parts import Part, supplies
-from burnish.step import Step
-from burnish.types import Group, Trace, TraceId
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace, TraceId
 
 ROW = "turn"  # the tag of such a trace
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part, names, supplies
+from burnish.core.parts import Part, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.select.pairs import given_pairs
-from burnish.step import Step
-from burnish.types import Group
 
 
 @supplies("pairs", "tag:of a user")

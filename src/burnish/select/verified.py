@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from burnish.parts import Part
-from burnish.step import Step
-from burnish.types import Group, Trace
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 
 
 def keep_verified(most: int, *, threshold: float = 0.5, score: str = "reward", author: str = "policy") -> Part:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.messages import Message
+from burnish.core.messages import Message
+from burnish.core.types import Task, Turn
 from burnish.models.chat import Chat
 from burnish.serve.protocol import Asked, said_texts
-from burnish.types import Task, Turn
 
 
 @dataclass(eq=False)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.core.messages import Message, check_message, well_formed
 from burnish.envs.tools import call_id, parse_calls
-from burnish.messages import Message, check_message, well_formed
 from burnish.util.untrusted import parse_json
 
 MOST_MESSAGES = 10_000

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from burnish.ledger import Settled, UnitRow
-from burnish.loop import Report
-from burnish.step import Looks
+from burnish.core.loop import Report
+from burnish.core.sample_ledger import Settled, UnitRow
+from burnish.core.step import Looks
 from burnish.store.health import Health, HealthLimits
 from burnish.store.rows import Pieces, RecordedGroup, add_entropies, group_row, recorded_groups, tokens_of, trace_row
 from burnish.store.schema import FILE, connect, searchable

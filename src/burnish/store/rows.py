@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from burnish.loop import Report
-from burnish.messages import prompt_shown
-from burnish.step import Looks
-from burnish.types import Group, Task, Trace, TraceId
-from burnish.types_json import plain
+from burnish.core.loop import Report
+from burnish.core.messages import prompt_shown
+from burnish.core.step import Looks
+from burnish.core.types import Group, Task, Trace, TraceId
+from burnish.core.types_json import plain
 
 MOST_TOKENS = 200_000  # recorded per phase and step, about 6 MB
 REPLACEMENT = "\ufffd"  # a decoder's output for an incomplete UTF-8 sequence

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from burnish.core.task import Task, Verdict
 from burnish.envs.protocol import Outcome
-from burnish.rewards.functions import final_answer
-from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import SameTasks, Source
+from burnish.verifiers.final_answer import final_answer
 
 AGAIN = "Incorrect. Please think again."
 

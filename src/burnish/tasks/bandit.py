@@ -8,9 +8,9 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.seeds import rng
+from burnish.core.task import Message, Task, Verdict
 from burnish.envs.protocol import Outcome
-from burnish.seeds import rng
-from burnish.task import Message, Task, Verdict
 from burnish.tasks.bandit_algorithms import LinUCB, Terms, best_arm, thompson, ucb, worth
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.task import Task, Verdict
+from burnish.core.task import Task, Verdict
 from burnish.tasks.limited import Limited, sandboxed
 from burnish.tasks.source import BatchSource, NoVerifier, SameTasks, Source
 from burnish.util.failures import said

@@ -6,11 +6,11 @@ import json
 import random
 from typing import Any, ClassVar
 
-from burnish.rewards.verifiers.tool_calls import calls_of, calls_score, read_calls
-from burnish.seeds import rng
-from burnish.task import Task, Verdict
+from burnish.core.seeds import rng
+from burnish.core.task import Task, Verdict
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 from burnish.tasks.functions_store import EASY, STORE, Function
+from burnish.verifiers.tool_calls import calls_of, calls_score, read_calls
 
 _SHAPE = {1: (2, 1, 0.0), 2: (4, 1, 0.0), 3: (6, 2, 0.1), 4: (8, 3, 0.15)}  # functions, calls, share without a call
 
@@ -110,7 +110,7 @@ class Calls:
         return self.verdict(self.facts(task), reply)
 
     def verdict(self, problem: Problem, reply: str) -> Verdict:
-        """The graded share of the right calls (rewards/verifiers/tool_calls.py); correct where it is the whole."""
+        """The graded share of the right calls (verifiers/tool_calls.py); correct where it is the whole."""
         try:
             said = read_calls(reply[-LONGEST_REPLY:])
         except ValueError as error:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 from typing import Any, ClassVar
 
-from burnish.rewards.code.canary import contradicting
-from burnish.rewards.code.grader import Problem
-from burnish.rewards.code.limits import SECONDS
-from burnish.rewards.code.tests import read_tests
-from burnish.rewards.code.verifier import CodeVerifier
-from burnish.seeds import key_of, rng
-from burnish.task import Task, Verdict
+from burnish.core.seeds import key_of, rng
+from burnish.core.task import Task, Verdict
+from burnish.sandbox.code.limits import SECONDS
 from burnish.tasks.code_options import check_code_options
 from burnish.tasks.countdown import Countdown
 from burnish.tasks.family import check_level, in_split
 from burnish.tasks.functions import Function, list_function, number_function
+from burnish.verifiers.code.canary import contradicting
+from burnish.verifiers.code.grader import Problem
+from burnish.verifiers.code.tests import read_tests
+from burnish.verifiers.code.verifier import CodeVerifier
 
 _EXPRESSIONS = {1: 1, 2: 3}  # level -> level of countdown
 _DRAWS = {3: number_function, 4: list_function}
@@ -81,7 +81,7 @@ class Code:
         return Task("question", ({"role": "user", "content": asked},), given, f"{self.name} {found.words}")
 
     def scorer(self) -> dict[str, Any]:
-        """The spec of the verifier (rewards/code/verifier.py)."""
+        """The spec of the verifier (verifiers/code/verifier.py)."""
         return {"kind": "code", "isolated": not self.unsafe_code}
 
     def facts(self, task: Task) -> Problem:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from burnish.randomness import rng
+from burnish.core.randomness import rng
+from burnish.core.types import Message
 from burnish.tasks.family import Family
 from burnish.tasks.guess import Guess
 from burnish.tasks.table import BUILTIN
-from burnish.types import Message
 
 LEVEL_SHARE = {1: 0.25, 2: 0.45, 3: 0.2, 4: 0.1}
 LEVEL_SKILL = {1: 0.55, 2: 0.36, 3: 0.22, 4: 0.12}  # q(level), scaled for some tasks below

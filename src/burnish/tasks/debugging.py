@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from burnish.rewards.code.extract import program_of
-from burnish.rewards.code.grader import code_grader
-from burnish.rewards.code.outcome import Outcome
-from burnish.task import Task, Verdict
+from burnish.core.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.limited import Sandboxed, sandboxed
 from burnish.tasks.source import SameTasks, Source, unwrapped
+from burnish.verifiers.code.extract import program_of
+from burnish.verifiers.code.grader import code_grader
+from burnish.verifiers.code.outcome import Outcome
 
 ASK = "It fails: {why}\nExplain what is wrong, then correct it."
 _ANSWER = re.compile(r"answer\s*:", re.IGNORECASE)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from burnish.core.messages import Message
+from burnish.core.seeds import key_of
+from burnish.core.task import Task, Verdict
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import SECONDS, Failure, GuardedEnv
 from burnish.envs.process import Rows
-from burnish.messages import Message
-from burnish.seeds import key_of
-from burnish.task import Task, Verdict
 from burnish.tasks.source import NoVerifier
 from burnish.util.failures import said
 
@@ -23,7 +23,7 @@ class Played:
     eager: None = None
 
     def require_verifier(self, split: str) -> None:
-        """Episodes are rewarded as they are played: methods/multi_turn.py puts that in the place of a verifier."""
+        """Episodes are rewarded as they are played: compose/multi_turn.py puts that in the place of a verifier."""
 
     def verdicts(self, tasks: list[Task], replies: list[str]) -> list[Verdict]:
         return [self.verify(task, reply) for task, reply in zip(tasks, replies, strict=True)]

@@ -12,8 +12,8 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from burnish.seeds import key_of, rng
-from burnish.task import Task, Verdict
+from burnish.core.seeds import key_of, rng
+from burnish.core.task import Task, Verdict
 from burnish.tasks.source import SPLITS
 
 HELDOUT_EVERY = 8  # one key in eight is held out

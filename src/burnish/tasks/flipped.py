@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from burnish.randomness import key_of
-from burnish.task import Task, Verdict
+from burnish.core.randomness import key_of
+from burnish.core.task import Task, Verdict
 from burnish.tasks.limited import Sandboxed
 from burnish.tasks.source import SameTasks, Source
 

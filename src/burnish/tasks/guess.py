@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from burnish.seeds import rng
-from burnish.task import Message, Task, Verdict
+from burnish.core.seeds import rng
+from burnish.core.task import Message, Task, Verdict
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 
 _SHAPE = {1: (6, 7, 3), 2: (12, 15, 4), 3: (24, 31, 5), 4: (48, 63, 6)}  # least and most numbers, guesses

@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any
 
-from burnish.randomness import key_of
-from burnish.rewards.verifier import verifier
+from burnish.core.randomness import key_of
+from burnish.core.types import Task, Verdict
 from burnish.tasks.family import format_reply, in_split
 from burnish.tasks.source import SPLITS
-from burnish.types import Task, Verdict
+from burnish.verifiers.verifier import verifier
 
 PREFIX = "gym:"
 BLOCK = 8  # tasks of one split that share a seed

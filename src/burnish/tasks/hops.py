@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from dataclasses import dataclass
 
-from burnish.rewards.verifiers.similarity import words
+from burnish.verifiers.similarity import words
 
 _RELATIONS = ("teacher", "doctor", "neighbour", "partner", "sister", "boss")
 _NAMES = (

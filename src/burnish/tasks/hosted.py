@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from burnish.core.task import Task, Verdict
 from burnish.serve.pulled import Pulled
-from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from burnish.core.task import Message, Task, Verdict
 from burnish.envs.protocol import Observed, Outcome, read_observation, read_outcome, reset_arguments
-from burnish.task import Message, Task, Verdict
 from burnish.tasks.source import SameTasks, Source
 
 FUNCTIONS: Mapping[str, str] = {

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from burnish import randomness
-from burnish.messages import prompt_shown
-from burnish.rewards.judges import read, vote
-from burnish.rewards.judges.question import Question, Template, question
-from burnish.task import Task, Verdict
+from burnish.core import randomness
+from burnish.core.messages import prompt_shown
+from burnish.core.task import Task, Verdict
+from burnish.judges import read, vote
+from burnish.judges.question import Question, Template, question
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source
 from burnish.tasks.unscored import Unscored

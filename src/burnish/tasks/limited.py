@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.rewards.code.verifier import CodeVerifier
-from burnish.rewards.verifier import SECONDS, Verifier, verifier
-from burnish.task import Task, Verdict
+from burnish.core.task import Task, Verdict
 from burnish.tasks.source import SameTasks, Source
+from burnish.verifiers.code.verifier import CodeVerifier
+from burnish.verifiers.verifier import SECONDS, Verifier, verifier
 
 
 @runtime_checkable

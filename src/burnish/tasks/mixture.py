@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from burnish import randomness
-from burnish.task import Task, Verdict
+from burnish.core import randomness
+from burnish.core.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.data.scan import common

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from burnish.messages import Message
-from burnish.task import Task, Verdict
+from burnish.core.messages import Message
+from burnish.core.task import Task, Verdict
 from burnish.tasks.family import in_split
 from burnish.tasks.hosted import Hosted
 from burnish.tasks.source import NoVerifier, Source

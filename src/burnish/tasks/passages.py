@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.seeds import rng
-from burnish.task import Task, Verdict
+from burnish.core.seeds import rng
+from burnish.core.task import Task, Verdict
 from burnish.tasks.family import answer_of, check_level, in_split
 from burnish.tasks.hops import Question, draw_question
 

@@ -9,10 +9,10 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from burnish.messages import appended
-from burnish.rewards.judges import vote
-from burnish.seeds import rng
-from burnish.task import Task, Verdict
+from burnish.core.messages import appended
+from burnish.core.seeds import rng
+from burnish.core.task import Task, Verdict
+from burnish.judges import vote
 from burnish.tasks.judged import candidates, require_preferences
 from burnish.tasks.source import SameTasks, Source
 

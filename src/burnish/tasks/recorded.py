@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from burnish.messages import Message, text_of
-from burnish.task import Task, Verdict
+from burnish.core.messages import Message, text_of
+from burnish.core.task import Task, Verdict
 from burnish.tasks.data.files import read_file, reader_of
 from burnish.tasks.data.messages import conversation
 from burnish.tasks.source import SameTasks, Source

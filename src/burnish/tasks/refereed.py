@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish.rewards.judges.question import Template
-from burnish.seeds import key_of
-from burnish.task import Task, Verdict
+from burnish.core.seeds import key_of
+from burnish.core.task import Task, Verdict
+from burnish.judges.question import Template
 from burnish.tasks.batched import batched
 from burnish.tasks.judged import RankedReplies, has_preferences
 from burnish.tasks.source import NoVerifier, SameTasks, Source

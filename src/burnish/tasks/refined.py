@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from burnish.core.messages import Message, as_messages, text_of
+from burnish.core.task import Task, Verdict
 from burnish.envs.action_check import Fault, check_action, check_calls
-from burnish.messages import Message, as_messages, text_of
-from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
 

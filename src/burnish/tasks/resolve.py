@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.envs.process import Remote
-from burnish.rewards.load import load_function
-from burnish.rewards.resolve import IN_PYTHON, Part, make_reward, read_rewards
+from burnish.reward_functions.load import load_function
+from burnish.reward_functions.resolve import IN_PYTHON, Part, make_reward, read_rewards
 from burnish.tasks.adapters import adapted
 from burnish.tasks.data.columns import read_mapping
 from burnish.tasks.data.dataset import Dataset
@@ -54,7 +54,7 @@ def resolve_task(
     "pairs.jsonl,flip=0.2" to reverse a share of the labels.
     Several sources make a mixture: "a.jsonl*0.7,b.jsonl*0.3".
     columns  part of a task -> column, for all datasets of the task
-    reward   one function or several: path/to/file.py:function, "a.py:f,b.py:g*0.5", or what rewards/resolve.py read
+    reward   one function or several: path/to/file.py:function, "a.py:f,b.py:g*0.5", or what resolve_reward read
     seconds  time limit of a call of the reward function (by default 60), or of the verifier per reply (by default 10)
     workers  concurrent calls of the reward function during sampling
     env_process  an environment of a file runs in processes of its own

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from burnish.rewards.grader_pool import Graders
-from burnish.rewards.load import RewardFunction
-from burnish.rewards.reward import Found, LocalReward, Reward
-from burnish.rewards.timed import TimedReward
+from burnish.core.types import Task, Verdict
+from burnish.reward_functions.grader_pool import Graders
+from burnish.reward_functions.load import RewardFunction
+from burnish.reward_functions.reward import Found, LocalReward, Reward
+from burnish.reward_functions.timed import TimedReward
 from burnish.tasks.source import EagerScoring, SameTasks, Source
-from burnish.types import Task, Verdict
 
 
 class Rewarded(SameTasks):
-    """The tasks of a source, scored by a reward function (rewards/call.py) or several with weights.
+    """The tasks of a source, scored by a reward function (reward_functions/call.py) or several with weights.
 
     A score above 0.5 counts as correct; of several rewards, one above half of the sum of their positive weights.
 

@@ -6,13 +6,13 @@ import re
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.seeds import rng
+from burnish.core.task import Message, Task, Verdict
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import parse_calls
-from burnish.rewards.verifiers.similarity import squad_normalised
-from burnish.seeds import rng
-from burnish.task import Message, Task, Verdict
 from burnish.tasks.family import LONGEST_REPLY, answer_of, check_level, in_split
 from burnish.tasks.hops import Question, draw_question, retrieve
+from burnish.verifiers.similarity import squad_normalised
 
 _TOP = {1: 1, 2: 2, 3: 3, 4: 3}  # passages that a search returns, by level
 _TAG = re.compile(r"<(search|answer)>([^<]{0,400})</\1>")

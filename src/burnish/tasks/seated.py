@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from burnish.core.task import Task, Verdict
 from burnish.envs.protocol import offers
-from burnish.task import Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
-from burnish.task import Task, Verdict
+from burnish.core.task import Task, Verdict
 
 SPLITS = ("train", "heldout")
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from burnish.core.messages import Message, text_of
+from burnish.core.task import Task, Verdict
 from burnish.envs.protocol import Observed, Outcome, offers, read_outcome, reset_arguments
-from burnish.messages import Message, text_of
-from burnish.task import Task, Verdict
 from burnish.tasks.source import SameTasks, Source
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from burnish.core.task import Task, Verdict
 from burnish.envs.of_mcp import mcp_tools
 from burnish.envs.tools import Tool, ToolEnv
-from burnish.rewards.load import load_function
-from burnish.task import Task, Verdict
+from burnish.reward_functions.load import load_function
 from burnish.tasks.batched import batched
 from burnish.tasks.source import EagerScoring, SameTasks, Source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from burnish.task import MADE_FROM, Task, Verdict
+from burnish.core.task import MADE_FROM, Task, Verdict
 from burnish.tasks.batched import batched
 from burnish.tasks.source import NoVerifier, SameTasks
 

@@ -7,8 +7,8 @@ import re
 import string
 from typing import Any, ClassVar
 
-from burnish.seeds import rng
-from burnish.task import Task, Verdict
+from burnish.core.seeds import rng
+from burnish.core.task import Task, Verdict
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 
 _GOALS = {1: 2, 2: 3, 3: 4, 4: 6}  # things to do, by level

@@ -17,11 +17,11 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
+from burnish.core.messages import Message
+from burnish.core.task import Task
 from burnish.envs.guarded import in_loop
 from burnish.envs.protocol import Outcome
 from burnish.envs.tools import Tool, ToolEnv, parse_calls
-from burnish.messages import Message
-from burnish.task import Task
 from burnish.tasks.environment import Played
 from burnish.tasks.source import Source
 from burnish.tasks.verifiers_trace import VerifiersTrace, library

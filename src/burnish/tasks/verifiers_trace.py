@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from burnish.messages import Message
+from burnish.core.messages import Message
 from burnish.tasks.source import NoVerifier
 
 

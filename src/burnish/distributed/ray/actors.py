@@ -15,9 +15,9 @@ import numpy
 import torch
 from torch import Tensor
 
+from burnish.core.pending_step import PartialStep
 from burnish.distributed.ray.units import Unit
 from burnish.distributed.ray.worker import Activity, Spec, Worker
-from burnish.sampled import PartialStep
 
 LIFE = "life"  # the concurrency group of heartbeats
 FETCH_SECONDS = 120.0  # time limit for fetching weights

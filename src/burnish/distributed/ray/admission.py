@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from burnish.ledger import UnitId
+from burnish.core.sample_ledger import UnitId
 
 
 def chosen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.ledger import LEARNED, UnitId, UnitRow
+from burnish.core.sample_ledger import LEARNED, UnitId, UnitRow
 from burnish.store.reader import RunStore, open_store
 
 

@@ -12,17 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.config.options import Config
+from burnish.core.method import Method
+from burnish.core.parts import split_score
+from burnish.core.step import Settings
 from burnish.distributed.ray.actors import LIFE, WorkerActor, as_actor, end, tensors_as_bytes
 from burnish.distributed.ray.cluster import cluster
 from burnish.distributed.ray.supervisor import SILENCE, START, TICK, ActorLimits
 from burnish.distributed.ray.trainer import Joining, News, Trainer
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER
 from burnish.distributed.ray.worker import Spec
-from burnish.method import Method
+from burnish.evals.best import Best
 from burnish.methods.table import Entry
-from burnish.parts import split_score
-from burnish.run.best import Best
-from burnish.run.config import Config
 from burnish.run.folder import Folder
 from burnish.run.lengths import Lengths
 from burnish.run.lock import DRIVER
@@ -30,7 +31,6 @@ from burnish.run.observed import About, held_out_size
 from burnish.run.plan import RunPlan, plan
 from burnish.run.reward_versions import Versions
 from burnish.run.train import Observer, PassedObjects, Result, graceful_interrupt
-from burnish.step import Settings
 from burnish.store.control import order
 from burnish.store.schema import FILE, connect
 from burnish.tasks.source import Source

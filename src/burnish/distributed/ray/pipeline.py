@@ -17,6 +17,14 @@ from typing import Any
 
 import torch
 
+from burnish.core.loop import draw_tasks, note_samples, through
+from burnish.core.method import Method, Phase
+from burnish.core.parts import split_score
+from burnish.core.pending_step import PartialStep, joined
+from burnish.core.sample_ledger import UnitId, UnitRow
+from burnish.core.schedules import at
+from burnish.core.step import Settings, Step
+from burnish.core.types import Clock
 from burnish.distributed.ray.admission import chosen, limits_of
 from burnish.distributed.ray.supervisor import ActorLimits, Proofs, Supervisor
 from burnish.distributed.ray.units import (
@@ -29,17 +37,9 @@ from burnish.distributed.ray.units import (
 from burnish.distributed.ray.work_queue import SAMPLER, WorkQueue
 from burnish.engine.subprocess.probe import NAME as PROBE
 from burnish.engine.subprocess.probe import TOLERANCE, Difference, WrongWeights, difference
-from burnish.ledger import UnitId, UnitRow
-from burnish.loop import draw_tasks, note_samples, through
-from burnish.method import Method, Phase
 from burnish.models.build import Models
 from burnish.models.snapshot import models_read, moving
-from burnish.parts import split_score
 from burnish.run.pipeline import SAY_EVERY, first_phase, sampling_parts
-from burnish.sampled import PartialStep, joined
-from burnish.schedules import at
-from burnish.step import Settings, Step
-from burnish.types import Clock
 
 _log = logging.getLogger("burnish")
 Put = Callable[[Any], Any]

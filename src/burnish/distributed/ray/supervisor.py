@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.core.sample_ledger import UnitId
 from burnish.distributed.ray.actors import end, ping
 from burnish.distributed.ray.work_queue import GRADER, SAMPLER, WorkQueue
-from burnish.ledger import UnitId
 
 BEAT = 0.5  # seconds between two heartbeats
 SILENCE = 4.0  # seconds without a heartbeat after which an actor counts as hung

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
+from burnish.core.loop import Report
 from burnish.distributed.ray.actors import tensors_as_bytes, whereabouts
 from burnish.distributed.ray.pipeline import RayPipeline
 from burnish.distributed.ray.supervisor import ActorLimits
 from burnish.distributed.ray.worker import Activity, Spec
-from burnish.loop import Report
+from burnish.evals.heldout import Outcome
 from burnish.models.load import load_chat, load_model
 from burnish.run.folder import Folder
-from burnish.run.heldout import Outcome
 from burnish.run.lock import TRAINER
 from burnish.run.observed import ObservedRun
 from burnish.run.train import Observer, Result, execute, prepare

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from burnish.ledger import UnitId, births, born_from_record, born_to_record
-from burnish.sampled import PartialStep, Sampled
-from burnish.types import Clock, Task
+from burnish.core.pending_step import PartialStep, Sampled
+from burnish.core.sample_ledger import UnitId, births, born_from_record, born_to_record
+from burnish.core.types import Clock, Task
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from burnish.core.pending_step import PartialStep
+from burnish.core.sample_ledger import UnitId, UnitRow
 from burnish.distributed.ray.units import Published, Unit
-from burnish.ledger import UnitId, UnitRow
-from burnish.sampled import PartialStep
 
 SAMPLER, GRADER = "sampler", "grader"
 

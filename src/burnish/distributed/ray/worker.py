@@ -15,22 +15,22 @@ from typing import Any
 
 import torch
 
+from burnish.config.options import Config
+from burnish.core.loop import roll_out, through
+from burnish.core.method import Phase
+from burnish.core.parts import split_score
+from burnish.core.pending_step import PartialStep
+from burnish.core.roles import Role
+from burnish.core.step import Settings, Step
 from burnish.distributed.ray.units import Published, Unit, note_births, unit_outcome
 from burnish.distributed.ray.work_queue import SAMPLER
-from burnish.loop import roll_out, through
-from burnish.method import Phase
 from burnish.methods.table import Entry, find
 from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.models.load import load_chat, stored_context
 from burnish.models.snapshot import TokenizerOnly, models_read, moving
-from burnish.parts import split_score
-from burnish.rewards.resolve import Part
-from burnish.roles import Role
-from burnish.run.config import Config
+from burnish.reward_functions.resolve import Part
 from burnish.run.plan import compose
-from burnish.sampled import PartialStep
-from burnish.step import Settings, Step
 from burnish.tasks.source import Source
 
 Fetch = Callable[[Any], dict[str, list[Any]]]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from burnish import randomness
+from burnish.core import randomness
 from burnish.engine.feed import Feed, in_rounds
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule

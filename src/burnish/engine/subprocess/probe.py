@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from burnish.core.types import Task
 from burnish.engine.vocabulary import Prompter
-from burnish.types import Task
 
 NAME = "mismatch/probe"
 TOLERANCE = {

@@ -28,7 +28,7 @@ def _sums_kernel(logits, factor_ptr, tops, sums, V, blocks, BLOCK: tl.constexpr)
 
 @triton.jit
 def _uniform(key, position):
-    """In [0, 1): the first 24 bits of splitmix64(key + position * golden ratio), as burnish.randomness has it."""
+    """In [0, 1): the first 24 bits of splitmix64(key + position * golden ratio), as burnish.core.randomness has it."""
     x = (key + position * -7046029254386353131).to(tl.uint64)
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB

@@ -29,11 +29,11 @@ from functools import wraps
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.preference import Replies
 from burnish.learn.norms import Norm, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import row_mean, row_sum
-from burnish.schedules import Schedule, at
 
 Reduce = Callable[[Live, Tensor], Tensor]  # [N] tokens -> [R] replies: row_sum or row_mean
 PairLoss = Callable[[Replies, Replies, float], Tensor]  # (chosen, rejected, beta) -> [P]

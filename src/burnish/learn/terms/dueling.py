@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths.dueling import capped_value, dueling_advantage, td_error
 from burnish.learn.maths.soft_q import next_values
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 _STREAMS = ("token", "backup", "reward")
 

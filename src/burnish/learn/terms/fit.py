@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 
 def value_fit(

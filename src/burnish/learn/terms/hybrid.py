@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.maths.hybrid import mixture_ratio, mixture_surrogate, shaped_surrogate
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 
 def pg_shaped(

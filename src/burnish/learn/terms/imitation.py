@@ -7,10 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 
 def imitate(

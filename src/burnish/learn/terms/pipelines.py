@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths import dpo_logistic
 from burnish.learn.maths.pipelines import bounded_k3, mirror_pull, reward_aware
 from burnish.learn.norms import Norm, token_mean, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule
 
 
 def dpo_normalised(beta: Schedule, *, on: Authors = "policy", name: str = "reply") -> Term:

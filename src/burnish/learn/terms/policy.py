@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.schedules import Schedule
 from burnish.engine.mixture import Blend
 from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 
 def pg_clip(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.maths import preference
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.schedules import Schedule
 
 
 def dpo(

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.preference import logistic
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import note_pairs, replies_of
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule, at
 
 Encode = Callable[[Tensor], Tensor]  # hidden states [N, H] -> features [N, F]
 

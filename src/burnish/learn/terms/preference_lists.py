@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths import preference_lists as maths
 from burnish.learn.maths.preference import Replies
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import list_term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule
 
 
 def lambda_rank(beta: Schedule, *, on: Authors = "policy") -> Term:

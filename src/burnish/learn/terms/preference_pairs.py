@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule, at
 from burnish.learn.maths import preference_free as free
 from burnish.learn.maths import preference_noise as noise
 from burnish.learn.maths import preference_pairs as maths
@@ -16,7 +17,6 @@ from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import note_pairs, pair_term, replies_of
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule, at
 
 
 def ipo(tau: Schedule, *, on: Authors = "policy") -> Term:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths import preference_unpaired as maths
 from burnish.learn.maths.preference import Replies, logistic
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import unpaired_term
-from burnish.schedules import Schedule
 
 
 def kto(beta: Schedule, weight_good: float, weight_bad: float, *, on: Authors = "policy") -> Term:

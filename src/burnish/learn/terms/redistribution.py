@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import CLAIMED, Live, Term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule
 
 
 def redistribution(

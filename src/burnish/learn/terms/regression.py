@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule, at
 from burnish.learn.maths.chi2 import symmetric_chi2
 from burnish.learn.maths.regression import advantage_regression, trajectory_balance
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule, at
 
 
 def regress_advantage(

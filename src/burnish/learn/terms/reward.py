@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths.axioms import AXIOMS, KINDS
 from burnish.learn.maths.preference import Replies, bradley_terry, logistic
 from burnish.learn.maths.preference_lists import plackett_luce
@@ -18,7 +19,6 @@ from burnish.learn.maths.reward import all_pairs, rating_error, reward_differenc
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import list_term, note_pairs, pair_term, unpaired_term
-from burnish.schedules import Schedule
 
 
 def row_scores(live: Live, where: Tensor | None = None) -> Tensor:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths import reinforce, right_and_wrong
 from burnish.learn.norms import Norm, constant, seq_mean, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_mean
-from burnish.schedules import Schedule
 
 Score = Callable[[Live], Tensor]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import torch
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.maths.soft_q import implied_reward, next_values
 from burnish.learn.maths.token_weights import smoothed_nll
@@ -13,7 +14,6 @@ from burnish.learn.norms import Norm, seq_mean, token_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import pair_term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule
 
 
 def imitate_weighted(

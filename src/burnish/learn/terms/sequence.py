@@ -7,11 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths.sequence import held_ratio, relative_reward_error
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import pair_term
-from burnish.schedules import Schedule
 
 PairSurrogate = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # (logratio_a, logratio_b, adv, eps) -> [P]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths.distillation import kl
 from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
 from burnish.learn.norms import Norm, seq_mean, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import row_mean
-from burnish.schedules import Schedule
 
 
 class _Actions:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn import maths
 from burnish.learn.maths import surrogates
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_mean, row_sum
-from burnish.schedules import Schedule
 
 _LIVE = ("logp", "entropy")
 _STREAMS = ("adv", "old")

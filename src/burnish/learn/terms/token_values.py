@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from burnish.core.schedules import Schedule
 from burnish.learn.maths import token_values as maths
 from burnish.learn.maths.distillation import kl
 from burnish.learn.maths.soft_q import next_values
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.schedules import Schedule
 
 
 def q_temporal(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from burnish.messages import prompt_shown
-from burnish.rewards.judges.master_keys import is_master_key
+from burnish.core.messages import prompt_shown
+from burnish.core.scorer import MEASURED, mark_failed
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
+from burnish.judges.master_keys import is_master_key
 from burnish.score.judge import reply_text
 from burnish.score.judges.judge import Answer
-from burnish.scorer import MEASURED, mark_failed
-from burnish.step import Step
-from burnish.types import Group, Task, Trace
 
 
 @dataclass(frozen=True)

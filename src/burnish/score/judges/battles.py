@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from burnish.messages import prompt_shown
-from burnish.parts import Part, supplies
-from burnish.rewards.judges import read, vote
-from burnish.rewards.judges.question import Template, question
-from burnish.rewards.judges.rewrites import equality_question, plain, says_unequal
+from burnish.core.messages import prompt_shown
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.judges import read, vote
+from burnish.judges.question import Template, question
+from burnish.judges.rewrites import equality_question, plain, says_unequal
 from burnish.score.judge import reply_text
 from burnish.score.judges.asked import note_unread
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group
 
 LOW, HIGH = 1, 10  # the scale of a judge's scores in a battle
 Fight = tuple[str, str, str]  # prompt, first reply, second reply

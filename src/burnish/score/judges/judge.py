@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from burnish.rewards.judges.question import Question
-from burnish.roles import Role
-from burnish.step import Step
+from burnish.core.roles import Role
+from burnish.core.step import Step
+from burnish.judges.question import Question
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.rewards.judges.cache import AnswerCache, cache_key
-from burnish.rewards.judges.endpoint import Endpoint, Reply, content_of, first_token_logprobs
-from burnish.rewards.judges.question import Question
-from burnish.roles import Role
+from burnish.core.roles import Role
+from burnish.core.scorer import ScoringStops
+from burnish.core.seeds import key_of
+from burnish.core.step import Step
+from burnish.judges.cache import AnswerCache, cache_key
+from burnish.judges.endpoint import Endpoint, Reply, content_of, first_token_logprobs
+from burnish.judges.question import Question
 from burnish.score.judges.judge import Answer, Choice
-from burnish.scorer import ScoringStops
-from burnish.seeds import key_of
-from burnish.step import Step
 
 Read = Callable[[dict[str, Any]], dict[str, Any] | None]  # a reply -> what is kept of it
 TOP = 20  # log-probs of the likeliest first tokens: the most that the protocol allows

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from burnish import randomness
+from burnish.core import randomness
+from burnish.core.roles import Role
+from burnish.core.step import Step
+from burnish.core.types import Task, Trace, Turn
 from burnish.engine.local import Request
+from burnish.judges.question import Question
 from burnish.models.chat import Chat
-from burnish.rewards.judges.question import Question
-from burnish.roles import Role
 from burnish.score.judges.judge import Answer, Choice
-from burnish.step import Step
-from burnish.types import Task, Trace, Turn
 
 MARGIN = 1  # tokens of the context that must be left for an answer
 

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from itertools import combinations
 
-from burnish.parts import Part, supplies
-from burnish.rewards.judges import read, vote
-from burnish.rewards.judges.question import Question, Template, question
+from burnish.core.parts import Part, supplies
+from burnish.core.seeds import key_of
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.judges import read, vote
+from burnish.judges.question import Question, Template, question
 from burnish.score.judges.asked import Item, by_group, items_of, note_unread, reason
 from burnish.score.judges.judge import Judge
-from burnish.seeds import key_of
-from burnish.step import Step
-from burnish.types import Group
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from burnish.parts import Part
-from burnish.rewards.judges import vote
-from burnish.rewards.judges.question import Question
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.judges import vote
+from burnish.judges.question import Question
 from burnish.score.judges.asked import Item, Writer, items_of, note_unread, reason
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group
 
 Asking = Callable[[Item], Question]
 Reading = Callable[[str], float | None]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from burnish import randomness
-from burnish.parts import Part
-from burnish.rewards.judges import read, vote
-from burnish.rewards.judges.question import Template, question
+from burnish.core import randomness
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.judges import read, vote
+from burnish.judges.question import Template, question
 from burnish.score.judges.asked import Item, by_group, items_of, note_unread
 from burnish.score.judges.judge import Judge
-from burnish.step import Step
-from burnish.types import Group
 
 
 def self_scores(judge: Judge, template: Template, kind: tuple[str, str], *, low: int = 1, high: int = 10) -> Part:

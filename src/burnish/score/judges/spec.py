@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from burnish.option import Option
-from burnish.rewards.judges.cache import AnswerCache
-from burnish.rewards.judges.endpoint import Endpoint
-from burnish.rewards.judges.limits import Budget, Rate
-from burnish.rewards.named import bound, read_call, split_outside
-from burnish.roles import frozen
+from burnish.core.call_syntax import bound, read_call, split_outside
+from burnish.core.option import Option
+from burnish.core.roles import frozen
+from burnish.judges.cache import AnswerCache
+from burnish.judges.endpoint import Endpoint
+from burnish.judges.limits import Budget, Rate
 from burnish.score.judges.judge import Judge
 from burnish.score.judges.of_endpoint import EndpointJudge
 from burnish.score.judges.of_model import ModelJudge

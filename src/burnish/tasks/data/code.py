@@ -6,12 +6,12 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.messages import text_of
-from burnish.rewards.code.canary import contradicting
-from burnish.rewards.code.grader import Problem
-from burnish.rewards.code.tests import has_tests, read_tests
-from burnish.seeds import key_of
-from burnish.task import Task
+from burnish.core.messages import text_of
+from burnish.core.seeds import key_of
+from burnish.core.task import Task
+from burnish.verifiers.code.canary import contradicting
+from burnish.verifiers.code.grader import Problem
+from burnish.verifiers.code.tests import has_tests, read_tests
 
 CANARY = "canary"  # the key of Task.given that marks a task whose tests are to contradict each other
 _SOLUTIONS = ("canonical_solution", "code")

@@ -17,11 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from burnish.rewards.code.limits import SECONDS
-from burnish.rewards.code.tests import names_tests
-from burnish.rewards.code.verifier import CodeVerifier
-from burnish.rewards.functions import judge_answer
-from burnish.task import Task, Verdict
+from burnish.core.task import Task, Verdict
+from burnish.sandbox.code.limits import SECONDS
 from burnish.tasks.code_options import check_code_options
 from burnish.tasks.data import cache
 from burnish.tasks.data.arrow import DatasetRows
@@ -37,6 +34,9 @@ from burnish.tasks.data.scan import Scan, common, scan
 from burnish.tasks.source import SPLITS, NoVerifier
 from burnish.util.files import files_below
 from burnish.util.paths import expanded
+from burnish.verifiers.code.tests import names_tests
+from burnish.verifiers.code.verifier import CodeVerifier
+from burnish.verifiers.final_answer import judge_answer
 
 
 @dataclass(frozen=True)

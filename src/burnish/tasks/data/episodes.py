@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from burnish.messages import Message
+from burnish.core.messages import Message
 
 REWARD = "reward"
 

@@ -8,15 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.messages import Message, text_of
-from burnish.rewards.functions import final_answer
-from burnish.task import Task
+from burnish.core.messages import Message, text_of
+from burnish.core.task import Task
 from burnish.tasks.data.code import code_prompt, code_solution, is_code
 from burnish.tasks.data.columns import COLUMNS, find_parts, no_prompt
 from burnish.tasks.data.episodes import split_rewards
 from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of, spelled_messages
 from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
+from burnish.verifiers.final_answer import final_answer
 
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 _MARKED = re.compile(r"####|\\boxed\s*\{")  # before or around a final answer

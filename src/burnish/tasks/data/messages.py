@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.messages import Message, check_message, text_of
+from burnish.core.messages import Message, check_message, text_of
 from burnish.tasks.data.episodes import REWARD, is_number
 
 _ROLES = {

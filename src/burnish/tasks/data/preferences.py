@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from burnish.messages import Message, as_messages, text_of
+from burnish.core.messages import Message, as_messages, text_of
 from burnish.tasks.data.episodes import is_number
 from burnish.tasks.data.messages import conversation, reply_of
 from burnish.tasks.data.rows import Row

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from burnish.randomness import key_of
+from burnish.core.randomness import key_of
 from burnish.tasks.data import cache
 from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference

@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
+from burnish.core.messages import Message
+from burnish.core.seeds import rng
+from burnish.core.task import Task
 from burnish.envs.expert import expert_episode
 from burnish.envs.guarded import GuardedEnv
 from burnish.envs.protocol import Outcome
-from burnish.messages import Message
-from burnish.seeds import rng
-from burnish.task import Task
 from burnish.tasks.environment import Played, demonstration_of
 from burnish.tasks.family import LONGEST_REPLY, check_level, in_split
 

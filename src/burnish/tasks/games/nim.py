@@ -11,9 +11,9 @@ import random
 import re
 from dataclasses import dataclass
 
+from burnish.core.messages import Message
+from burnish.core.seeds import rng
 from burnish.envs.protocol import Outcome
-from burnish.messages import Message
-from burnish.seeds import rng
 from burnish.tasks.games.game import Game, GameFamily
 
 _HEAP = {1: (2, 11), 2: (6, 23), 3: (12, 47)}  # least and most in the heap

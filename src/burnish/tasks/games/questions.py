@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from itertools import combinations
 
+from burnish.core.messages import Message
 from burnish.envs.protocol import Observed, Outcome
-from burnish.messages import Message
 from burnish.tasks.games.game import Game, GameFamily
 
 _SHAPE = {1: (4, "abcd", 3), 2: (8, "abcde", 4), 3: (14, "abcdef", 5)}  # items, letters, turns

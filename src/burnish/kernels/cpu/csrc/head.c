@@ -56,7 +56,7 @@ static float entropy_of(const float *z, long n, float factor, float lse) {
     return total;
 }
 
-/* A number in [0, 1) that belongs to a key and a counter (burnish/randomness.py). */
+/* A number in [0, 1) that belongs to a key and a counter (burnish/core/randomness.py). */
 static double uniform(int64_t key, int64_t counter) {
     uint64_t x = (uint64_t)key + (uint64_t)counter * 0x9E3779B97F4A7C15u;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

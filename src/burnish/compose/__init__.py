@@ -1,0 +1,1 @@
+"""What rewrites a built method: several turns, seats, curricula, swapped parts, rewards, chunks, idle models."""

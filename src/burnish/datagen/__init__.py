@@ -1,0 +1,1 @@
+"""Datasets made with models: preference pairs, rated tasks, labelled steps, dialogues, filtered rows."""

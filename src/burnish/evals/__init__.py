@@ -1,0 +1,1 @@
+"""Evaluation: held-out tasks, measures, the arena, reward models, the best checkpoint."""

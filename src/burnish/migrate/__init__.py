@@ -1,0 +1,1 @@
+"""Configurations of TRL, LLaMA-Factory, Axolotl, Unsloth and verl, translated into those of burnish."""

@@ -1,1 +1,0 @@
-"""Model-written code: run in isolated processes, and graded outside them."""

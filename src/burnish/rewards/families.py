@@ -1,0 +1,29 @@
+"""Imports every family of scorers, so that the table is whole."""
+
+from burnish.rewards import aspects as aspects
+from burnish.rewards import blends as blends
+from burnish.rewards import checklists as checklists
+from burnish.rewards import code as code
+from burnish.rewards import compared as compared
+from burnish.rewards import confidence as confidence
+from burnish.rewards import diversity as diversity
+from burnish.rewards import evolving as evolving
+from burnish.rewards import fine_grained as fine_grained
+from burnish.rewards import induced as induced
+from burnish.rewards import judged as judged
+from burnish.rewards import lengths as lengths
+from burnish.rewards import majority as majority
+from burnish.rewards import memory as memory
+from burnish.rewards import models as models
+from burnish.rewards import panel as panel
+from burnish.rewards import plain as plain
+from burnish.rewards import prefixes as prefixes
+from burnish.rewards import principled as principled
+from burnish.rewards import process as process
+from burnish.rewards import progress_bonus as progress_bonus
+from burnish.rewards import refusals as refusals
+from burnish.rewards import repetition as repetition
+from burnish.rewards import reward_models as reward_models
+from burnish.rewards import salmon as salmon
+from burnish.rewards import success as success
+from burnish.rewards import temporal as temporal

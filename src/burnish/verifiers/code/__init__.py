@@ -1,0 +1,1 @@
+"""Programs that a model wrote, graded: tests, outcomes, and what they are compared with."""
