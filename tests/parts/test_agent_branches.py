@@ -20,12 +20,13 @@ from burnish.credit.branches import claim_copies, shared_mean
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.tools import ToolEnv
 from burnish.learn.terms.sequence import regress_rewards
-from burnish.methods.agent_branches import arpo, refuel
 from burnish.methods.table import find
 from burnish.rollout.branching import above, branching, by_chance, second_tries
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.guess import Game, Hidden
 from burnish.tasks.table import source
+from burnish.zoo.arpo import arpo
+from burnish.zoo.refuel import refuel
 
 GAMES = Tossed(source("guess"))
 

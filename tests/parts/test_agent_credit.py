@@ -26,12 +26,13 @@ from burnish.learn.term import Live
 from burnish.learn.terms.policy import pg_clip
 from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.surrogates import pg_whole
-from burnish.methods.agent_credit import marft, spa_rl
 from burnish.methods.agent_turns import starpo
 from burnish.rollout.play import play
 from burnish.select.turn_rows import by_turn
 from burnish.tasks.speakers import InTurn, read_seats
 from burnish.tasks.table import source
+from burnish.zoo.marft import marft
+from burnish.zoo.spa_rl import spa_rl
 
 
 def live(logp: list[float], rows: list[int], **streams: list[float]) -> Live:

@@ -21,7 +21,6 @@ from burnish.envs.action_check import check_action, check_calls
 from burnish.learn.learn import Learn
 from burnish.learn.term import CLAIMED
 from burnish.learn.terms.imitation import imitate
-from burnish.methods.agent_imitation import agentrefine, rise, stepagent, stepagent_inverse
 from burnish.methods.imitation import sft
 from burnish.rollout.expert_steps import expert_steps
 from burnish.select.expert_pairs import expert_over_own
@@ -30,6 +29,9 @@ from burnish.tasks.refined import Refined, refinements
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.agentrefine import agentrefine
+from burnish.zoo.rise import rise
+from burnish.zoo.stepagent import stepagent, stepagent_inverse
 
 ACTIONS = ["go to {place}", "take {item} from {place}", "look"]
 SLOTS = {"place": ["kitchen", "cellar"], "item": ["lamp"]}

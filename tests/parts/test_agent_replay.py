@@ -20,10 +20,11 @@ from burnish.credit.group import group_relative
 from burnish.draw.failed import PLACE, failed_again
 from burnish.learn.terms.fit import chance_fit
 from burnish.learn.terms.regression import regress_advantage
-from burnish.methods.agent_replay import arpo_replay, webrl
 from burnish.score.heads import end_outputs
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.tasks.table import source
+from burnish.zoo.arpo_replay import arpo_replay
+from burnish.zoo.webrl import webrl
 
 
 def played(*totals: float, task: Task = TASK) -> Group:

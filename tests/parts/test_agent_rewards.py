@@ -18,7 +18,6 @@ from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.thoughts import entropy_of_thoughts, thought_tokens
 from burnish.draw.distractors import LEVELS, distracted, distractors_at
-from burnish.methods.agent_rewards import entropy_grpo, rag_rl
 from burnish.methods.policy import grpo
 from burnish.reward_functions.resolve import read_rewards
 from burnish.tasks.hops import Question, retrieve
@@ -29,6 +28,8 @@ from burnish.tasks.search import Searching, read_step
 from burnish.tasks.table import source
 from burnish.verifiers.checks import BadRow
 from burnish.verifiers.table import build_check, load_verifiers
+from burnish.zoo.entropy_grpo import entropy_grpo
+from burnish.zoo.rag_rl import rag_rl
 
 NEW = ("calls", "passages", "search")
 

@@ -17,7 +17,6 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.draw.easier import easier_first
 from burnish.learn.maths import dpo_logistic
-from burnish.methods.agent_search import agent_q, agent_r, itool, lspo
 from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import mixed_value, replies_with, searched
 from burnish.score.latents import action_values, k_means, regret_matching
@@ -26,6 +25,10 @@ from burnish.select.revisions import REVISIONS, beside, revisions, shared, splic
 from burnish.select.siblings import sibling_pairs
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.agent_q import agent_q
+from burnish.zoo.agent_r import agent_r
+from burnish.zoo.itool import itool
+from burnish.zoo.lspo import lspo
 
 GAMES = Tossed(source("guess"))
 SORT = Rewarded(source("sort"), coin)

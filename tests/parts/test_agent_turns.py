@@ -19,7 +19,7 @@ from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.turns import bucket_advantages, own_turns, returns_of, state_groups
 from burnish.envs.protocol import Outcome
-from burnish.methods.agent_turns import score, starpo, ufo
+from burnish.methods.agent_turns import starpo
 from burnish.methods.policy import ppo
 from burnish.methods.table import find
 from burnish.rollout.play import play
@@ -27,6 +27,8 @@ from burnish.select.filters import most_spread
 from burnish.tasks.attempts import Attempts
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
+from burnish.zoo.score import score
+from burnish.zoo.ufo import ufo
 
 TASK = Task("game", "?", {}, "?")
 

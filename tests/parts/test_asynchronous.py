@@ -26,13 +26,14 @@ from burnish.learn.maths.regression import trajectory_balance
 from burnish.learn.maths.surrogates import held_ratio
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import pg_reinforce
-from burnish.methods.asynchronous import aipo, tba
-from burnish.methods.offline import copg_online
 from burnish.rollout.recalled import recalled
 from burnish.rollout.sample import sample
 from burnish.run.pipeline import loop_as_set
 from burnish.score.verify import verify
 from burnish.select.remember import Store
+from burnish.zoo.copg import copg_online
+from burnish.zoo.llamarl import aipo
+from burnish.zoo.tba import tba
 
 
 def reinforce(n: int) -> Method:

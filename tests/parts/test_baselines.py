@@ -47,10 +47,7 @@ from burnish.learn.norms import seq_sum_mean, token_mean
 from burnish.learn.term import Live
 from burnish.learn.terms import imitate, pg_clip, pg_reinforce
 from burnish.learn.terms.policy import kl_k2
-from burnish.methods.advantages import aapo, copo, gdpo, lite_ppo
-from burnish.methods.baselines import opo, reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo
-from burnish.methods.exploration import aepo, esrl, rlsc, t1
-from burnish.methods.lengths import concise_two_phase, conciser, rlsp, s_grpo
+from burnish.methods.baselines import reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo
 from burnish.methods.policy import grpo, ppo
 from burnish.rollout.sample import sample
 from burnish.rollout.tempered import EntropyMeter
@@ -62,6 +59,19 @@ from burnish.select.confidence import drop_surest
 from burnish.select.outcomes import partly_right, solvable
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.aapo import aapo
+from burnish.zoo.arbitrary_entropy_po import aepo
+from burnish.zoo.concise_two_phase import concise_two_phase
+from burnish.zoo.conciser import conciser
+from burnish.zoo.copo import copo
+from burnish.zoo.esrl import esrl
+from burnish.zoo.gdpo import gdpo
+from burnish.zoo.lite_ppo import lite_ppo
+from burnish.zoo.opo import opo
+from burnish.zoo.rlsc import rlsc
+from burnish.zoo.rlsp import rlsp
+from burnish.zoo.s_grpo import s_grpo
+from burnish.zoo.t1 import t1
 
 TASK = Rewarded(source("sort"), coin)
 Q = Task("question", "q", {}, "q")

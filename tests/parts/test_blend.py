@@ -15,9 +15,9 @@ from burnish.core.roles import frozen, roles
 from burnish.engine.local import Request
 from burnish.engine.mixture import arithmetic, geometric, masked_by
 from burnish.learn.learn import measure
-from burnish.methods.constrained import nlpo
 from burnish.methods.policy import ppo
 from burnish.models.build import build
+from burnish.zoo.nlpo import nlpo
 
 P, Q = tensor([[0.5, 0.3, 0.2]]), tensor([[0.1, 0.3, 0.6]])
 

@@ -14,8 +14,6 @@ from burnish.core.method import Method
 from burnish.core.roles import frozen, roles
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Sampling, Trace
-from burnish.methods.decoding_lookahead import deal, transfer_q
-from burnish.methods.decoding_values import q_sharp, q_sharp_value, vas, vas_value
 from burnish.models.build import Models, build
 from burnish.rollout.beams import beams
 from burnish.rollout.candidates import Guide, by_candidates, candidate_scores, guided_by, started, write_guided
@@ -23,6 +21,10 @@ from burnish.rollout.guides import by_value_models, centred, continued, heads_af
 from burnish.rollout.sample import sample
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.deal import deal
+from burnish.zoo.q_sharp import q_sharp, q_sharp_value
+from burnish.zoo.transfer_q import transfer_q
+from burnish.zoo.vas import vas, vas_value
 
 TASK = Rewarded(source("sort"), coin)
 

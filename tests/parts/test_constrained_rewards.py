@@ -15,13 +15,13 @@ from burnish.core.loop import loop
 from burnish.core.types import Group, Trace, Turn
 from burnish.credit.constrained import closeness, standardised
 from burnish.learn.maths.preference import Replies, dpo_with_nll
-from burnish.methods.reward_constraints import read_thresholds
 from burnish.methods.table import find
 from burnish.rollout.steered import control_words
 from burnish.score.maths.multipliers import EQUALITY, SquashedMultipliers
 from burnish.score.steered import steered_sum
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.constrained_rlhf import read_thresholds
 
 TASK = Rewarded(source("sort"), coin)
 

@@ -15,10 +15,11 @@ from burnish.core.step import Step
 from burnish.core.types import Clock
 from burnish.engine.local import Request
 from burnish.engine.mixture import guided
-from burnish.methods.decoding import eft, genarm, genarm_rm
 from burnish.methods.preference_reference_free import cpo
 from burnish.models.build import build
 from burnish.tasks.table import source
+from burnish.zoo.eft import eft
+from burnish.zoo.genarm import genarm, genarm_rm
 
 
 def probs(weights: dict[str, float], *logits: list[float]) -> torch.Tensor:

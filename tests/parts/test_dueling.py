@@ -21,9 +21,9 @@ from burnish.learn.maths.dueling import capped_value, dueling_advantage, soft_ab
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import imitate
 from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
-from burnish.methods.dueling import b_coder
 from burnish.rollout.given import given
 from burnish.rollout.sample import join, sample
+from burnish.zoo.b_coder import b_coder
 
 LOGITS = tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 1.0]])
 

@@ -20,11 +20,11 @@ from burnish.core.types import Clock
 from burnish.learn.cma_es import CMAES, default_population, recombination_weights, weights_by_fitness
 from burnish.learn.evolution import CANDIDATE, Population
 from burnish.learn.singular_values import SingularValues, factors_of
-from burnish.methods.gradient_free import essa
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.essa import essa
 
 TASK = Rewarded(source("sort"), coin)
 NAME = "layer.lora_{}.default.weight"

@@ -33,12 +33,9 @@ from burnish.learn.learn import Learn
 from burnish.learn.maths.hybrid import exploration_weight, mixture_ratio, mixture_surrogate, shaped_surrogate
 from burnish.learn.norms import seq_mean
 from burnish.learn.terms.hybrid import teacher_k2
-from burnish.methods.distillation import kdrl, minillm, opd
-from burnish.methods.guided import aggrevated, d2lols, lols, rlgf
-from burnish.methods.hints import ghpo
-from burnish.methods.hybrid import grao, luffy, rl_plus
+from burnish.methods.distillation import minillm, opd
+from burnish.methods.hybrid import luffy
 from burnish.methods.imitation import sft
-from burnish.methods.resets import dr_po, r3, r3_staged, satori
 from burnish.models.build import Models
 from burnish.rollout.hinted import with_hint
 from burnish.rollout.resets import any_stage, anywhere, line_ends, reset, sliding_stage, stage_starts
@@ -48,6 +45,14 @@ from burnish.score.shaping import partial_for_answering, reflection_reward, squa
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.dr_po import dr_po
+from burnish.zoo.ghpo import ghpo
+from burnish.zoo.grao import grao
+from burnish.zoo.kdrl import kdrl
+from burnish.zoo.r3 import r3, r3_staged
+from burnish.zoo.rl_plus import rl_plus
+from burnish.zoo.rlgf import aggrevated, d2lols, lols, rlgf
+from burnish.zoo.satori import satori
 
 CHAT = SimpleNamespace(text=lambda tokens: "".join("\n" if t == 0 else "x" for t in tokens.tolist()))
 

@@ -31,8 +31,8 @@ from burnish.learn.maths.token_weights import probability_weight, smoothed_nll
 from burnish.learn.terms import imitate
 from burnish.learn.terms.self_imitation import contrast, imitate_weighted, soft_q_penalty
 from burnish.methods.decoding import best_of_n_distill
-from burnish.methods.imitation import behavior_injection, c_rlft, dft, iqlearn, sft
-from burnish.methods.self_imitation import hir, leti, raft, rejection_sampling, superhf
+from burnish.methods.imitation import dft, sft
+from burnish.methods.self_imitation import raft, rejection_sampling
 from burnish.rollout.conditioned import conditioned, under
 from burnish.rollout.given import given
 from burnish.rollout.injected import with_behaviours
@@ -42,6 +42,12 @@ from burnish.select.hindsight import piece_of, relabel
 from burnish.select.verified import keep_verified
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.behavior_injection import behavior_injection
+from burnish.zoo.c_rlft import c_rlft
+from burnish.zoo.hir import hir
+from burnish.zoo.iqlearn_lm import iqlearn
+from burnish.zoo.leti import leti
+from burnish.zoo.superhf import superhf
 
 RIGHT = Rewarded(source("sort"), lambda completions: [1.0] * len(completions))
 

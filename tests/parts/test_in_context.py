@@ -15,10 +15,10 @@ from burnish.core.roles import frozen, roles
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Task
 from burnish.evals.token_shift import Shifts, kind_of, ranks_of, token_shifts
-from burnish.methods.in_context import urial
 from burnish.models.build import build
 from burnish.rollout.in_context import answer_length, in_context_prompt
 from burnish.tasks.table import source
+from burnish.zoo.urial import urial
 
 
 def test_the_text_before_a_question() -> None:

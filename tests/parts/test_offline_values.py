@@ -21,8 +21,9 @@ from burnish.credit.gae import token_rewards
 from burnish.credit.returns import lambda_advantages
 from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
 from burnish.learn.terms.soft_bellman import path_policy, path_value
-from burnish.methods.offline_values import dvpo, global_value_model, oreo
 from burnish.tasks.table import source
+from burnish.zoo.dvpo import dvpo, global_value_model
+from burnish.zoo.oreo import oreo
 
 # ---------------------------------------------------------------------------------------------------------------- DVPO
 

@@ -12,13 +12,13 @@ from conftest import SMALL, build_cast, scoring_model
 from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Sampling, Turn
-from burnish.methods.decoding import particle_filter
 from burnish.models.build import Models
 from burnish.models.known_models import resolve
 from burnish.rollout import particles as rollout_of
 from burnish.rollout.particles import delimiter, odds
 from burnish.rollout.starts import Reply, Start, sample_key, write_on
 from burnish.tasks.table import source
+from burnish.zoo.particle_filtering import particle_filter
 
 TASK = source("add")
 

@@ -15,11 +15,11 @@ from burnish.core.scorer import mark_failed
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace
 from burnish.envs.protocol import Outcome
-from burnish.methods.playpen import playpen_dpo, playpen_grpo, playpen_sft
 from burnish.methods.policy import grpo
 from burnish.score.outcomes import outcomes
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.table import source
+from burnish.zoo.playpen import playpen_dpo, playpen_grpo, playpen_sft
 
 GAMES = Tossed(source("guess"))
 

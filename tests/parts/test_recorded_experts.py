@@ -12,12 +12,12 @@ from conftest import SMALL, Tossed, build_cast, credited
 
 from burnish.core.step import Step
 from burnish.core.types import Clock
-from burnish.methods.agent_planners import eef
 from burnish.rollout.recorded import played_again
 from burnish.rollout.trajectories import trajectories
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.recorded import RECORDED, Recorded
 from burnish.tasks.table import source
+from burnish.zoo.eef import eef
 
 GUESS = source("guess:1")
 

@@ -14,7 +14,9 @@ from burnish.core.loop import loop
 from burnish.core.types import Trace, Turn
 from burnish.learn.inputs import own_guess, uniform_noise
 from burnish.methods.imitation import sft
-from burnish.methods.regularised import half, hft, ift, neftune, suffix_weighted_nll
+from burnish.zoo.hft import half, hft
+from burnish.zoo.ift import ift, suffix_weighted_nll
+from burnish.zoo.nefttune import neftune
 
 
 def test_neftune_noise_by_hand() -> None:

@@ -13,7 +13,6 @@ from conftest import SMALL, build_cast, scoring_model
 from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Sampling, Turn
-from burnish.methods.tree_search import rest_mcts_search
 from burnish.models.build import Models
 from burnish.models.known_models import resolve
 from burnish.rollout import search_tree as tree
@@ -23,6 +22,7 @@ from burnish.rollout.search_tree import Node
 from burnish.rollout.starts import Reply, Start, write_on
 from burnish.rollout.stepped import answers, by_probability, enough, good_end, paths, stepped
 from burnish.tasks.table import source
+from burnish.zoo.rest_mcts import rest_mcts_search
 
 TASK = source("add")
 

@@ -18,9 +18,10 @@ from burnish.credit.gae import whiten
 from burnish.credit.segments import node_values, segment_advantages, success_rates, tree_advantages
 from burnish.credit.steps import step_advantage
 from burnish.learn.maths.regression import advantage_regression
-from burnish.methods.segments import direct_advantage_po, spo_chain, spo_tree
 from burnish.rollout.branch import lines, uncertain
 from burnish.select.apart import apart
+from burnish.zoo.direct_advantage_po import direct_advantage_po
+from burnish.zoo.segment_po import spo_chain, spo_tree
 
 # ----------------------------------------------------------------------------------------------------------- segments
 

@@ -10,9 +10,9 @@ from conftest import SMALL, build_cast, credited, doubled, make_model
 from test_learn import TASK, gradients
 
 from burnish.core.roles import frozen, roles, soup
-from burnish.methods.constrained import salsa
 from burnish.methods.policy import ppo
 from burnish.models.build import build
+from burnish.zoo.salsa import salsa
 
 
 def test_a_soup_by_hand(small_model: Path, other_model: Path) -> None:

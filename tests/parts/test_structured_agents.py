@@ -17,12 +17,13 @@ from burnish.credit.speaking import Counts, speaking
 from burnish.draw.helper_states import helper_states, recorded_steps
 from burnish.draw.helper_values import HelperTable, Transition
 from burnish.methods.imitation import sft
-from burnish.methods.self_regulation import self_regulating
-from burnish.methods.structured_agents import pangu_agent, user_simulator
 from burnish.select.remember import Store
 from burnish.tasks.intrinsic import Intrinsic
 from burnish.tasks.table import source
 from burnish.tasks.user import next_said, read_said, write_said
+from burnish.zoo.pangu_agent import pangu_agent
+from burnish.zoo.self_regulation import self_regulating
+from burnish.zoo.user_simulator import user_simulator
 
 
 def now(models: Any = None) -> Step:

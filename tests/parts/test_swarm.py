@@ -24,12 +24,12 @@ from burnish.core.types import Clock, Group, Task
 from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
 from burnish.methods.policy import grpo
-from burnish.methods.swarm import sapo_swarm
 from burnish.models.build import Models
 from burnish.select import swarm_files
 from burnish.select.swarm_files import SharedGroup, SwarmFolder
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.sapo_swarm import sapo_swarm
 
 TASK = Rewarded(source("sort"), coin)
 

@@ -11,7 +11,7 @@ from test_learn import TASK
 
 from burnish.learn.learn import Learn
 from burnish.learn.trust_region import _Weights, conjugate_gradient, trust_region
-from burnish.methods.constrained import trpo
+from burnish.zoo.trpo import trpo
 
 
 def test_conjugate_gradient_solves_by_hand() -> None:

@@ -35,12 +35,17 @@ from burnish.learn.terms import pg_clip, value_clip
 from burnish.learn.terms.regression import chi2_pull
 from burnish.methods.imitation import sft
 from burnish.methods.policy import a2c, ppo
-from burnish.methods.values import chi2_ppo, length_adaptive, ma_rlhf, ppo_max, reft, rto, vapo
 from burnish.rollout.sample import sample
 from burnish.score.shape import Moments, clipped, normalised
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.chi2_regularisation import chi2_ppo
+from burnish.zoo.ma_rlhf import ma_rlhf
+from burnish.zoo.ppo_max import ppo_max
+from burnish.zoo.reft import reft
+from burnish.zoo.rto import rto
+from burnish.zoo.vapo import length_adaptive, vapo
 
 TASK = Rewarded(source("sort"), coin)
 ASKED = Task("question", "q", {}, "q")

@@ -179,47 +179,10 @@ def luffy(
     """
     shaped = learn.pg_shaped(gamma, norm=learn.constant(), coef=1 / n)
     advantages = chain(credit.group_relative(std=False), credit.behaviour(), credit.copies(adv="demo_adv"))
-    return _with_a_demonstration(task, n, advantages, shaped, eps, entropy, temperature)
+    return with_a_demonstration(task, n, advantages, shaped, eps, entropy, temperature)
 
 
-@register(
-    papers.RL_PLUS,
-    family="hybrid",
-    summary="A demonstration joins each group by multiple importance sampling, its surprising tokens first.",
-    when="As `luffy`, when the author's probabilities are unknown and plain importance weights would be wild.",
-)
-def rl_plus(
-    task: draw.Source,
-    *,
-    n: _GroupWithDemo = 8,
-    gamma: Annotated[float, Option("How much more a surprising token counts; 0 for no more.", at_least=0)] = 0.5,
-    uniform: Annotated[float, Option("The flat part of the unknown demonstrator's probability.", at_least=0)] = 1.0,
-    std: Annotated[bool, Option("Divide advantages by the group's standard deviation, as the paper writes.")] = False,
-    entropy: opt.EntropyCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
-) -> Method:
-    """RL-PLUS: n - 1 samples and one demonstration in each group; no clip on either.
-
-    A_i = r_i - mean r over all n;  rho = pi/pi_old
-    a demonstrated token has r = 2 p / (pi_omega + p_old), pi_omega = (p_old + uniform) / 2
-    so r = 4 p / (uniform + 3 p_old);   A^c = A (1 - sg[p])^gamma
-    p_old is the policy's own probability of the token before the update
-    L = [ sum over sampled tokens of -rho A + sum over demonstrated ones of -r A^c ] / (all sequences x longest reply)
-      - entropy x mean entropy of all reply tokens
-
-    The constants are the released run's; the paper also divides A by the standard deviation. That the entropy is
-    averaged over tokens is the natural reading, not checked. uniform = 1 is the released code's.
-    """
-    mixture = learn.pg_mixture(uniform, gamma, norm=learn.constant(), coef=1 / n)
-    advantages = chain(
-        credit.group_relative(std=std),
-        credit.old(logp_temperature=temperature),
-        credit.copies(adv="demo_adv", old="demo_old"),
-    )
-    return _with_a_demonstration(task, n, advantages, mixture, math.inf, entropy, temperature)
-
-
-def _with_a_demonstration(
+def with_a_demonstration(
     task: draw.Source, n: int, advantages: Part, on_demo: learn.Term, eps: float, entropy: float, temperature: float
 ) -> Method:
     """n - 1 samples and a demonstration in one group. Shares of (n - 1)/n and 1/n make both sums over all n."""
@@ -232,44 +195,6 @@ def _with_a_demonstration(
             learn.pg_clip(eps, norm=learn.constant(), coef=(n - 1) / n),
             on_demo,
             learn.entropy_bonus(coef=entropy, on=("policy", "demo"), name="bonus"),
-            logp_temperature=temperature,
-        ),
-        models=roles(),
-    )
-
-
-@register(
-    papers.GRAO,
-    family="hybrid",
-    summary="Follow good samples, and the demonstration as long as it is better than they are.",
-    when="One demonstration a prompt, of unclear quality: it should teach only while it beats the model's own replies.",
-)
-def grao(
-    task: draw.Source,
-    *,
-    n: opt.Replies = 8,
-    beta: opt.ImitationCoef = 0.5,
-    lam: Annotated[float, Option("Weight of the contrast.", at_least=0)] = 0.6,
-    demo_counts: Annotated[bool, Option("Whether the demonstration counts in the mean and the deviation.")] = True,
-    temperature: opt.Temperature = 0.7,
-) -> Method:
-    """GRAO: exploration, imitation and the contrast between them, all weighed by relative advantages.
-
-    A = (R - mean) / std over the n samples and the demonstration y (std with 1/n);  l = mean log pi of a reply's tokens
-    J = 1/n sum_i [ A_i l(o_i) + beta A_y l(y) + lam A_i (l(o_i) - l(y)) ],   L = -J, averaged over prompts
-
-    There is no ratio, clip or KL. As printed, mean and std run over the samples alone (demo_counts = False), which
-    leaves A_y without a value where all samples score the same; the text speaks of one group, which is the default
-    here. A group in which nothing differs has weight 0. All log-probs are those at the sampling temperature.
-    """
-    return method(
-        draw=draw.demos(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.given("demo")),
-        score=score.verify(task),
-        credit=credit.aligned(beta=beta, lam=lam, demo_counts=demo_counts),
-        learn=learn.Learn(
-            learn.pg_reinforce(norm=learn.seq_mean),
-            learn.pg_demonstrated(norm=learn.seq_mean),
             logp_temperature=temperature,
         ),
         models=roles(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 from torch import Tensor
@@ -14,7 +13,7 @@ from burnish.methods import papers, register
 _Separator = Annotated[str, Option("The text between two steps, where a row has no separator of its own.")]
 
 
-def _labelled(low: float = 0.0, high: float = 1.0) -> Part:
+def labelled_steps(low: float = 0.0, high: float = 1.0) -> Part:
     """The labels of steps as a stream, and their tokens claimed."""
 
     def where(trace: Trace) -> Tensor:
@@ -52,35 +51,8 @@ def process_reward_model(task: draw.Source, *, separator: _Separator = "\n") -> 
     return method(
         draw=draw.labelled_steps(task),
         rollout=rollout.given_steps(separator=separator, reader="prm"),
-        credit=_labelled(),
+        credit=labelled_steps(),
         learn=learn.Learn(learn.step_chance()),
-        models=roles("prm", prm=trained(outputs=1)),
-        product="prm",
-    )
-
-
-@register(
-    papers.IRCOCO,
-    papers.PRM_GUIDED_CODE_RL,
-    family="reward",
-    summary="A model that predicts a number at the end of each step: the final metric, or a line's label.",
-    when="The labels of steps are numbers to be predicted as they are, such as the final score of the whole reply.",
-    example="burnish train process_regression --task steps.jsonl",
-)
-def process_regression(task: draw.Source, *, separator: _Separator = "\n") -> Method:
-    """A model of prefixes, trained by regression: a linear head, read at the end of each step.
-
-    L = mean over labelled steps of (s - y)^2,   s the head after the step's last token
-
-    With y the metric of the whole reply at every step it is IRCoCo's evaluator (arXiv 2401.16637), which predicts from
-    a partial completion how good the finished one will be: burnish steps --rule outcome makes such data from replies of
-    the policy. With y = 1, -1 or 0 for right, wrong and neutral lines it is the line model of arXiv 2410.17621.
-    """
-    return method(
-        draw=draw.labelled_steps(task),
-        rollout=rollout.given_steps(separator=separator, reader="prm"),
-        credit=_labelled(-math.inf, math.inf),
-        learn=learn.Learn(learn.step_regression()),
         models=roles("prm", prm=trained(outputs=1)),
         product="prm",
     )

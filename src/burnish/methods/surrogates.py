@@ -155,38 +155,6 @@ def gspo_token(
 
 
 @register(
-    papers.GMPO,
-    family="policy",
-    summary="The geometric mean of token ratios, each clipped before the mean.",
-    when="GRPO is unstable through a few extreme token ratios.",
-)
-def gmpo(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    eps: Annotated[float, Option("The bound on a token's log ratio.", at_least=0, unlimited=True)] = 0.4,
-    minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
-) -> Method:
-    """Geometric-mean policy optimisation.
-
-    l_t = log(pi/pi_old) at token t, kept below eps where A > 0 and above -eps where A < 0
-    L = mean over replies of -exp(mean over tokens of l_t) A;  A_i = (r_i - mean r) / std r;  no KL
-
-    GSPO clips after the mean, GMPO before it. The sources do not say how many updates a batch makes. eps = 0.4 is
-    the paper's.
-    """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
-        score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.behaviour()),
-        learn=learn.Learn(learn.pg_geometric(eps), minibatches=minibatches),
-        models=roles(),
-    )
-
-
-@register(
     papers.CISPO,
     family="policy",
     summary="The importance weight is clipped, not the update: every token keeps a gradient.",
@@ -253,67 +221,5 @@ def sapo(
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(learn.pg_soft(tau_pos, tau_neg, norm=learn.seq_mean), minibatches=minibatches),
-        models=roles(),
-    )
-
-
-@register(
-    papers.CPGD,
-    family="policy",
-    summary="A clipped log ratio, so no ratio in the gradient, and a bounded pull to the old policy.",
-    when="Runs collapse through large ratios, and you want the old policy as the anchor.",
-)
-def cpgd(
-    task: draw.Source,
-    *,
-    n: opt.GroupSize = 8,
-    eps: opt.ClipRange = 0.2,
-    alpha: Annotated[float, Option("Weight of the policy drift.", at_least=0)] = 0.001,
-    cut: Annotated[float, Option("The bound on the drift's factor.", unlimited=True)] = 2.0,
-    minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
-) -> Method:
-    """Clipped policy gradient optimisation with policy drift.
-
-    l = log(pi/pi_old);  A_i = (r_i - mean r) / std r
-    L = mean over groups of mean over the group's tokens of -min(l A, clip(l, ln(1-eps), ln(1+eps)) A)
-      + alpha min(sg[rho] - 1, cut) log pi
-
-    The second part has the gradient of KL(pi_old || pi), with its factor bounded above. The paper prints none of
-    eps, alpha, cut: these are the values of its institute's code. Of its three prompt weights this is the one that
-    scored best, 1/std; the others, and the clip that loosens along a reply, are left out. The number of updates is
-    our choice.
-    """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
-        score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.behaviour()),
-        learn=learn.Learn(learn.pg_log_ratio(eps), learn.drift(cut, coef=alpha), minibatches=minibatches),
-        models=roles(),
-    )
-
-
-@register(
-    papers.GPG,
-    family="policy",
-    summary="The plain policy gradient with a group baseline, scaled up for groups that say nothing.",
-    when="You want the plain policy gradient: no reference, no clip, no critic.",
-)
-def gpg(task: draw.Source, *, n: opt.GroupSize = 8, temperature: opt.Temperature = 1.0) -> Method:
-    """Group policy gradient.
-
-    A_i = alpha (r_i - mean r),   alpha = B / (B - M):  B groups in the batch, M of them all right or all wrong
-    L = mean over all tokens of -A log pi;  no ratio, no clip, no KL, no reference
-
-    One update a batch. The released code also samples again until enough groups are mixed (a share of 0.6 in its
-    best row); here the batch is used as it falls.
-    """
-    return method(
-        draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
-        score=score.verify(task),
-        credit=chain(credit.group_relative(std=False), credit.make_up_for_flat_groups()),
-        learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),
         models=roles(),
     )

@@ -7,17 +7,17 @@ import functools
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from burnish.core.option import options_of
 from burnish.method import Method
+from burnish.methods.index import INDEX
 from burnish.papers import Paper
-from burnish.util.failures import said
 
 Recipe = Callable[..., Method]
 _R = TypeVar("_R", bound=Recipe)
@@ -117,7 +117,8 @@ def entry_of(function: Recipe) -> Entry:
 
 def find(name: str) -> Entry:
     """A registered method, one of an installed package's entry points `burnish.methods`, or path/file.py:function."""
-    load_all()
+    if name not in METHODS and name in INDEX:
+        import_module(INDEX[name])
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
@@ -125,7 +126,7 @@ def find(name: str) -> Entry:
     for point in entry_points(group="burnish.methods"):
         if point.name == name:
             return entry_of(point.load())
-    near = difflib.get_close_matches(name, METHODS, 3, 0.5)
+    near = difflib.get_close_matches(name, INDEX, 3, 0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ValueError(
         f"there is no method {name!r}{hint} (`burnish methods` lists them; your own is path/to/file.py:function)"
@@ -133,25 +134,13 @@ def find(name: str) -> Entry:
 
 
 def load_all() -> None:
-    """Import every family, so that the table is whole."""
-    import burnish.methods.families  # noqa: F401
-
-
-def _explained(call: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """The same call, in which any error of the user's code is one sentence with its place (--debug: the traceback)."""
-
-    @functools.wraps(call)
-    def explained(*args: object, **kwargs: object) -> Any:
-        try:
-            return call(*args, **kwargs)
-        except (ValueError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # SystemExit too: a file that ends Python must not end the command in silence
-            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-            place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-            raise ValueError(f"{what} raised {type(error).__name__}: {said(error)}{place}; fix it") from error
-
-    return explained
+    """Import every module of a method, so that the table is whole: the library first, the best known at its head."""
+    for module in dict.fromkeys(INDEX.values()):
+        import_module(module)
+    others = {name: entry for name, entry in METHODS.items() if name not in INDEX}
+    ordered = {name: METHODS[name] for name in INDEX} | others
+    METHODS.clear()
+    METHODS.update(ordered)
 
 
 def _from_file(spec: str) -> Recipe:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from burnish.papers.paper import Paper
 
-AM_THINKING = Paper("am-thinking-v1", "2505.08311", "AM-Thinking-v1: Advancing the Frontier of Reasoning at 32B Scale")
 ASYNCFLOW = Paper(
     "asyncflow", "2507.01663", "AsyncFlow: An Asynchronous Streaming RL Framework for Efficient LLM Post-Training"
 )
 CHUNK_ROLLOUT = Paper("chunk-rollout", "2506.07900", "MiniCPM4: Ultra-Efficient LLMs on End Devices")
-CONFUCIUS3 = Paper(
-    "confucius3-math",
-    "2506.18330",
-    "Confucius3-Math: A Lightweight High-Performance Reasoning LLM for Chinese K-12 Mathematics Learning",
-)
-HUNYUAN_TURBOS = Paper(
-    "hunyuan-turbos",
-    "2505.15431",
-    "Hunyuan-TurboS: Advancing Large Language Models through Mamba-Transformer Synergy and Adaptive Chain-of-Thought",
-)
 KIMI_K1_5 = Paper("kimi-k1-5", "2501.12599", "Kimi k1.5: Scaling Reinforcement Learning with LLMs")
 LLAMA_NEMOTRON = Paper("llama-nemotron", "2505.00949", "Llama-Nemotron: Efficient Reasoning Models")
 MIMO = Paper(

@@ -13,9 +13,6 @@ ALP = Paper(
 ARMORM = Paper(
     "armorm", "2406.12845", "Interpretable Preferences via Multi-Objective Reward Modeling and Mixture-of-Experts"
 )
-AXIOMATIC_PREFERENCE_MODEL = Paper(
-    "axiomatic-preference-model", "2312.02206", "Axiomatic Preference Modeling for Longform Question Answering"
-)
 BRME = Paper("brme", "2409.15360", "Reward-Robust RLHF in LLMs")
 CARMO = Paper("carmo", "2410.21545", "CARMO: Dynamic Criteria Generation for Context-Aware Reward Modelling")
 CGPO = Paper("cgpo", "2409.20370", "The Perfect Blend: Redefining RLHF with Mixture of Judges")
@@ -24,9 +21,6 @@ CODEULTRAFEEDBACK = Paper(
     "codeultrafeedback",
     "2403.09032",
     "CodeUltraFeedback: An LLM-as-a-Judge Dataset for Aligning Large Language Models to Coding Preferences",
-)
-CONSTRAINED_RLHF = Paper(
-    "constrained-rlhf", "2310.04373", "Confronting Reward Model Overoptimization with Constrained RLHF"
 )
 CONTRAST_INSTRUCTIONS = Paper(
     "contrast-instructions", "2309.16155", "The Trickle-down Impact of Reward (In-)consistency on RLHF"
@@ -45,9 +39,6 @@ DRA_GRPO = Paper(
     "dra-grpo",
     "2505.09655",
     "DRA-GRPO: Exploring Diversity-Aware Reward Adjustment for R1-Zero-Like Training of Large Language Models",
-)
-DYNAMIC_CONTROL_IDEATION = Paper(
-    "dynamic-control-ideation", "2412.14626", "Learning to Generate Research Idea with Dynamic Control"
 )
 ER_PRM = Paper("er-prm", "2412.11006", "Entropy-Regularized Process Reward Model")
 FINE_GRAINED_RLHF = Paper(
@@ -85,10 +76,6 @@ MEMORY_R = Paper(
 META_PO = Paper(
     "meta-po", "2504.20157", "Toward Evaluative Thinking: Meta Policy Optimization with Evolving Reward Models"
 )
-META_RM = Paper("secrets-of-rlhf-ii", "2405.00438", "MetaRM: Shifted Distributions Alignment via Meta-Learning")
-MODPO = Paper(
-    "modpo", "2310.03708", "Beyond One-Preference-Fits-All Alignment: Multi-Objective Direct Preference Optimization"
-)
 MRT = Paper("mrt", "2503.07572", "Optimizing Test-Time Compute via Meta Reinforcement Fine-Tuning")
 MULTICRITIQUE = Paper("multicritique", "2410.15287", "Training Language Models to Critique With Multi-agent Feedback")
 ON_DEVICE_REWRITE_AGENT = Paper(
@@ -116,9 +103,6 @@ RLTF = Paper("rltf", "2307.04349", "RLTF: Reinforcement Learning from Unit Test 
 RLVR_WORLD = Paper("rlvr-world", "2505.13934", "RLVR-World: Training World Models with Reinforcement Learning")
 SALMON = Paper("salmon", "2310.05910", "SALMON: Self-Alignment with Principle-Following Reward Models")
 SAYSELF = Paper("sayself", "2405.20974", "SaySelf: Teaching LLMs to Express Confidence with Self-Reflective Rationales")
-SECRETS_OF_RLHF_II = Paper(
-    "secrets-of-rlhf-ii", "2401.06080", "Secrets of RLHF in Large Language Models Part II: Reward Modeling"
-)
 SEQ2SEQ_RM = Paper(
     "seq2seq-rm", "2409.00162", "Sequence to Sequence Reward Modeling: Improving RLHF by Language Feedback"
 )
@@ -146,7 +130,6 @@ TIMEHC_RL = Paper(
 ULTRAFEEDBACK = Paper(
     "ultrafeedback", "2310.01377", "UltraFeedback: Boosting Language Models with High-quality Feedback"
 )
-URPO = Paper("urpo", "2507.17515", "URPO: A Unified Reward & Policy Optimization Framework for Large Language Models")
 VPL = Paper(
     "vpl", "2408.10075", "Personalizing Reinforcement Learning from Human Feedback with Variational Preference Learning"
 )

@@ -1,0 +1,135 @@
+"""Improving Language Models with Advantage-based Offline Policy Gradients (arXiv 2305.14718)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after
+from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+A_LOL = Paper("a-lol", "2305.14718", "Improving Language Models with Advantage-based Offline Policy Gradients")
+
+_ReferenceReplies = Annotated[
+    int, Option("Replies of the reference for each prompt, while the critic learns.", at_least=1)
+]
+_ValueSteps = Annotated[int, Option("Steps in which only the critic learns.", at_least=0)]
+
+
+@register(
+    A_LOL,
+    family="policy",
+    summary="Offline: learn from given replies that beat what the reference would score.",
+    when="You have scored replies of any origin and no way to sample during training.",
+    trial={"n": 2, "value_steps": 0},
+)
+def a_lol(
+    task: draw.Source,
+    *,
+    n: _ReferenceReplies = 4,
+    eps: opt.ClipRange = 0.9,
+    value_steps: _ValueSteps = 20,
+    critic_lr: opt.CriticLR = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """Advantage leftover lunch: an offline policy gradient in which a whole reply is one action.
+
+    A = max(r(x, y) - V_ref(x), 0);   w = sg clip( pi(y|x)/ref(y|x), 1 - eps, 1 + eps )
+    L = mean over replies of -A w sum_t log pi(y_t);   replies drawn with chance ~ A
+    V_ref(x) is regressed to the scores of the reference's own replies to x, in the first steps
+
+    The replies are the task's chosen and rejected ones. Departures: the critic is a copy of the model with a linear
+    head that is trained whole, on training prompts (the released code: an attention layer over the frozen
+    reference, on the validation set); replies are drawn anew within each batch, not over the whole data set. The KL
+    variant is `a_lol_ref_free` with A - beta. eps = 0.9 is the paper's. The critic learns for the last time in the
+    policy's first step.
+    """
+    return _a_lol(
+        task, learn.pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model
+    )
+
+
+@register(
+    A_LOL,
+    family="policy",
+    summary="A-LoL with a ratio for each token.",
+    when="As `a_lol`, for long replies, whose whole ratio is too noisy.",
+    trial={"n": 2, "value_steps": 0},
+)
+def a_lol_seq(
+    task: draw.Source,
+    *,
+    n: _ReferenceReplies = 4,
+    eps: opt.ClipRange = 0.9,
+    value_steps: _ValueSteps = 20,
+    critic_lr: opt.CriticLR = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """A-LoL seq.: the importance weight is the token's, w_t = sg clip( pi(y_t)/ref(y_t), 1 - eps, 1 + eps ).
+
+    L = mean over replies of -A sum_t w_t log pi(y_t)
+
+    The rest is as in `a_lol`.
+    """
+    return _a_lol(
+        task, learn.pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model
+    )
+
+
+@register(
+    A_LOL,
+    family="policy",
+    summary="A-LoL without the ratio: advantage-weighted imitation.",
+    when="As `a_lol`, without the memory for a reference.",
+    trial={"n": 2, "value_steps": 0},
+)
+def a_lol_ref_free(
+    task: draw.Source,
+    *,
+    n: _ReferenceReplies = 4,
+    value_steps: _ValueSteps = 20,
+    critic_lr: opt.CriticLR = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """A-LoL ref. free: the importance weight is 1.
+
+    L = mean over replies of -A sum_t log pi(y_t)
+
+    The rest is as in `a_lol`.
+    """
+    return _a_lol(task, learn.pg_reinforce(on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model)
+
+
+def _a_lol(
+    task: draw.Source, term: learn.Term, n: int, value_steps: int, critic_lr: float, temperature: float, rm: str | None
+) -> Method:
+    value = Phase(
+        name="value",
+        times=lambda clock: int(clock.step <= value_steps),
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, who="ref", temperature=temperature),
+        score=score.scoring(task, rm, author="ref"),
+        credit=chain(credit.shared("reward", "returns"), credit.claim("value", "ref", positions="first")),
+        learn=learn.Learn(learn.value_mse("value", None, "returns", on=learn.CLAIMED)),
+    )
+    policy = Phase(
+        name="policy",
+        times=after(value_steps),
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=chain(score.scoring(task, rm, author="demo"), score.above_value("critic", author="demo")),
+        select=select.prioritised("advantage"),
+        credit=chain(
+            credit.shared("advantage", "adv"),
+            *([credit.ref()] if "ref" in term.streams else []),
+            credit.claim("pg", "demo", tag="drawn"),
+        ),
+        learn=learn.Learn(term),
+    )
+    models = roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr), **score.rm_role(rm))
+    return Method(models=models, phases=(value, policy))

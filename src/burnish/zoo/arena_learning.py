@@ -1,0 +1,118 @@
+"""Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena (arXiv 2407.10627)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.judges import templates
+from burnish.judges.rewrites import Words
+from burnish.learn.terms import reward as reward_terms
+from burnish.method import Clock, Method, Option, Phase, chain, roles, snapshot, trained
+from burnish.methods import opt, register
+from burnish.methods.actor_critic import ppo_credit
+from burnish.methods.fronts import models_of
+from burnish.papers import Paper
+from burnish.rollout.operated import answered
+from burnish.score.judges import read_judge, read_judges
+from burnish.score.judges.battles import battles
+from burnish.select.battles import decided_battles, winners
+
+ARENA_LEARNING = Paper(
+    "arena-learning",
+    "2407.10627",
+    "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
+)
+
+BATTLE = {"full": templates.BATTLE, "brief": templates.PRINCIPLES_BRIEF}
+STAGES = ("sft", "dpo", "rm", "ppo")
+BattleJudge = Annotated[
+    str | None, Option("Who judges battles (docs/judges.md); without one the task's verifier decides them.")
+]
+
+
+@register(
+    ARENA_LEARNING,
+    family="preference",
+    summary="Rounds of SFT, DPO and PPO on battles with other models: lost ones, decided ones, and their rankings.",
+    when="Stronger models to learn from and a judge of pairs.",
+    trial={
+        "rivals": "+".join(f"policy(temperature=1, max_tokens={k})" for k in (4, 5, 6, 7)),
+        "stage": 1,
+        "updates": 1,
+    },
+)
+def arena_learning(
+    task: draw.Source,
+    *,
+    rivals: Annotated[str, Option("The other models, a + between them: models or endpoints (docs/judges.md).")],
+    judge: BattleJudge = None,
+    stage: Annotated[int, Option("Steps of each stage; a round is SFT, DPO, reward model, PPO.", at_least=1)] = 25,
+    beta: opt.Beta = 0.1,
+    eps: opt.ClipRange = 0.2,
+    value_eps: opt.ValueClipRange = 0.2,
+    kl: opt.KLPenalty = 0.05,
+    lam: opt.Lam = 0.95,
+    updates: opt.Updates = 4,
+    critic_lr: opt.CriticLR = 1.0,
+    temperature: opt.Temperature = 1.0,
+    words: Words = "full",
+) -> Method:
+    """Arena Learning: a data flywheel of simulated battles.
+
+    battle: the judge scores the target's and a rival's reply from 1 to 10 in both orders; the mean difference d counts
+    if both orders agree on the winner, else it is a tie and dropped
+    sft   prompts on which the target lost: L = -mean over tokens of log pi(the best rival's reply)
+    dpo   every decided battle: L = -log s( beta [lr_w - lr_l] ),  lr = log pi - log ref
+    rm    all replies to a prompt ranked by d: L = the mean over their pairs of -log s(r_i - r_j)
+    ppo   PPO on the reward model: clipped surrogate, clipped value loss, KL inside the reward
+
+    A stage has `stage` steps and its own prompts, a round four stages; ref is the policy at the start of a stage. Three
+    rounds are the paper's: --steps 300 with stage = 25. Without losses the first stage learns nothing; with no rival
+    better than the target, dpo still prefers the target's replies. The paper's reward model and PPO share a shard. A
+    tie between rankings is not compared. `burnish arena` ranks models by their battles.
+    """
+    others, says = read_judges(rivals), read_judge(judge) if judge else None
+    fights: dict[str, Any] = {
+        "draw": draw.prompts(task),
+        "rollout": rollout.join(rollout.sample(1, temperature=temperature), answered(others)),
+        "score": chain(*(() if says else (score.verify(task),)), battles(says, BATTLE[words])),
+    }
+    stages: tuple[dict[str, Any], ...] = (
+        {**fights, "select": winners(), "learn": learn.Learn(learn.imitate(on="rival"))},
+        {
+            **fights,
+            "select": decided_battles(),
+            "credit": credit.ref(),
+            "learn": learn.Learn(learn.dpo(beta, on=("policy", "rival"))),
+        },
+        {
+            **fights,
+            "select": select.ranked("battle"),
+            "credit": credit.claim("end", "policy", "rival", positions="end"),
+            "learn": learn.Learn(reward_terms.score_all_pairs(on=learn.CLAIMED)),
+        },
+        {
+            "draw": draw.prompts(task),
+            "rollout": rollout.sample(1, temperature=temperature),
+            "score": score.reward_model(),
+            "credit": ppo_credit(kl, lam),
+            "learn": learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=0.5), updates=updates),
+        },
+    )
+    phases = tuple(
+        Phase(name=name, times=_in_stage(i, stage), **parts)
+        for i, (name, parts) in enumerate(zip(STAGES, stages, strict=True))
+    )
+    models = {"ref": snapshot("policy", stage), "critic": trained(outputs=1, lr=critic_lr), "rm": trained(outputs=1)}
+    return Method(models=roles(**models, **models_of(*others, says)), phases=phases)
+
+
+def _in_stage(number: int, steps: int) -> Callable[[Clock], float]:
+    """1 in the steps of a stage, in every round."""
+
+    def times(clock: Clock) -> float:
+        return float(clock.step // steps % len(STAGES) == number)
+
+    return times

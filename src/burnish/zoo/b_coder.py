@@ -1,0 +1,93 @@
+"""B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis (arXiv 2310.03173)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import after, before
+from burnish.method import Method, Option, Part, Phase, chain, frozen, roles, trained
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+B_CODER = Paper("b-coder", "2310.03173", "B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis")
+
+MOST = 1.0  # the largest reward, and so the largest value
+BOTH = ("demo", "ref")
+
+
+@register(
+    B_CODER,
+    family="policy",
+    summary="The logits are read as advantages of a dueling Q, backed up along the start's greedy choice.",
+    when="You have demonstrations and many scored replies of an older model: value-based learning reuses them all.",
+    trial={"value_steps": 1},
+)
+def b_coder(
+    task: draw.Source,
+    *,
+    n: Annotated[int, Option("Replies of the starting policy for each demonstration.", at_least=1)] = 1,
+    alpha: Annotated[float, Option("The temperature that ties logits to advantages.", at_least=0)] = 1.0,
+    gamma: opt.Gamma = 0.999,
+    wrong: Annotated[float, Option("Reward of a wrong reply.", below=1)] = -0.3,
+    adv: Annotated[float, Option("Weight of the demonstrations' lost advantage.", at_least=0)] = 0.1,
+    ce: Annotated[float, Option("Weight of imitating the demonstrations.", at_least=0)] = 0.5,
+    value_steps: Annotated[int, Option("Steps in which V learns; the policy begins in the last.", at_least=1)] = 20,
+    critic_lr: Annotated[
+        float, Option("Multiplies the learning rate for V.", at_least=0.01, reason=opt.A_FACTOR)
+    ] = 1.0,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """B-Coder: off-policy Q-learning on demonstrations and on replies of the starting policy.
+
+    Q(s, a) = alpha (l(s, a) - max_a' l(s, a')) + V(s),   l the policy's logits, V = 1 - softabs(critic) <= 1
+    L_Q = mean over replies of mean over tokens of ( r_t + gamma sg[Q(s_{t+1}, a^_{t+1})] - Q(s_t, y_t) )^2
+    a^ = the starting policy's likeliest token, a fixed greedy backup
+    r is 1 for a right reply, `wrong` for a wrong one, at its end
+    First V alone learns L_Q. Then pi = softmax(Q / alpha) = softmax(l) and V learn
+    L_Q + adv (mean over demonstrations of sum |A(s_t, y*_t)|) + ce (mean over demonstrations of -log pi(y*))
+
+    The constants are the paper's (its section 3.1 and appendix H): half of a batch are demonstrations, rewards 1
+    and -0.3. It prints softabs with + ln 2, which would keep V below -0.38; here it is 0 at 0, as an absolute value
+    is. Scores between 0 and 1 are spread from `wrong` to 1; the paper's -0.6 and -1 for programs that do not run or
+    compile have no counterpart. Departures: V is a copy of the model with a linear head that goes on learning,
+    where the paper freezes it after its own stage and adds a residual head to the policy (it names both ways);
+    replies are drawn as they are needed, where the paper collects 256 a problem beforehand. Ranking replies by the
+    reward that Q implies is left out. The paper's value steps are 18k of 28k.
+    """
+    stages: dict[str, Any] = {
+        "draw": draw.demos(task),
+        "rollout": rollout.join(rollout.given("demo"), rollout.sample(n, temperature=temperature, who="ref")),
+        "score": chain(score.verify(task, author="ref"), score.spread(wrong, MOST)),
+    }
+    learn_value = Phase(
+        name="value",
+        times=before(value_steps),
+        credit=_backups(),
+        learn=learn.Learn(learn.dueling_value(alpha, gamma, MOST, on=BOTH), logp_temperature=1.0),
+        **stages,
+    )
+    main = Phase(
+        times=after(value_steps - 1),
+        credit=_backups(),
+        learn=learn.Learn(
+            learn.dueling_policy(alpha, gamma, MOST, on=BOTH),
+            learn.dueling_value(alpha, gamma, MOST, on=BOTH),
+            learn.no_advantage_lost(alpha, coef=adv, on="demo"),
+            learn.imitate(coef=ce, norm=learn.seq_sum_mean, on="demo"),
+            logp_temperature=1.0,
+        ),
+        **stages,
+    )
+    return Method(
+        models=roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr)), phases=(learn_value, main)
+    )
+
+
+def _backups() -> Part:
+    """Rewards, tokens, and the token that the starting policy would have chosen: what a backup reads."""
+    return chain(
+        credit.token_ids(),
+        credit.streams("ref", greedy="backup"),
+        credit.token_rewards(score="spread", kl=None, author=("demo", "ref")),
+    )

@@ -1,0 +1,144 @@
+"""The Perfect Blend: Redefining RLHF with Mixture of Judges (arXiv 2409.20370)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
+from burnish.methods import opt, papers, register
+from burnish.methods.fronts import names_in
+
+Judges = Annotated[
+    str, Option("Rewards that must be above 0.5, names with commas: correct,safe. A row's column `judges` has its own.")
+]
+KLMax = Annotated[
+    float, Option("The largest log pi/ref of a whole reply, in nats.", above=0, unlimited=True)
+]  # judged tasks get a lenient one in the paper, chat a strict one
+
+
+def _with_baseline(n: int, temperature: float) -> Rollout:
+    """n replies of the policy, and one of the starting policy, tagged "baseline"."""
+    return rollout.join(
+        rollout.sample(n, temperature=temperature),
+        rollout.sample(1, temperature=temperature, who="ref", tag="baseline"),
+    )
+
+
+def _judged(task: draw.Source, reward_model: str | None, judges: str) -> Part:
+    """The reward, whether all judges pass, the reward relative to the baseline's, and log pi/ref."""
+    return chain(
+        score.scoring(task, reward_model),
+        score.satisfied(names_in(judges)),
+        score.calibrated(),
+        score.ratio_to_reference(),
+    )
+
+
+@register(
+    papers.CGPO,
+    family="policy",
+    summary="Policy gradient on a reward that counts only where every judge passes and the policy stayed near.",
+    when="A reward model is hacked: rules or judges can say which replies must not be paid, whatever their score.",
+    trial={"n": 4},
+)
+def cgpo_crpg(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 4,
+    judges: Judges = "correct",
+    kl_max: KLMax = 20.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """CGPO with its optimiser CRPG: calibrated, regularised, constrained policy gradient.
+
+    Rc = sigmoid(R(x, y) - R(x, y0)),  y0 one reply of the starting policy
+    w = [all judges pass] Rc max(1 - log(pi/ref)(y) / kl_max, 0);   A = w - mean of w over the batch
+    L = -mean over replies of A log pi(y), the whole reply, not divided by its tokens
+
+    Judges all 1 and kl_max inf: policy gradient on the calibrated reward. A reply that is less likely than under the
+    reference gets more than Rc (the factor is not capped above). The paper's judges are joined by AND (its print has
+    an OR sign). For several tasks give a mixture: rows have their own judges in a column `judges`. Departures: one
+    optimiser and one kl_max for all tasks; kl_max and n are choices of ours, the paper does not print them.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=_with_baseline(n, temperature),
+        score=_judged(task, reward_model, judges),
+        credit=credit.constrained_advantage(kl_max),
+        learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
+        models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+    )
+
+
+@register(
+    papers.CGPO,
+    family="preference",
+    summary="Online DPO of the best reply that passes every judge against the worst that does not.",
+    when="As cgpo_crpg, with the stability of pairs.",
+    trial={"n": 4},
+)
+def cgpo_codpo(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 4,
+    judges: Judges = "correct",
+    beta: opt.Beta = 0.1,
+    nll: Annotated[float, Option("Lambda: weight of the chosen reply's log-likelihood per token.", at_least=0)] = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """CGPO with its optimiser CODPO: constrained online DPO.
+
+    y_w = argmax R among the replies that pass all judges;  y_l = argmin R among those that do not (of all, if none)
+    L = -log sigmoid(beta (log pi/ref(y_w) - log pi/ref(y_l))) - nll log pi(y_w) / |y_w|,  mean over prompts (Eq. 14)
+
+    A prompt without a reply that passes is skipped. The argmax is over the passing replies alone, also where all their
+    rewards are negative. beta and nll are choices of ours. nll = 0 and judges that all pass: best-against-worst
+    online DPO.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=chain(score.scoring(task, reward_model), score.satisfied(names_in(judges))),
+        select=select.satisfied_vs_violating(),
+        credit=credit.ref(),
+        learn=learn.Learn(learn.dpo_with_nll(beta, nll)),
+        models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+    )
+
+
+@register(
+    papers.CGPO,
+    family="imitation",
+    summary="Imitate the best reply that passes every judge and stayed near, weighted by its calibrated reward.",
+    when="As cgpo_crpg, where imitation is safer than a gradient against bad replies.",
+    trial={"n": 4},
+)
+def cgpo_crraft(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 4,
+    judges: Judges = "correct",
+    kl_max: KLMax = 20.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """CGPO with its optimiser CRRAFT: calibrated, regularised, reward-ranked fine-tuning.
+
+    y* = argmax R among the replies that pass all judges with log pi/ref(y) <= kl_max (a hard cut)
+    L = -Rc(y*) log pi(y*),  Rc = sigmoid(R - R(y0)), mean over prompts (Eq. 18)
+
+    Where nothing is left, the baseline y0 (one reply of the starting policy) is imitated if it passes (Rc = 1/2), else
+    the prompt is skipped. kl_max and n are choices of ours.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=_with_baseline(n, temperature),
+        score=_judged(task, reward_model, judges),
+        select=select.best_satisfying(kl_max),
+        credit=credit.calibrated_weight(),
+        learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean, on=("policy", "ref"))),
+        models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+    )

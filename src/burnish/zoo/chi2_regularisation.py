@@ -1,0 +1,66 @@
+"""Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking (arXiv 2403.03185)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.method import Method, Option, chain, method
+from burnish.methods import opt, register
+from burnish.methods.actor_critic import anchors, ppo_models
+from burnish.papers import Paper
+
+CHI2_REGULARISATION = Paper(
+    "chi2-regularisation",
+    "2403.03185",
+    "Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking",
+)
+
+
+@register(
+    CHI2_REGULARISATION,
+    family="policy",
+    summary="PPO held to its reference by the square root of a chi-squared divergence, against reward hacking.",
+    when="Your reward is a proxy that the policy learns to exploit.",
+)
+def chi2_ppo(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 1,
+    chi2: Annotated[float, Option("Weight of the penalty.", at_least=0)] = 0.0008,
+    eps: opt.ClipRange = 0.4,
+    value_eps: opt.ValueClipRange = 0.2,
+    value_coef: opt.ValueCoef = 0.5,
+    lam: opt.Lam = 0.95,
+    updates: opt.Updates = 4,
+    minibatches: opt.Minibatches = 1,
+    critic_lr: opt.CriticLR = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """PPO with sqrt-chi2 regularisation, in its form for language models.
+
+    L = PPO's (GAE(1, lam), A whitened, no KL in the reward) + chi2 sqrt( mean over replies of (e^L - 1) + (e^-L - 1) )
+    L = log pi(y|x) - log ref(y|x) of the whole reply; e^x goes on as its tangent beyond 10
+
+    The second bracket is a control variate. This is the authors' code, whose gradient (e^L - e^-L) grad log pi is
+    not all of the gradient of chi2. Departure: the mean under the root is that of the whole batch before its
+    updates, held at 1e-4 or more; the code takes it anew over each minibatch, and has no gradient below 1e-4. chi2
+    = 0.0008 is the authors' example.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.scoring(task, reward_model),
+        credit=chain(
+            anchors(), credit.chi2_scale(), credit.token_rewards(kl=None), credit.gae(lam=lam), credit.whiten()
+        ),
+        learn=learn.Learn(
+            learn.pg_clip(eps),
+            learn.value_clip(value_eps, coef=value_coef),
+            learn.chi2_pull(coef=chi2),
+            updates=updates,
+            minibatches=minibatches,
+        ),
+        models=ppo_models(critic_lr, reward_model),
+    )

@@ -1,0 +1,48 @@
+"""Discovering Preference Optimization Algorithms with and for Large Language Models (arXiv 2406.08414)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.terms import preference_pairs as pairs
+from burnish.method import Method, Option, frozen, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+DISCOPOP = Paper(
+    "discopop", "2406.08414", "Discovering Preference Optimization Algorithms with and for Large Language Models"
+)
+
+
+@register(
+    DISCOPOP,
+    family="preference",
+    summary="A loss found by search: logistic on pairs in the wrong order, exponential on the others.",
+    when="As `dpo`, to try a loss that is not convex.",
+)
+def discopop(
+    task: draw.Source,
+    *,
+    beta: opt.Beta = 0.05,
+    tau: Annotated[float, Option("Temperature of the gate between the two losses.", above=0)] = 0.05,
+) -> Method:
+    """DiscoPOP (the log-ratio modulated loss).
+
+    x = beta (lr_w - lr_l),  lr = log pi(y|x) - log ref(y|x)
+    L = (1 - s(x/tau)) (-log s(x)) + s(x/tau) e^-x,  mean over pairs
+
+    The gradient passes through the gate. e^x goes on as its tangent above x = 10. beta = tau = 0.05 are the paper's.
+    With this tau the slope at x = 0 is +0.78: where pi is the reference the loss lowers the margin, until noise or the
+    batch carries a pair past the bump (x about 0.1). tau = 1 has no bump.
+    """
+    return method(
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=score.given_order("chosen", "rejected"),
+        select=select.best_vs_worst(),
+        credit=credit.cached_ref(task),
+        learn=learn.Learn(pairs.discovered(beta, tau, on="demo")),
+        models=roles(ref=frozen("policy")),
+        lr_share=0.1,
+    )

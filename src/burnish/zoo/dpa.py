@@ -1,0 +1,114 @@
+"""Arithmetic Control of LLMs for Diverse User Preferences: Directional Preference Alignment with Multi-Objective
+Rewards (arXiv 2402.18571).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.credit.reward import ratings
+from burnish.learn.terms import reward as terms
+from burnish.method import Draw, Method, Option, Part, Rollout, chain, method, roles, trained
+from burnish.methods import opt, papers, register
+from burnish.rollout.directed import directed
+from burnish.score.objectives import directed_reward
+
+Attributes = Annotated[
+    str,
+    Option(
+        "The rated attributes, with commas: columns of the data (chosen_NAME and rejected_NAME of pairs). Two need no "
+        "column: quality (1 for chosen replies and demonstrations, else 0) and length (a share of the longest reply)."
+    ),
+]
+
+
+def given_replies(task: draw.Source) -> tuple[Draw, Rollout]:
+    """The replies of the data: chosen and rejected ones where it has pairs, else the demonstrations."""
+    paired = {"chosen", "rejected"} <= task.gives or {"demo", "mistake"} <= task.gives
+    if paired:
+        return draw.pairs(task), rollout.given("chosen", "rejected", reader="rm")
+    return draw.demos(task), rollout.given("demo", reader="rm")
+
+
+@register(
+    papers.DPA,
+    family="reward",
+    summary="A reward model with one output per rated attribute, by regression; missing ratings are left out.",
+    when="Replies are rated for several attributes, such as helpfulness and verbosity.",
+)
+def rating_model(task: draw.Source, *, attributes: Attributes = "quality,length") -> Method:
+    """Ratings by regression: a linear head with one output for each attribute.
+
+    L = mean over the rated attributes of (r_i(x, y) - rating_i)^2;  mean over replies
+
+    A missing rating (no column, or null) counts nothing. Ratings should be on one scale: the heads are used side by
+    side (`weighted`, `dpa`, `armorm`). The product has one label per attribute, in their order. DPA's reward model has
+    10 heads on a scale of 0 to 100.
+    """
+    rated = names_of(attributes, task)
+    drawn, replies = given_replies(task)
+    return method(
+        draw=drawn,
+        rollout=replies,
+        credit=chain(credit.claim("rating", "demo", positions="end"), ratings(rated)),
+        learn=learn.Learn(terms.rate(len(rated), on=learn.CLAIMED)),
+        models=roles("rm", rm=trained(outputs=len(rated))),
+        product="rm",
+    )
+
+
+KNOWN = ("quality", "length")  # attributes that need no column
+
+
+def names_of(attributes: str, task: draw.Source) -> tuple[str, ...]:
+    """The names in a list with commas, each once; raises ValueError for one of which the task says nothing."""
+    found = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
+    if not found:
+        raise ValueError("attributes names nothing to rate; give columns with commas, such as helpfulness,verbosity")
+    for name in found:
+        if name not in KNOWN:
+            columns = (name, f"chosen_{name}", f"rejected_{name}", f"demo_{name}")
+            draw.require_column(task, columns, f"attributes={attributes}", f"how {name} a reply is", "")
+    return found
+
+
+@register(
+    papers.DPA,
+    family="reward",
+    summary="Best-of-n fine-tuning with the user's weights in the prompt; replies are chosen by these weights.",
+    when="Users want different trade-offs of two attributes, from one model.",
+)
+def dpa(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 16,
+    degrees: Annotated[float, Option("The largest angle of a direction.", at_least=0, at_most=90)] = 45.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: Annotated[
+        str | None,
+        Option(
+            "A reward model whose first two outputs are the attributes (rating_model); without one they are the "
+            "verifier's score and the share of the longest reply."
+        ),
+    ] = None,
+) -> Method:
+    """Directional preference alignment: rejection sampling with v in the prompt.
+
+    v = (cos t, sin t), t uniform within +-degrees;  R(x, v, y) = v . (r_1, r_2);  L = -log pi(y* | x, v) on the reply
+    with the largest R of n
+
+    The prompt states round(100 v); the score uses the exact v. degrees = 0 is rejection sampling on the first
+    attribute. Departure: directions are drawn anew in every step, not in rounds; the authors' policy code was never
+    released.
+    """
+    attributes: Part = directed_reward("rm" if reward_model else None)
+    scored = attributes if reward_model else chain(score.verify(task), attributes)
+    return method(
+        draw=draw.prompts(task),
+        rollout=directed(n, degrees, temperature=temperature),
+        score=scored,
+        select=select.keep_best(1, "directed"),
+        learn=learn.Learn(learn.imitate()),
+        models=roles(**score.rm_role(reward_model)),
+    )

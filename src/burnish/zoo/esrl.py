@@ -1,0 +1,48 @@
+"""ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation (arXiv 2308.02223)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.method import Method, Option, chain, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+ESRL = Paper("esrl", "2308.02223", "ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation")
+
+
+@register(
+    ESRL,
+    family="policy",
+    summary="REINFORCE against a queue of past scores, without the replies the policy is surest of.",
+    when="Sampling is your bottleneck, and much of what is sampled is easy for the policy already.",
+)
+def esrl(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 1,
+    drop: Annotated[float, Option("Share of the replies that is dropped.", at_least=0, below=1)] = 0.3,
+    queue: Annotated[int, Option("Scores that the baseline remembers.", at_least=1)] = 512,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """ESRL: sample without a graph, keep what there is to learn from, then one parallel pass with gradient.
+
+    H(y) = mean over tokens of the entropy of pi;   the ceil(drop N) of the batch's N replies of least H are dropped
+    L = mean over the others of -(r - b) log pi(y | x),   b = mean of the last `queue` scores
+
+    Two-stage sampling is how the engine always works. Dynamic sampling follows the authors' released code, which
+    drops the 30% most confident replies; its measure is of the largest probability at each token, here it is the
+    entropy itself. The paper's per-input sample sizes and temperatures are left out, and its baseline is taken to
+    be a first-in-first-out queue; the released code puts the same dynamic sampling in front of PPO.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.scoring(task, reward_model),
+        select=chain(credit.streams("policy", "policy", entropy="entropy"), select.drop_surest(drop)),
+        credit=credit.over_memory(credit.RewardQueue("rewards", queue)),
+        learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
+        models=roles(**score.rm_role(reward_model)),
+    )

@@ -1,0 +1,35 @@
+"""GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning (arXiv 2504.02546)."""
+
+from __future__ import annotations
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.method import Method, chain, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+GPG = Paper("gpg", "2504.02546", "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning")
+
+
+@register(
+    GPG,
+    family="policy",
+    summary="The plain policy gradient with a group baseline, scaled up for groups that say nothing.",
+    when="You want the plain policy gradient: no reference, no clip, no critic.",
+)
+def gpg(task: draw.Source, *, n: opt.GroupSize = 8, temperature: opt.Temperature = 1.0) -> Method:
+    """Group policy gradient.
+
+    A_i = alpha (r_i - mean r),   alpha = B / (B - M):  B groups in the batch, M of them all right or all wrong
+    L = mean over all tokens of -A log pi;  no ratio, no clip, no KL, no reference
+
+    One update a batch. The released code also samples again until enough groups are mixed (a share of 0.6 in its
+    best row); here the batch is used as it falls.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.verify(task),
+        credit=chain(credit.group_relative(std=False), credit.make_up_for_flat_groups()),
+        learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),
+        models=roles(),
+    )

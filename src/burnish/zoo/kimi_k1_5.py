@@ -1,0 +1,43 @@
+"""Kimi k1.5: Scaling Reinforcement Learning with LLMs (arXiv 2501.12599)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.method import Method, Option, chain, method, roles
+from burnish.methods import opt, papers, register
+
+
+@register(
+    papers.KIMI_K1_5,
+    family="policy",
+    summary="Policy gradient with the group's mean as baseline, and a squared pull to the policy that sampled.",
+    when="Several updates of a batch without ratios and clips; long replies, whose ratios are noisy.",
+)
+def mirror_descent(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    tau: Annotated[float, Option("How strongly the policy is held to the one that sampled.", at_least=0)] = 0.1,
+    updates: opt.Updates = 4,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """Online policy mirror descent of Kimi k1.5 (section 2.3.2, Eq. 3).
+
+    L = mean over replies of [ -(r_i - mean r) log pi(y_i) + tau/2 (log pi(y_i) / pi_old(y_i))^2 ]
+
+    log pi is summed over the reply; pi_old is the policy that sampled, the paper's reference of the iteration. The
+    first update has no pull, as pi = pi_old, whose log-probs the trainer computes itself: the sampler's rounding would
+    add up over a reply. tau = 0 and one update is REINFORCE with the group's mean. tau and the
+    number of updates are not printed. Left out: the reset of the optimiser at each iteration. The paper's length reward
+    is --shape group_length, its sampling --draw prioritised, its partial rollouts --chunk.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.verify(task),
+        credit=chain(credit.group_relative(std=False), credit.old()),
+        learn=learn.Learn(learn.pg_reinforce(), learn.pull_to_old(coef=tau), updates=updates),
+        models=roles(),
+    )

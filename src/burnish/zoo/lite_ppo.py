@@ -1,0 +1,46 @@
+"""Part I: Tricks or Traps? A Deep Dive into RL for LLM Reasoning (arXiv 2508.08221)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.method import Method, Option, chain, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+LITE_PPO = Paper("lite-ppo", "2508.08221", "Part I: Tricks or Traps? A Deep Dive into RL for LLM Reasoning")
+
+
+@register(
+    LITE_PPO,
+    family="policy",
+    summary="Vanilla PPO clip with two tricks: group mean with batch std, and a token mean.",
+    when="You want the fewest moving parts on top of PPO's clip, and your batches are large enough to have a spread.",
+)
+def lite_ppo(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    eps: opt.ClipRange = 0.2,
+    temperature: opt.Temperature = 0.99,
+    top_k: Annotated[int, Option("Tokens among which a sample is drawn; 0 for all.", at_least=0)] = 100,
+    top_p: opt.TopP = 0.99,
+    updates: opt.Updates = 1,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """Lite PPO: critic-free PPO with two tricks and no others.
+
+    A_i = (r_i - mean r of the prompt's replies) / (std of all rewards of the batch + 1e-6)
+    L = mean over all tokens of -min(rho A, clip(rho, 1-eps, 1+eps) A)
+
+    std is the sample standard deviation of the raw rewards. No KL, no clip-higher, no overlong filter.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature, top_k=top_k, top_p=top_p),
+        score=score.scoring(task, reward_model),
+        credit=chain(credit.group_mean_batch_std(), credit.behaviour()),
+        learn=learn.Learn(learn.pg_clip(eps), updates=updates),
+        models=roles(**score.rm_role(reward_model)),
+    )

@@ -1,0 +1,127 @@
+"""MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking (arXiv 2501.12051)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from burnish import draw, learn, rollout, score, select
+from burnish.method import Method, Option, chain, frozen, method, roles, trained
+from burnish.methods import opt, register
+from burnish.methods.fronts import taught
+from burnish.papers import Paper
+from burnish.score.step_rewards import AGGREGATES
+
+MEDS3 = Paper("meds3", "2501.12051", "MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking")
+
+Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
+Width = Annotated[int, Option("Next steps that are proposed at each node.", at_least=2)]
+Depth = Annotated[int, Option("Steps of a reply, at most; the last goes to its end.", at_least=1)]
+Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
+StepBy = Annotated[str, Option("What a step is: lines, paragraphs, after:TEXT.")]
+Start = Annotated[
+    str | None, Option("The model of values that is trained on; unset: the run's model, with a new head.")
+]
+Scorer = Annotated[str, Option("A model of values, as the method that trains it saves it with --saves.")]
+Saves = Annotated[str, Option("Which of the two trained models the run saves.", choices=("policy", "prm"))]
+PATHS = ("tag:path", "tag:right", "turn_score:value")
+SMALL = {"rounds": 3, "width": 3}
+
+
+@register(
+    MEDS3,
+    family="decoding",
+    summary="Self-evolution by tree search: simulations give each step a soft label, right paths teach the policy.",
+    when="As rest_mcts, where the process model is to choose among whole answers (`meds3_answer`).",
+    trial={**SMALL, "simulations": 2},
+)
+def meds3(
+    task: draw.Source,
+    *,
+    simulations: Annotated[int, Option("Replies that are sampled from each node.", at_least=1)] = 20,
+    rounds: Rounds = 20,
+    width: Width = 3,
+    c: Explore = 2.0,
+    right: Annotated[int, Option("A tree is done when it has so many right replies.", at_least=1)] = 4,
+    nodes: Annotated[int, Option("Nodes of a tree, at most.", at_least=2)] = 60,
+    depth: Depth = 6,
+    step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
+    prm: Start = None,
+    prm_lr: opt.CriticLR = 1.0,
+    saves: Saves = "policy",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """MedS3: a tree of simulated steps; SFT on right paths, a process model on soft labels.
+
+    select argmax V + c sqrt(ln N / n), 5 for a node without visits
+    V of a new node = share of right replies among its simulations;  backup: V <- (V + sum n_i V_i / sum n_i) / 2
+    L = mean over steps of -V log s(h) - (1 - V) log s(-h) + sft x mean over tokens of right paths of -log pi
+
+    h is the process model's head after the step; V the value that the search left. All children of an expanded node are
+    simulated and backed up. A tree is done at `right` right replies or `nodes` nodes. Departures: trees and both
+    updates alternate step by step; the refine action and the look-back penalty are left out; a step ends where
+    `step_by` says, and a reply where the policy ends it, not by a Finish action; a step that several paths share counts
+    once.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.stepped(
+            rounds,
+            width,
+            rule=rollout.uct(c, unvisited=5.0),
+            backup=rollout.half_of_children,
+            valuation=rollout.with_siblings(rollout.simulated(task, simulations)),
+            done=rollout.enough(right, nodes),
+            take=rollout.paths(task, rollout.tree_values),
+            steps=step_by,
+            depth=depth,
+            temperature=temperature,
+            writes=PATHS,
+        ),
+        credit=taught(),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_chance(), logp_temperature=1.0),
+        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
+        product=saves,
+    )
+
+
+@register(
+    MEDS3,
+    family="decoding",
+    summary="Sample n replies; the one whose weakest step after the first is the best answers: no training.",
+    when="A process model of `meds3` is at hand, and a wrong step spoils a reply.",
+    example="burnish train meds3_answer --prm runs/DIR/model --steps 1",
+    trial={"prm": "tiny", "n": 2},
+)
+def meds3_answer(
+    task: draw.Source,
+    *,
+    prm: Scorer,
+    n: opt.Replies = 16,
+    aggregate: Annotated[str, Option("What is made of the scores of steps.", choices=tuple(AGGREGATES))] = "min",
+    step_by: StepBy = "lines",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """Best of n by a process model: argmax_i min over the steps k > 1 of reply i of s(h_k).
+
+    The first step is left out, unless it is the only one. Scores .9, .7, .8 make .7. n = 1 is plain sampling.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=chain(
+            score.aggregated_steps(
+                "prm", score.segmentation(step_by), lambda steps: after_the_first(steps, aggregate), name="prm"
+            ),
+            score.scoring(task, None),
+        ),
+        select=chain(select.keep_best(1, "prm"), select.keep_best(1)),  # the answer; its own score is noted
+        learn=learn.Learn(),
+        models=roles(prm=frozen(prm, outputs=1)),
+    )
+
+
+def after_the_first(steps: Sequence[float], aggregate: str) -> float:
+    """The aggregate of the scores of all steps but the first; of the first where it is the only one."""
+    return AGGREGATES[aggregate](steps[1:] or steps)

@@ -1,0 +1,80 @@
+"""Mixed Preference Optimization: Reinforcement Learning with Data Selection and Better Reference Model (arXiv
+2403.19443).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.core.roles import snapshot, trained
+from burnish.core.schedules import after, before
+from burnish.method import Method, Option, Phase, roles
+from burnish.methods import opt, register
+from burnish.methods.actor_critic import ppo_credit
+from burnish.papers import Paper
+
+MIXED_PO = Paper(
+    "mixed-po",
+    "2403.19443",
+    "Mixed Preference Optimization: Reinforcement Learning with Data Selection and Better Reference Model",
+)
+
+ONCE = 10**9  # the period of a snapshot that is taken a single time
+
+
+@register(
+    MIXED_PO,
+    family="preference",
+    summary="DPO on easy pairs first, then PPO on the prompts of difficult ones, held to the DPO policy.",
+    when="Pairs of which many are hard to tell apart, and compute for PPO on the rest.",
+    trial={"n": 2, "updates": 1, "switch": 1},
+)
+def mixed_po(
+    task: draw.Source,
+    *,
+    switch: Annotated[int, Option("Steps of DPO before PPO begins.", at_least=1)] = 100,
+    share: Annotated[float, Option("Share of the pairs that counts as easy.", above=0, at_most=1)] = 0.5,
+    beta: opt.Beta = 0.1,
+    n: opt.Replies = 1,
+    eps: opt.ClipRange = 0.2,
+    kl: opt.KLPenalty = 0.05,
+    lam: opt.Lam = 0.95,
+    updates: opt.Updates = 4,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """MPO: mixed preference optimisation.
+
+    the first `switch` steps: L = -log s( beta [lr_w - lr_l] ) on pairs whose reward gap is among the largest `share`
+    from then on:             PPO on prompts of the other pairs, KL and start relative to the DPO policy
+
+    The gap is |r(y_w) - r(y_l)| of the reward model; without one it is that of the reference's mean log-probs, and PPO
+    is rewarded by the verifier. The paper has a threshold per data set in place of a share.
+    """
+    difficult = select.Store("difficult", 2048)
+    gap = chain(score.reward_model(author="demo"), score.as_gap()) if reward_model else score.mean_logp_of("ref")
+    easy = Phase(
+        name="dpo",
+        times=before(switch),
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=gap,
+        select=chain(select.given_pairs(), select.easy_pairs(select.Gaps(share), difficult)),
+        credit=chain(credit.ref(), credit.claim("reply", "demo", tag="easy")),
+        learn=learn.Learn(learn.dpo(beta, on=learn.CLAIMED)),
+    )
+    hard = Phase(
+        name="ppo",
+        times=after(switch),
+        draw=draw.stored_prompts(difficult),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=score.scoring(task, reward_model),
+        credit=ppo_credit(kl, lam),
+        learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(eps, coef=0.5), updates=updates),
+    )
+    models = roles(
+        ref=snapshot("policy", ONCE, offset=switch), critic=trained(outputs=1), **score.rm_role(reward_model)
+    )
+    return Method(models=models, phases=(easy, hard), lr_share=0.1)

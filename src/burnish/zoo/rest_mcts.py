@@ -1,0 +1,142 @@
+"""ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search (arXiv 2406.03816)."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from burnish import draw, learn, rollout, score, select
+from burnish.method import Method, Option, Rollout, frozen, method, roles, trained
+from burnish.methods import opt, register
+from burnish.methods.fronts import taught
+from burnish.papers import Paper
+
+REST_MCTS = Paper("rest-mcts", "2406.03816", "ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search")
+
+Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
+Width = Annotated[int, Option("Next steps that are proposed at each node.", at_least=2)]
+Depth = Annotated[int, Option("Steps of a reply, at most; the last goes to its end.", at_least=1)]
+Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
+StepBy = Annotated[str, Option("What a step is: lines, paragraphs, after:TEXT.")]
+Start = Annotated[
+    str | None, Option("The model of values that is trained on; unset: the run's model, with a new head.")
+]
+Scorer = Annotated[str, Option("A model of values, as the method that trains it saves it with --saves.")]
+Saves = Annotated[str, Option("Which of the two trained models the run saves.", choices=("policy", "prm"))]
+PATHS = ("tag:path", "tag:right", "turn_score:value")
+SMALL = {"rounds": 3, "width": 3}
+
+
+def answered(task: draw.Source, searched: Rollout, directory: str) -> Method:
+    """A search that answers, with a model of values that is not trained."""
+    return method(
+        draw=draw.prompts(task),
+        rollout=searched,
+        score=score.scoring(task, None),
+        select=select.keep_best(1),  # the answer; its score is noted
+        learn=learn.Learn(),
+        models=roles(prm=frozen(directory, outputs=1)),
+    )
+
+
+@register(
+    REST_MCTS,
+    family="decoding",
+    summary="Self-training by tree search: a process model learns inferred step values, the policy right paths.",
+    when="Answers can be verified, no steps are labelled, and you want both a better policy and a process model.",
+    trial={**SMALL},
+)
+def rest_mcts(
+    task: draw.Source,
+    *,
+    rounds: Rounds = 16,
+    width: Width = 3,
+    c: Explore = 0.4,
+    alpha: Annotated[float, Option("The look-ahead's share of a value.", at_least=0, at_most=1)] = 0.5,
+    ahead: Annotated[int, Option("Steps of the look-ahead.", at_least=1)] = 3,
+    gate: Annotated[float, Option("A tree is done when one of its ends has this value.")] = 0.9,
+    depth: Depth = 20,
+    step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
+    prm: Start = None,
+    prm_lr: opt.CriticLR = 1.0,
+    saves: Saves = "policy",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """ReST-MCTS*: tree search guided by a process model, which learns from the trees with the policy.
+
+    select argmax V + c sqrt(2 ln N / n), a node without visits first;  V of a new node = the process model's, in [0, 1]
+    visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
+    v_0 = 0;  v_k = max(v_{k-1} + w_k, 0),  w_k = (1 - v_{k-1}) / (m_k + 1) (1 - 2 r_k)
+    L = mean over steps of finished paths of (prm(prefix) - v)^2 + sft x mean over tokens of right paths of -log pi
+
+    m_k is the least number of further steps from step k to a right end, r_k = 1 if there is none below it; a wrong step
+    takes the m of the nearest step before it that has one. K right steps have v_k = k/K. Trees without a right end give
+    no values. alpha = 0 has no look-ahead; a gate above 1 visits a tree `rounds` times. Departures: trees and both
+    updates alternate step by step, where the paper has long rounds and starts from a process model of labelled data;
+    a step that several paths share counts once; a finished reply is not visited again.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.stepped(
+            rounds,
+            width,
+            rule=rollout.uct(c * math.sqrt(2)),
+            valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
+            done=rollout.good_end(gate),
+            take=rollout.paths(task),
+            steps=step_by,
+            depth=depth,
+            temperature=temperature,
+            writes=PATHS,
+        ),
+        credit=taught(),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
+        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
+        product=saves,
+    )
+
+
+@register(
+    REST_MCTS,
+    family="decoding",
+    summary="Answer by a tree search that a process model guides: no training.",
+    when="A process model is at hand, and an answer may cost as many tokens as a search.",
+    example="burnish train rest_mcts_search --prm runs/DIR/model --steps 1",
+    trial={**SMALL, "prm": "tiny"},
+)
+def rest_mcts_search(
+    task: draw.Source,
+    *,
+    prm: Scorer,
+    rounds: Rounds = 16,
+    width: Width = 3,
+    c: Explore = 0.4,
+    alpha: Annotated[float, Option("The look-ahead's share of a value.", at_least=0, at_most=1)] = 0.5,
+    ahead: Annotated[int, Option("Steps of the look-ahead.", at_least=1)] = 3,
+    gate: Annotated[float, Option("The search ends at a finished reply of this value.")] = 0.9,
+    depth: Depth = 20,
+    step_by: StepBy = "lines",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """MCTS*: the search of `rest_mcts`. The answer is the finished reply with the largest value.
+
+    select argmax V + c sqrt(2 ln N / n);  V of a new node = the process model's, in [0, 1]
+    visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
+
+    Where none is finished, the policy goes on from the best path. The process model alone decides: the verifier only
+    measures the answer. With one round a tree has `width` first steps, and the policy goes on from the best.
+    """
+    found = rollout.stepped(
+        rounds,
+        width,
+        rule=rollout.uct(c * math.sqrt(2)),
+        valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
+        done=rollout.good_end(gate),
+        take=rollout.answers(),
+        steps=step_by,
+        depth=depth,
+        temperature=temperature,
+        writes=("tag:path",),
+    )
+    return answered(task, found, prm)

@@ -1,0 +1,74 @@
+"""RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning (arXiv 2507.07451)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import after, before
+from burnish.method import Method, Option, Phase, chain, roles, trained
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+RLEP = Paper("rlep", "2507.07451", "RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning")
+
+
+@register(
+    RLEP,
+    family="policy",
+    summary="A first run collects right replies; a second starts over with some of them in every group.",
+    when="RL spends most of its time on finding solutions that an earlier run has found already.",
+    trial={"n": 4, "replay": 2, "collect_steps": 1, "minibatches": 1},
+)
+def rlep(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 16,
+    replay: Annotated[int, Option("Stored right replies that join each group.", at_least=0)] = 2,
+    collect_steps: Annotated[
+        int, Option("Steps of the run that collects; the second begins in the last.", at_least=1)
+    ] = 100,
+    questions: Annotated[int, Option("Different questions, where the task has no end.", at_least=1)] = 256,
+    capacity: Annotated[int, Option("Groups of right replies that are stored.", at_least=1)] = 100_000,
+    eps_low: opt.ClipLow = 0.2,
+    eps_high: opt.ClipHigh = 0.28,
+    overlong: opt.Overlong = 0.2,
+    minibatches: opt.Minibatches = 8,
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """Reinforcement learning with experience replay.
+
+    First  a copy of the starting model ("collector") is trained by L on its own n replies; right ones are stored
+    Then   the policy, from the same start, learns from n fresh replies and `replay` stored ones of each question
+    A_i = (R_i - mean R) / std R over all n + replay;  R = 2 score - 1 + the punishment of overlong replies (as in DAPO)
+    L = mean over all tokens of -min(rho A, clip(rho, 1-eps_low, 1+eps_high) A),   rho = pi / pi_old, also for stored
+    replies, with pi_old computed by the policy before its update
+
+    replay = 0 is the baseline. No group is filtered. Stored replies are different ones, drawn at random; a question
+    with fewer has fewer. Both runs are phases of one here: the collector is a model of its own. n is ours.
+    """
+    pool = select.Store("pool", capacity)
+    drawn = draw.few(task, questions) if task.size("train") is None else draw.prompts(task)
+    collect = Phase(
+        name="collect",
+        times=before(collect_steps),
+        draw=drawn,
+        rollout=rollout.sample(n, temperature=temperature, who="collector"),
+        score=chain(score.verify(task, author="collector"), score.punish_overlong(overlong, author="collector")),
+        select=select.remember_right(pool, author="collector"),
+        credit=chain(credit.group_relative(score="shaped"), credit.behaviour("collector")),
+        learn=learn.Learn(
+            learn.pg_clip(eps_low, eps_high, trainee="collector", on="collector", name="collect"),
+            minibatches=minibatches,
+        ),
+    )
+    both = ("policy", "replay")
+    main = Phase(
+        times=after(collect_steps - 1),
+        draw=draw.with_replies(drawn, pool, replay),
+        rollout=rollout.join(rollout.replayed(), rollout.sample(n, temperature=temperature)),
+        score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),
+        credit=chain(credit.group_relative(score="shaped"), credit.old()),
+        learn=learn.Learn(learn.pg_clip(eps_low, eps_high, on=both), minibatches=minibatches),
+    )
+    return Method(models=roles(collector=trained()), phases=(collect, main))

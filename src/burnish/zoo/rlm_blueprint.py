@@ -1,0 +1,128 @@
+"""Reasoning Language Models: A Blueprint (arXiv 2501.11223)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from burnish import draw, learn, rollout
+from burnish.method import Method, Option, Rollout, method, roles, trained
+from burnish.methods import opt, register
+from burnish.methods.fronts import taught
+from burnish.papers import Paper
+from burnish.rollout.stepped import Take
+from burnish.rollout.valued import Worth
+from burnish.zoo.meds3 import PATHS, SMALL, Depth, Rounds, Saves, Scorer, Start, StepBy, Width
+from burnish.zoo.rest_mcts import answered
+
+RLM_BLUEPRINT = Paper("rlm-blueprint", "2501.11223", "Reasoning Language Models: A Blueprint")
+
+Gamma = Annotated[float, Option("Discount per step.", above=0, at_most=1)]
+ANSWERS = {"path": rollout.end_of_best_path, "end": rollout.best_end}
+LOW, HIGH = -1.0, 1.0  # the range of rewards and values: wrong and right
+
+
+def _x1(
+    rounds: int, width: int, gamma: float, worth: Worth, take: Take, how: dict[str, Any], writes: tuple[str, ...]
+) -> Rollout:
+    """The search of x1: all children are valued when they are added; Q of a node is the discounted mean below it."""
+    return rollout.stepped(
+        rounds,
+        width,
+        rule=rollout.growing_ucb(LOW, HIGH),
+        backup=rollout.discounted(gamma),
+        valuation=rollout.at_birth(worth),
+        take=take,
+        writes=writes,
+        **how,
+    )
+
+
+@register(
+    RLM_BLUEPRINT,
+    family="decoding",
+    summary="Tree search with a model of step values (x1), which learns the tree's values; SFT on right paths.",
+    when="As rest_mcts, where values are discounted returns in [-1, 1] and simulations may back the model up.",
+    trial={**SMALL, "simulations": 1},
+)
+def rlm_blueprint(
+    task: draw.Source,
+    *,
+    rounds: Rounds = 16,
+    width: Width = 2,
+    gamma: Gamma = 0.96,
+    simulations: Annotated[int, Option("Replies that are sampled from each new node.", at_least=0)] = 0,
+    alpha: Annotated[float, Option("The simulations' share of a value.", at_least=0, at_most=1)] = 0.5,
+    depth: Depth = 20,
+    step_by: StepBy = "lines",
+    sft: opt.ImitationCoef = 1.0,
+    prm: Start = None,
+    prm_lr: opt.CriticLR = 1.0,
+    saves: Saves = "policy",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """x1, the example of the blueprint of reasoning models: MCTS with a Q model; both models learn from the trees.
+
+    select argmax (Q + 1)/2 + sqrt(N - 1)/(1 + n) [1.25 + ln((N + 19652)/19652)]
+    Q of a new node = (1 - alpha) model + alpha mean of simulations; of a finished reply 1 if it is right, -1 if not
+    backup: Q = gamma sum n_i Q_i / sum n_i
+    L = mean over steps of finished paths of (model(prefix) - Q)^2 + sft x mean over tokens of right paths of -log pi
+
+    A new node counts as visited once. Without simulations alpha is not used. Departures: the model's head is linear and
+    clipped to [-1, 1] in the search, where the authors' has a bounded range; trees and updates alternate step by step;
+    where the search meets a finished reply it goes on elsewhere, where the authors' ends; the policy learns by SFT
+    alone, the first of the paper's choices. A step that several paths share counts once.
+    """
+    model = rollout.by_model("prm", LOW, HIGH)
+    inner = rollout.blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model
+    how = {"steps": step_by, "depth": depth, "temperature": temperature}
+    take = rollout.paths(task, rollout.tree_values)
+    return method(
+        draw=draw.prompts(task),
+        rollout=_x1(rounds, width, gamma, rollout.ends_by(task, inner, LOW), take, how, PATHS),
+        credit=taught(),
+        learn=learn.Learn(learn.imitate(coef=sft, on=learn.CLAIMED), learn.step_regression(), logp_temperature=1.0),
+        models=roles(prm=trained(prm or "base", outputs=1, lr=prm_lr)),
+        product=saves,
+    )
+
+
+@register(
+    RLM_BLUEPRINT,
+    family="decoding",
+    summary="Answer by x1's tree search with a model of step values: no training.",
+    when="A model of `rlm_blueprint` is at hand, and an answer may cost as many tokens as a search.",
+    example="burnish train rlm_blueprint_search --prm runs/DIR/model --steps 1",
+    trial={**SMALL, "prm": "tiny"},
+)
+def rlm_blueprint_search(
+    task: draw.Source,
+    *,
+    prm: Scorer,
+    rounds: Rounds = 16,
+    width: Width = 2,
+    gamma: Gamma = 0.96,
+    answer: Annotated[
+        str,
+        Option(
+            "How the answer is read off. path: each step has the largest value of its siblings; end: the finished "
+            "reply with the largest value.",
+            choices=tuple(ANSWERS),
+        ),
+    ] = "path",
+    depth: Depth = 20,
+    step_by: StepBy = "lines",
+    temperature: opt.Temperature = 1.0,
+) -> Method:
+    """x1's search, that of `rlm_blueprint`, with the model's value alone, of finished replies too.
+
+    select argmax (Q + 1)/2 + sqrt(N - 1)/(1 + n) [1.25 + ln((N + 19652)/19652)];  Q = gamma sum n_i Q_i / sum n_i
+
+    answer = path: the path on which each step has the largest Q of its siblings, as in the paper; where it is not
+    finished, the policy goes on from its end. With many proposals a right step is diluted by the wrong ones below it,
+    and its untried siblings look better: answer = end takes the best finished reply instead. The verifier only measures
+    the answer.
+    """
+    how = {"steps": step_by, "depth": depth, "temperature": temperature}
+    take = rollout.answers(ANSWERS[answer])
+    worth = rollout.by_model("prm", LOW, HIGH)
+    return answered(task, _x1(rounds, width, gamma, worth, take, how, ("tag:path",)), prm)

@@ -1,0 +1,56 @@
+"""On the Emergence of Thinking in LLMs I: Searching for the Right Intuition (arXiv 2502.06773)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import draw, learn, rollout, score
+from burnish.method import Method, Option, chain, method
+from burnish.methods import opt, register
+from burnish.methods.actor_critic import ppo_credit, ppo_models
+from burnish.papers import Paper
+
+RLSP = Paper("rlsp", "2502.06773", "On the Emergence of Thinking in LLMs I: Searching for the Right Intuition")
+
+
+@register(
+    RLSP,
+    family="policy",
+    summary="PPO with a reward for being right and one, apart from it, for effort.",
+    when="The model should search longer before it answers, and long efforts are to be paid a little.",
+    trial={"n": 2},
+)
+def rlsp(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 1,
+    price: Annotated[float, Option("Coefficient of the exploration reward.", at_least=0)] = 0.25,
+    eps: opt.ClipRange = 0.2,
+    value_eps: opt.ValueClipRange = 0.2,
+    value_coef: opt.ValueCoef = 0.5,
+    kl: opt.KLPenalty = 0.05,
+    lam: opt.Lam = 0.95,
+    updates: opt.Updates = 1,
+    critic_lr: opt.CriticLR = 10.0,
+    temperature: opt.Temperature = 0.7,
+) -> Method:
+    """RLSP: reinforcement learning via self-play; its first stage, SFT on demonstrations of reasoning, is `sft`.
+
+    R = [right] - price L_max / |y|:   correctness, and an exploration reward that grows with length and saturates
+    r_t = -kl log(pi_old/ref)(y_t), plus R at the last token;  A_t, R_t by GAE(1, lam), A whitened over the batch
+    L = mean over tokens of -min(rho A, clip(rho, 1-eps, 1+eps) A)
+      + value_coef mean over tokens of max((V - R)^2, (V_clip - R)^2) / 2
+
+    The exploration reward, kl, lam, the temperature and the critic's tenfold rate are those of the authors' code,
+    where it is 1000 / |y| for replies of at most 4096 tokens: a quarter of L_max, the longest allowed reply. Left
+    out: its -0.5 for replies without an answer, its running normalisation of rewards, its first steps without the
+    actor, and the variant 0.8 R + 0.2 (a judge's score of creativity).
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=chain(score.verify(task), score.effort(price)),
+        credit=ppo_credit(kl, lam, score="effort"),
+        learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
+        models=ppo_models(critic_lr),
+    )

@@ -1,0 +1,43 @@
+"""Health Text Simplification: An Annotated Corpus for Digestive Cancer Education and Novel Strategies for
+Reinforcement Learning (arXiv 2401.15043).
+"""
+
+from __future__ import annotations
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.learn.terms import reward as terms
+from burnish.method import Method, chain, method, roles, trained
+from burnish.methods import papers, register
+
+END = credit.claim("end", "demo", positions="end")
+
+
+@register(
+    papers.SIMPLEDC_RLHF_SIMPLIFICATION,
+    family="reward",
+    summary="A classifier of two kinds of text; its chance for the wanted kind is a reward.",
+    when="You have texts of the wanted kind and of another (simplified and original), and no comparisons.",
+)
+def discriminator(task: draw.Source) -> Method:
+    """A binary classifier as a reward model.
+
+    L = -log s( r(x, y) ) for replies of the wanted kind, -log s( -r(x, y) ) for the others;  mean over replies
+
+    The wanted kind is the chosen reply of a pair, or the demonstration (else a row's label says). r is the log-odds;
+    the scorer `discriminated` gives s(r), and 0 to replies that are too short, because a classifier takes an empty text
+    for a simple one. Departure: of the paper the abstract was available; its classifier's architecture is not known.
+    """
+    if draw.has_labels(task):
+        drawn, replies, labels = draw.labelled_replies(task), rollout.given("demo", reader="rm"), score.given_label()
+    else:
+        drawn, replies = draw.pairs(task), rollout.given("chosen", "rejected", reader="rm")
+        labels = score.given_order("chosen", "rejected")
+    return method(
+        draw=drawn,
+        rollout=replies,
+        score=labels,
+        credit=chain(END, credit.label()),
+        learn=learn.Learn(terms.score_labels(on=learn.CLAIMED)),
+        models=roles("rm", rm=trained(outputs=1)),
+        product="rm",
+    )

@@ -1,0 +1,49 @@
+"""TGDPO: Harnessing Token-Level Reward Guidance for Enhancing Direct Preference Optimization (arXiv 2506.14574)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import chain
+from burnish.learn.terms import preference_pairs as pairs
+from burnish.method import Method, Option, frozen, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+TGDPO = Paper(
+    "tgdpo", "2506.14574", "TGDPO: Harnessing Token-Level Reward Guidance for Enhancing Direct Preference Optimization"
+)
+
+
+@register(
+    TGDPO,
+    family="preference",
+    summary="DPO in which each token's weight comes from a DPO model trained before.",
+    when="You have a DPO policy already, and want token-level guidance from it.",
+    trial={"dpo_model": "tiny"},
+)
+def tgdpo(
+    task: draw.Source,
+    *,
+    dpo_model: Annotated[str, Option("A policy trained by DPO from the same start: its name or directory.")],
+    alpha: Annotated[float, Option("How much a token's reward changes its weight; 0 is DPO.", at_least=0)] = 0.5,
+    beta: opt.Beta = 0.1,
+) -> Method:
+    """TGDPO.
+
+    r_t = beta log[ pi_dpo(y_t) / ref(y_t) ], held
+    L = -log s( sum_t beta (1 + alpha r_t) lr_t(y_w) - sum_t beta (1 - alpha r_t) lr_t(y_l) ),  mean over pairs
+
+    lr_t = log pi(y_t) - log ref(y_t). alpha = 0 is DPO. The constants are the authors'.
+    """
+    return method(
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=score.given_order("chosen", "rejected"),
+        select=select.best_vs_worst(),
+        credit=chain(credit.cached_ref(task), credit.streams("dpo", logp="judge"), credit.guided_weights(alpha, beta)),
+        learn=learn.Learn(pairs.weighted_tokens(beta, on="demo")),
+        models=roles(ref=frozen("policy"), dpo=frozen(dpo_model)),
+        lr_share=0.1,
+    )

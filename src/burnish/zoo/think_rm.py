@@ -1,0 +1,87 @@
+"""Think-RM: Enabling Long-Horizon Reasoning in Generative Reward Models (arXiv 2505.16265)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.judges import templates
+from burnish.method import Method, Option, chain, frozen, method, roles
+from burnish.methods import opt, papers, register
+from burnish.methods.fronts import judge_grpo
+from burnish.score.judges import read_judge
+from burnish.score.judges.pairs import leads, leads_by_score
+from burnish.tasks.judged import GradedPairs
+
+Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
+_GRADED = {"full": templates.GRADED_PAIR, "brief": templates.GRADED_PAIR_BRIEF}
+_SMALL = {"task": "sort:1", "words": "brief"}
+
+
+@register(
+    papers.THINK_RM,
+    family="reward",
+    summary="A judge that reasons before its verdict on a pair learns by GRPO; reward by the label or its sign.",
+    when="You have pairs, perhaps with a strength of 1 to 3, and a judge that may think for long.",
+    trial={"n": 4, **_SMALL},
+)
+def think_rm(
+    task: draw.Source,
+    *,
+    n: opt.GroupSize = 8,
+    eps: opt.ClipRange = 0.2,
+    beta: opt.KLCoef = 0.001,
+    temperature: opt.Temperature = 1.0,
+    words: Words = "full",
+) -> Method:
+    """Think-RM: an integer verdict from -3 to 3 without 0 after free reasoning.
+
+    R = 1 if the verdict is the label, 1/2 if only its sign is, else 0;  GRPO
+
+    The label's size is the row's column `strength`; without one the sign alone counts (the paper's binary variant). An
+    answer that cannot be read is 0. The paper's warm-up by SFT on long traces is burnish train sft. n and beta are
+    choices of ours. pairwise_grpo trains a policy with the judge.
+    """
+    source = GradedPairs(task, _GRADED[words])
+    return judge_grpo(draw.questions(source), source, n, temperature, eps, beta)
+
+
+@register(
+    papers.THINK_RM,
+    family="reward",
+    summary="GRPO on a judge's comparisons of all pairs of a group, with the advantage of the whole matrix.",
+    when="A judge that compares (think_rm), and no score of single replies.",
+    trial={"n": 4, "task": "sort:1"},
+)
+def pairwise_grpo(
+    task: draw.Source,
+    *,
+    judge: Annotated[
+        str | None, Option("Who compares (docs/judges.md); without one the task's verifier scores.")
+    ] = None,
+    n: opt.GroupSize = 4,
+    eps: opt.ClipRange = 0.2,
+    beta: opt.KLCoef = 0.04,
+    temperature: opt.Temperature = 1.0,
+    orders: Annotated[int, Option("Orders in which a pair is shown: 1 or both.", at_least=1, at_most=2)] = 1,
+    words: Words = "full",
+) -> Method:
+    """Pairwise RLHF of Think-RM.
+
+    A_i = (1/G) sum_j d_ij / sqrt( sum over ordered pairs of d^2 / (2 G (G - 1)) + 1e-6 ),  d_ij in {-3, ..., 3}
+
+    d_ij is the judge's verdict on replies i and j, d_ji = -d_ij, 0 where it cannot be read; a group without any that
+    can is left out. Each pair is asked about once, in an order by a hash of the texts; the paper keeps the order of
+    sampling, and with it the judge's preference for a position. Without a judge d_ij = r_i - r_j of the task's
+    verifier, which is GRPO.
+    """
+    who = read_judge(judge) if judge else None
+    compared = leads_by_score() if who is None else leads(who, _GRADED[words], orders)
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, temperature=temperature),
+        score=chain(score.verify(task), compared) if who is None else compared,
+        credit=chain(credit.by_leads(), credit.behaviour(), credit.ref()),
+        learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),
+        models=roles(ref=frozen("policy"), **(dict(who.models) if who else {})),
+    )

@@ -1,0 +1,59 @@
+"""Triple Preference Optimization: Achieving Better Alignment with Less Data in a Single Step Optimization (arXiv
+2405.16681).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.terms import preference_pairs as pairs
+from burnish.method import Method, Option, frozen, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+TPO = Paper(
+    "tpo",
+    "2405.16681",
+    "Triple Preference Optimization: Achieving Better Alignment with Less Data in a Single Step Optimization",
+)
+
+Scale = Annotated[float, Option("Scale of the margin.", above=0)]
+
+
+@register(
+    TPO,
+    family="preference",
+    summary="Imitate the best of several replies and contrast two others, in one stage and without a reference.",
+    when="Several scored replies a prompt, and no SFT stage before.",
+    trial={"n": 6},
+)
+def tpo(
+    task: draw.Source,
+    *,
+    n: Annotated[int, Option("Replies sampled for each prompt.", at_least=3)] = 5,
+    beta: Scale = 0.01,
+    alpha: Annotated[float, Option("Weight of imitating the gold reply.", at_least=0)] = 1.0,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """TPO (triple preference optimisation).
+
+    gold, w, l = the best, the second best and the worst of n replies of the starting policy
+    L = mean over pairs of -log s( beta [log pi(y_w|x) - log pi(y_l|x)] ) + alpha mean over gold tokens of -log pi
+
+    The paper takes the replies from a data set of rated replies. beta and alpha are those of its base models (0.05 for
+    instruction-tuned ones). Prompts whose second best scores like the worst are dropped. alpha = 0 is CPO without SFT.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.sample(n, who="start", temperature=temperature),
+        score=score.scoring(task, reward_model, author="start"),
+        select=select.gold_and_pair(),
+        credit=credit.claim("gold", "start", tag="gold"),
+        learn=learn.Learn(
+            pairs.uniform_reference(beta, on="start"), learn.imitate(coef=alpha, on=learn.CLAIMED, name="gold")
+        ),
+        models=roles(start=frozen("policy"), **score.rm_role(reward_model)),
+        lr_share=0.1,
+    )

@@ -1,0 +1,49 @@
+"""Learn Your Reference Model for Real Good Alignment (arXiv 2404.09656)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.roles import ema
+from burnish.method import Method, Option, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+TR_DPO = Paper("tr-dpo", "2404.09656", "Learn Your Reference Model for Real Good Alignment")
+
+
+@register(
+    TR_DPO,
+    family="preference",
+    summary="DPO whose reference follows the policy.",
+    when="DPO over-optimises against a fixed reference in a long run.",
+    trial={"sync": 1},
+)
+def tr_dpo(
+    task: draw.Source,
+    *,
+    beta: opt.Beta = 0.1,
+    alpha: Annotated[
+        float, Option("Share of the policy in an update of the reference; 1 copies it.", above=0, at_most=1)
+    ] = 0.6,
+    sync: Annotated[int, Option("Steps between two updates of the reference.", at_least=1)] = 512,
+) -> Method:
+    """TR-DPO.
+
+    L = -log s( beta [lr_w - lr_l] ),  mean over pairs;  lr = log pi(y|x) - log ref(y|x)
+    every `sync` steps: w_ref <- alpha w + (1 - alpha) w_ref
+
+    alpha = 1 is the paper's hard update; alpha below 1 its soft one. The defaults are the values that implementations
+    name as the paper's. A reference that never moves (sync beyond the run) is DPO.
+    """
+    return method(
+        draw=draw.pairs(task),
+        rollout=rollout.given("chosen", "rejected"),
+        score=score.given_order("chosen", "rejected"),
+        select=select.best_vs_worst(),
+        credit=credit.ref(),
+        learn=learn.Learn(learn.dpo(beta, on="demo")),
+        models=roles(ref=ema("policy", 1 - alpha, every=sync)),
+        lr_share=0.1,
+    )

@@ -1,0 +1,58 @@
+"""Exploratory Preference Optimization: Harnessing Implicit Q*-Approximation for Sample-Efficient RLHF (arXiv
+2405.21046).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.terms.preference_unpaired import likelihood
+from burnish.method import Method, Option, frozen, method, roles
+from burnish.methods import opt, register
+from burnish.papers import Paper
+
+XPO = Paper(
+    "xpo",
+    "2405.21046",
+    "Exploratory Preference Optimization: Harnessing Implicit Q*-Approximation for Sample-Efficient RLHF",
+)
+
+Optimism = Annotated[float, Option("Weight of the bonus; 0 leaves it out.", at_least=0)]
+
+
+@register(
+    XPO,
+    family="preference",
+    summary="Online DPO against the reference's replies, whose likelihood is lowered: deliberate exploration.",
+    when="Online DPO keeps to replies that the starting policy likes already.",
+)
+def xpo(
+    task: draw.Source,
+    *,
+    n: opt.Replies = 1,
+    beta: opt.Beta = 0.1,
+    alpha: Optimism = 1e-5,
+    temperature: opt.Temperature = 1.0,
+    reward_model: opt.RewardModel = None,
+) -> Method:
+    """XPO.
+
+    y ~ pi,  y~ ~ ref, the better-scored of the two preferred;  lr = log pi(y|x) - log ref(y|x)
+    L = mean over pairs of -log s( beta [lr_w - lr_l] ) + alpha mean over the reference's replies of log pi(y~|x)
+
+    The paper sums over all rounds so far; here, as in the usual implementation, over the batch. alpha = 0 is online DPO
+    against the reference. The paper prints no numbers for language models: alpha and beta are those in use.
+    """
+    return method(
+        draw=draw.prompts(task),
+        rollout=rollout.join(
+            rollout.sample(n, temperature=temperature), rollout.sample(n, who="ref", temperature=temperature, tag="ref")
+        ),
+        score=score.scoring(task, reward_model),
+        select=select.rival_pairs("policy", "ref"),
+        credit=credit.ref(),
+        learn=learn.Learn(learn.dpo(beta, on=("policy", "ref")), likelihood(coef=alpha, on="ref")),
+        models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+        lr_share=0.1,
+    )
