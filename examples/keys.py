@@ -17,7 +17,7 @@ from pathlib import Path
 
 from burnish.core.seeds import rng
 from burnish.envs.protocol import Outcome
-from burnish.score.steps_judged import QUESTION
+from burnish.zoo.agent_r import QUESTION
 
 KEYS, DIGITS = "abcd", "123456789"
 _SET = re.compile(r"([a-d])\s*=\s*(\d)")

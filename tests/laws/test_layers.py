@@ -2,7 +2,7 @@
 
     util, papers <- core <- forward <- engine <- models <- sandbox <- verifiers
          <- reward_functions, judges <- envs, serve <- tasks <- stages <- methods, store <- rewards
-         <- compose <- config <- evals <- datagen, migrate
+         <- compose <- zoo, config <- evals <- datagen, migrate
          <- checkpoint <- run <- distributed <- report <- api <- recipes <- compare, commands <- cli
     kernels: above engine, reached by lookup alone
 
@@ -43,6 +43,7 @@ LAYERS: list[set[str]] = [
     {"store"},
     {"rewards"},
     {"compose"},
+    {"zoo"},
     {"config"},
     {"evals"},
     {"datagen"},

@@ -18,7 +18,7 @@ from burnish.learn.terms import preference_lists as lists
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms import preference_unpaired as unpaired
 from burnish.learn.terms.policy import kl_to
-from burnish.learn.terms.preference_features import feature_constrained
+from burnish.zoo.fpo import feature_constrained
 
 LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]  # as in term_cases.py
 RATIOS = {"ref": [0.2, 0.4, -0.1, -0.1]}

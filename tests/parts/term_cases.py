@@ -14,21 +14,17 @@ from burnish.engine.mixture import arithmetic
 from burnish.learn.maths.sequence import pairwise_joint
 from burnish.learn.term import Term
 from burnish.learn.terms.distillation import distil
-from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
 from burnish.learn.terms.fit import chance_fit, value_fit
-from burnish.learn.terms.focal import focal_pairs
 from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped, teacher_k2
 from burnish.learn.terms.imitation import imitate
 from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, pg_clip, pg_clip_blended, pg_reinforce
 from burnish.learn.terms.preference import dpo, dpo_with_nll
 from burnish.learn.terms.process import step_chance, step_regression
-from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.regression import balance, chi2_pull, regress_advantage
 from burnish.learn.terms.reward import score_pairs
 from burnish.learn.terms.right_and_wrong import discriminate, hold, mean_logp, mean_ratio, negative_aware, pg_tapered
 from burnish.learn.terms.self_imitation import contrast, imitate_smoothed, imitate_weighted, soft_q_penalty
 from burnish.learn.terms.sequence import pg_pair, pg_sequence_ratio, pg_token_ratio, regress_rewards
-from burnish.learn.terms.soft_bellman import kl_exact, path_policy, path_value
 from burnish.learn.terms.surrogates import (
     drift,
     pg_geometric,
@@ -40,9 +36,13 @@ from burnish.learn.terms.surrogates import (
     pg_whole,
     stay,
 )
-from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
 from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.learn.terms.value import value_clip, value_mse
+from burnish.zoo.b_coder import dueling_policy, dueling_value, no_advantage_lost
+from burnish.zoo.dual_token_archer import kl_by_kind, pg_clip_by_kind
+from burnish.zoo.multicritique import focal_pairs
+from burnish.zoo.oreo import kl_exact, path_policy, path_value
+from burnish.zoo.spa_rl import redistribution
 
 LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]
 SAID = [0, 1, 1, 2]  # the likeliest token, the likeliest, the least likely, the second

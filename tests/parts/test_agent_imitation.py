@@ -15,23 +15,25 @@ from test_agent_turns import Says, nothing, turn
 
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace
-from burnish.credit.discriminator import discriminator_rewards, expert_labels
-from burnish.credit.reward_weights import reward_weights
 from burnish.envs.action_check import check_action, check_calls
 from burnish.learn.learn import Learn
 from burnish.learn.term import CLAIMED
 from burnish.learn.terms.imitation import imitate
 from burnish.methods.imitation import sft
-from burnish.rollout.expert_steps import expert_steps
-from burnish.select.expert_pairs import expert_over_own
-from burnish.select.improved import best_of_states
 from burnish.tasks.refined import Refined, refinements
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.agentrefine import agentrefine
-from burnish.zoo.rise import rise
-from burnish.zoo.stepagent import stepagent, stepagent_inverse
+from burnish.zoo.rise import best_of_states, reward_weights, rise
+from burnish.zoo.stepagent import (
+    discriminator_rewards,
+    expert_labels,
+    expert_over_own,
+    expert_steps,
+    stepagent,
+    stepagent_inverse,
+)
 
 ACTIONS = ["go to {place}", "take {item} from {place}", "look"]
 SLOTS = {"place": ["kitchen", "cellar"], "item": ["lamp"]}

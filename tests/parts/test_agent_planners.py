@@ -10,10 +10,9 @@ from conftest import SMALL, Tossed, build_cast, credited
 from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock
-from burnish.rollout.takeover import harmful, spaced
 from burnish.tasks.table import source
 from burnish.zoo.armap import armap, armap_best_of_n, armap_reflexion, armap_search
-from burnish.zoo.eef import eef
+from burnish.zoo.eef import eef, harmful, spaced
 from burnish.zoo.playpen import playpen_sft
 
 GAMES = Tossed(source("guess"))

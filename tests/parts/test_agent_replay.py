@@ -15,7 +15,6 @@ from test_agent_turns import TASK, episode, nothing
 from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.action_values import fresh_or_familiar, mixed_advantage, success_advantages
 from burnish.credit.group import group_relative
 from burnish.draw.failed import PLACE, failed_again
 from burnish.learn.terms.fit import chance_fit
@@ -24,7 +23,7 @@ from burnish.score.heads import end_outputs
 from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
 from burnish.tasks.table import source
 from burnish.zoo.arpo_replay import arpo_replay
-from burnish.zoo.webrl import webrl
+from burnish.zoo.webrl import fresh_or_familiar, mixed_advantage, success_advantages, webrl
 
 
 def played(*totals: float, task: Task = TASK) -> Group:

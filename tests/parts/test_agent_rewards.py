@@ -16,8 +16,6 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.thoughts import entropy_of_thoughts, thought_tokens
-from burnish.draw.distractors import LEVELS, distracted, distractors_at
 from burnish.methods.policy import grpo
 from burnish.reward_functions.resolve import read_rewards
 from burnish.tasks.hops import Question, retrieve
@@ -28,8 +26,8 @@ from burnish.tasks.search import Searching, read_step
 from burnish.tasks.table import source
 from burnish.verifiers.checks import BadRow
 from burnish.verifiers.table import build_check, load_verifiers
-from burnish.zoo.entropy_grpo import entropy_grpo
-from burnish.zoo.rag_rl import rag_rl
+from burnish.zoo.entropy_grpo import entropy_grpo, entropy_of_thoughts, thought_tokens
+from burnish.zoo.rag_rl import LEVELS, distracted, distractors_at, rag_rl
 
 NEW = ("calls", "passages", "search")
 

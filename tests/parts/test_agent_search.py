@@ -15,20 +15,17 @@ from test_agent_turns import TASK, nothing
 from burnish.core.parts import Draw
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.draw.easier import easier_first
 from burnish.learn.maths import dpo_logistic
 from burnish.rollout.search_tree import Node, uct
 from burnish.rollout.searched import mixed_value, replies_with, searched
-from burnish.score.latents import action_values, k_means, regret_matching
 from burnish.score.words import told, word_logps
-from burnish.select.revisions import REVISIONS, beside, revisions, shared, spliced
 from burnish.select.siblings import sibling_pairs
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.agent_q import agent_q
-from burnish.zoo.agent_r import agent_r
-from burnish.zoo.itool import itool
-from burnish.zoo.lspo import lspo
+from burnish.zoo.agent_r import REVISIONS, agent_r, beside, revisions, shared, spliced
+from burnish.zoo.itool import easier_first, itool
+from burnish.zoo.lspo import action_values, k_means, lspo, regret_matching
 
 GAMES = Tossed(source("guess"))
 SORT = Rewarded(source("sort"), coin)

@@ -32,12 +32,8 @@ from burnish.credit.baselines import (
 )
 from burnish.credit.claims import claim
 from burnish.credit.components import decoupled
-from burnish.credit.confidence import own_probability
-from burnish.credit.consistency import local_and_global
-from burnish.credit.entropy_control import swap_in_tempered
 from burnish.credit.gae import whiten
 from burnish.credit.group import group_relative
-from burnish.credit.margin import group_plus_margin
 from burnish.credit.penalty import kl_in_score, kl_on_tokens, rewards_to_go
 from burnish.credit.streams import behaviour
 from burnish.draw.few import few
@@ -50,28 +46,24 @@ from burnish.learn.terms.policy import kl_k2
 from burnish.methods.baselines import reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo
 from burnish.methods.policy import grpo, ppo
 from burnish.rollout.sample import sample
-from burnish.rollout.tempered import EntropyMeter
-from burnish.score.agreement import bits
 from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
-from burnish.score.sanity import price_astray, repeats
 from burnish.score.verify import verify
-from burnish.select.confidence import drop_surest
 from burnish.select.outcomes import partly_right, solvable
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.aapo import aapo
-from burnish.zoo.arbitrary_entropy_po import aepo
+from burnish.zoo.aapo import aapo, group_plus_margin
+from burnish.zoo.arbitrary_entropy_po import EntropyMeter, aepo, swap_in_tempered
 from burnish.zoo.concise_two_phase import concise_two_phase
 from burnish.zoo.conciser import conciser
-from burnish.zoo.copo import copo
-from burnish.zoo.esrl import esrl
+from burnish.zoo.copo import bits, copo, local_and_global
+from burnish.zoo.esrl import drop_surest, esrl
 from burnish.zoo.gdpo import gdpo
 from burnish.zoo.lite_ppo import lite_ppo
 from burnish.zoo.opo import opo
-from burnish.zoo.rlsc import rlsc
+from burnish.zoo.rlsc import own_probability, rlsc
 from burnish.zoo.rlsp import rlsp
 from burnish.zoo.s_grpo import s_grpo
-from burnish.zoo.t1 import t1
+from burnish.zoo.t1 import price_astray, repeats, t1
 
 TASK = Rewarded(source("sort"), coin)
 Q = Task("question", "q", {}, "q")

@@ -10,18 +10,18 @@ import torch
 from conftest import SMALL, build_cast, coin
 from shaping import a_step, group, trace
 
-from burnish import credit, score, select
+from burnish import credit
 from burnish.core.loop import loop
 from burnish.core.types import Group, Trace, Turn
 from burnish.credit.constrained import closeness, standardised
 from burnish.learn.maths.preference import Replies, dpo_with_nll
 from burnish.methods.table import find
-from burnish.rollout.steered import control_words
 from burnish.score.maths.multipliers import EQUALITY, SquashedMultipliers
-from burnish.score.steered import steered_sum
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo import cgpo as zoo_cgpo
 from burnish.zoo.constrained_rlhf import read_thresholds
+from burnish.zoo.dynamic_control_ideation import control_words, steered_sum
 
 TASK = Rewarded(source("sort"), coin)
 
@@ -49,26 +49,26 @@ def test_all_judges_must_pass() -> None:
     own = group(trace(1.0), trace(1.0), trace(0.0))
     for one, safe in zip(own.traces, (1.0, 0.0, 1.0), strict=True):
         one.scores["reward/safe"] = safe
-    score.satisfied(["correct", "safe"]).call([own], a_step())
+    zoo_cgpo.satisfied(["correct", "safe"]).call([own], a_step())
     assert [t.scores["satisfied"] for t in own.traces] == [1, 0, 0]
     row = group(*own.traces, given={"judges": ["safe"]})  # a row with judges of its own
-    score.satisfied(["correct"]).call([row], a_step())
+    zoo_cgpo.satisfied(["correct"]).call([row], a_step())
     assert [t.scores["satisfied"] for t in row.traces] == [1, 0, 1]
     with pytest.raises(ValueError, match="no reward called 'kind'"):
-        score.satisfied(["kind"]).call([own], a_step())
+        zoo_cgpo.satisfied(["kind"]).call([own], a_step())
 
 
 def test_calibrated_reward_by_hand() -> None:
     """sigmoid(2 - 1) = 0.731059; the baseline itself 1/2."""
     own = group(trace(2.0), trace(1.0), baseline(1.0))
-    score.calibrated().call([own], a_step())
+    zoo_cgpo.calibrated().call([own], a_step())
     assert [t.scores["calibrated"] for t in own.traces] == pytest.approx([0.731059, 0.5, 0.5])
 
 
 def test_crpg_by_hand() -> None:
     """R = R_0, log ratio KLmax / 2: 0.5 x 0.5 = 0.25; -KLmax / 2: 0.75; a violator 0, whatever its reward; mean 1/3."""
     own = judged((0.0, 1.0, 5.0), (0.0, 1.0, -5.0), (99.0, 0.0, 0.0))
-    score.calibrated().call([own], a_step())
+    zoo_cgpo.calibrated().call([own], a_step())
     credit.constrained_advantage(10.0).call([own], a_step())
     found = [float(t.streams["adv"][-1]) for t in own.traces]
     assert found[:3] == pytest.approx([0.25 - 1 / 3, 0.75 - 1 / 3, -1 / 3]) and math.isnan(found[3])
@@ -79,17 +79,17 @@ def test_codpo_takes_the_best_that_satisfies_and_the_worst_that_violates() -> No
     own = judged((-3.0, 1.0, 0.0), (-2.0, 1.0, 0.0), (5.0, 0.0, 0.0), (-1.0, 0.0, 0.0))
     own.traces.pop()
     best, worst = own.traces[1], own.traces[3]
-    (kept,) = select.satisfied_vs_violating().call([own], a_step())
+    (kept,) = zoo_cgpo.satisfied_vs_violating().call([own], a_step())
     assert kept.traces == [best, worst] and kept.pairs == [(0, 1)]  # also where all that satisfy are negative
     fine = judged((0.2, 1.0, 0.0), (0.7, 1.0, 0.0))
     fine.traces.pop()
     expected = [fine.traces[1], fine.traces[0]]
-    assert select.satisfied_vs_violating().call([fine], a_step())[0].traces == expected
+    assert zoo_cgpo.satisfied_vs_violating().call([fine], a_step())[0].traces == expected
     none = judged((0.2, 0.0, 0.0))
     none.traces.pop()
     equal = judged((0.2, 1.0, 0.0), (0.2, 1.0, 0.0))
     equal.traces.pop()
-    assert select.satisfied_vs_violating().call([none, equal], a_step()) == []
+    assert zoo_cgpo.satisfied_vs_violating().call([none, equal], a_step()) == []
 
 
 def test_codpo_loss_by_hand() -> None:
@@ -102,13 +102,13 @@ def test_codpo_loss_by_hand() -> None:
 def test_crraft_cuts_hard_and_falls_back_on_the_baseline() -> None:
     far = judged((1.0, 1.0, 11.0), (0.5, 1.0, 9.0), (9.0, 0.0, 0.0))
     chosen = far.traces[1]
-    assert select.best_satisfying(10.0).call([far], a_step())[0].traces == [chosen]
+    assert zoo_cgpo.best_satisfying(10.0).call([far], a_step())[0].traces == [chosen]
     nothing = judged((1.0, 0.0, 0.0))
     base = nothing.traces[-1]
-    assert select.best_satisfying(10.0).call([nothing], a_step())[0].traces == [base]
+    assert zoo_cgpo.best_satisfying(10.0).call([nothing], a_step())[0].traces == [base]
     bad = judged((1.0, 0.0, 0.0))
     bad.traces[-1].scores["satisfied"] = 0.0
-    assert select.best_satisfying(10.0).call([bad], a_step()) == []
+    assert zoo_cgpo.best_satisfying(10.0).call([bad], a_step()) == []
 
 
 @pytest.mark.parametrize("name", ["cgpo_crpg", "cgpo_codpo", "cgpo_crraft"])

@@ -26,9 +26,9 @@ from burnish.methods.table import find
 from burnish.score.judges import read_judge
 from burnish.score.judges.battles import fought, outcomes
 from burnish.score.maths.bradley_terry import elo
-from burnish.select.battles import decided_battles, winners
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.arena_learning import decided_battles, winners
 
 # ------------------------------------------------------------------------------------------------------------- TeaMs-RL
 

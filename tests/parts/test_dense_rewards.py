@@ -17,7 +17,6 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.task import Task, Verdict
 from burnish.core.types import Clock, Turn
-from burnish.credit.forced import progress_advantages
 from burnish.methods.table import find
 from burnish.models.load import load_chat
 from burnish.reward_functions.resolve import read_rewards
@@ -29,6 +28,7 @@ from burnish.score.induced import VALUES, centred, induced_rewards
 from burnish.score.step_rewards import place_all
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
+from burnish.zoo.mrt import progress_advantages
 
 __all__ = ["scoring_model"]  # a fixture
 

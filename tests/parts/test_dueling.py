@@ -17,13 +17,20 @@ from burnish.core.roles import roles
 from burnish.credit.claims import claim
 from burnish.draw.tasks import demos
 from burnish.learn.learn import Learn
-from burnish.learn.maths.dueling import capped_value, dueling_advantage, soft_abs, td_error
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import imitate
-from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
 from burnish.rollout.given import given
 from burnish.rollout.sample import join, sample
-from burnish.zoo.b_coder import b_coder
+from burnish.zoo.b_coder import (
+    b_coder,
+    capped_value,
+    dueling_advantage,
+    dueling_policy,
+    dueling_value,
+    no_advantage_lost,
+    soft_abs,
+    td_error,
+)
 
 LOGITS = tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 1.0]])
 

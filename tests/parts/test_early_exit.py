@@ -11,7 +11,7 @@ from burnish.core.roles import roles
 from burnish.core.step import Step
 from burnish.core.types import Clock, Task
 from burnish.models.build import build
-from burnish.rollout.early_exit import early_exits
+from burnish.zoo.s_grpo import early_exits
 
 
 def test_an_exit_never_holds_the_end_of_the_reply(small_model: Path) -> None:

@@ -17,14 +17,21 @@ from burnish.core.loop import loop
 from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock
-from burnish.learn.cma_es import CMAES, default_population, recombination_weights, weights_by_fitness
-from burnish.learn.evolution import CANDIDATE, Population
-from burnish.learn.singular_values import SingularValues, factors_of
 from burnish.models.build import Models, build
 from burnish.models.lora import Lora
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.essa import essa
+from burnish.zoo.essa import (
+    CANDIDATE,
+    CMAES,
+    Population,
+    SingularValues,
+    default_population,
+    essa,
+    factors_of,
+    recombination_weights,
+    weights_by_fitness,
+)
 
 TASK = Rewarded(source("sort"), coin)
 NAME = "layer.lora_{}.default.weight"

@@ -13,8 +13,7 @@ from burnish.core.step import Step
 from burnish.core.types import Clock
 from burnish.learn.learn import Learn
 from burnish.methods.imitation import sft
-from burnish.rollout.filled import filled, mask_token
-from burnish.zoo.semi_offline_rl import semi_offline_rl
+from burnish.zoo.semi_offline_rl import filled, mask_token, semi_offline_rl
 
 
 def walked(small_model: Path, **options):

@@ -19,10 +19,10 @@ from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
 from burnish.credit.utterance import best_candidate_targets
 from burnish.methods.table import find
-from burnish.rollout.reranked import chosen
-from burnish.select.filtration import Fits, filtered, r_squared
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.moe_lm import chosen
+from burnish.zoo.pf_ppo import Fits, filtered, r_squared
 
 TASK = Task("question", "?", {}, "?")
 

@@ -23,7 +23,6 @@ from burnish.core.method import Method, method
 from burnish.core.parts import chain
 from burnish.core.roles import frozen, roles
 from burnish.core.types import Clock, Group, Task, Trace
-from burnish.credit.alignment import alignment_weights
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour, streams
@@ -37,7 +36,6 @@ from burnish.methods.distillation import minillm, opd
 from burnish.methods.hybrid import luffy
 from burnish.methods.imitation import sft
 from burnish.models.build import Models
-from burnish.rollout.hinted import with_hint
 from burnish.rollout.resets import any_stage, anywhere, line_ends, reset, sliding_stage, stage_starts
 from burnish.rollout.sample import sample
 from burnish.score.shape import Moments
@@ -46,8 +44,8 @@ from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.dr_po import dr_po
-from burnish.zoo.ghpo import ghpo
-from burnish.zoo.grao import grao
+from burnish.zoo.ghpo import ghpo, with_hint
+from burnish.zoo.grao import alignment_weights, grao
 from burnish.zoo.kdrl import kdrl
 from burnish.zoo.r3 import r3, r3_staged
 from burnish.zoo.rl_plus import rl_plus

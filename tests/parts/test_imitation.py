@@ -35,18 +35,15 @@ from burnish.methods.imitation import dft, sft
 from burnish.methods.self_imitation import raft, rejection_sampling
 from burnish.rollout.conditioned import conditioned, under
 from burnish.rollout.given import given
-from burnish.rollout.injected import with_behaviours
 from burnish.rollout.sample import sample
-from burnish.select.feedback import with_feedback
-from burnish.select.hindsight import piece_of, relabel
 from burnish.select.verified import keep_verified
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.behavior_injection import behavior_injection
+from burnish.zoo.behavior_injection import behavior_injection, with_behaviours
 from burnish.zoo.c_rlft import c_rlft
-from burnish.zoo.hir import hir
+from burnish.zoo.hir import hir, piece_of, relabel
 from burnish.zoo.iqlearn_lm import iqlearn
-from burnish.zoo.leti import leti
+from burnish.zoo.leti import leti, with_feedback
 from burnish.zoo.superhf import superhf
 
 RIGHT = Rewarded(source("sort"), lambda completions: [1.0] * len(completions))

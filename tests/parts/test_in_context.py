@@ -16,9 +16,8 @@ from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Task
 from burnish.evals.token_shift import Shifts, kind_of, ranks_of, token_shifts
 from burnish.models.build import build
-from burnish.rollout.in_context import answer_length, in_context_prompt
 from burnish.tasks.table import source
-from burnish.zoo.urial import urial
+from burnish.zoo.urial import answer_length, in_context_prompt, urial
 
 
 def test_the_text_before_a_question() -> None:

@@ -23,7 +23,6 @@ from burnish.learn.learn import Learn
 from burnish.methods.table import find
 from burnish.score.judges.asked import items_of
 from burnish.score.judges.of_model import ModelJudge
-from burnish.score.judges.self_scores import self_scores
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.judged import LABEL, ORDER, WORTH, GradedPairs, RankedReplies, ScoredReplies, VerdictDemos
 from burnish.tasks.refereed import KIND, OPEN, REFEREE, VERIFIED, Refereed
@@ -31,6 +30,7 @@ from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
+from burnish.zoo.urpo import self_scores
 
 SORT = source("sort:1")
 PAIR = Task("pair", "q", {"chosen": "good", "rejected": "bad"}, "k")

@@ -22,11 +22,11 @@ from burnish.core.seeds import rng
 from burnish.core.task import Task
 from burnish.core.types import Clock
 from burnish.judges import read
-from burnish.learn.terms.focal import focal_ranking
 from burnish.methods.table import find
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.principled import ONLY, Principled, negated, scores_of, with_principles
 from burnish.tasks.table import source
+from burnish.zoo.multicritique import focal_ranking
 
 # ------------------------------------------------------------------------------------------------------------- meta_po
 

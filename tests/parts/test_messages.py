@@ -17,7 +17,7 @@ from burnish.models.chat import Chat
 from burnish.models.load import load_chat
 from burnish.models.template import Style
 from burnish.rollout.conditioned import conditioned
-from burnish.rollout.hinted import with_hint
+from burnish.zoo.ghpo import with_hint
 
 CALL = {"id": "a1", "type": "function", "function": {"name": "add", "arguments": {"x": 2, "y": [3, 4]}}}
 TALK: tuple[dict[str, Any], ...] = (

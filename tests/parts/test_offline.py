@@ -29,11 +29,9 @@ from burnish.learn.term import Live
 from burnish.learn.terms import pg_reinforce, value_mse
 from burnish.learn.terms.sequence import pg_sequence_ratio, pg_token_ratio
 from burnish.rollout.sample import sample
-from burnish.score.baseline import above_value
 from burnish.score.verify import verify
 from burnish.select.pairs import every_contrast
-from burnish.select.priority import prioritised
-from burnish.zoo.a_lol import a_lol, a_lol_ref_free, a_lol_seq
+from burnish.zoo.a_lol import a_lol, a_lol_ref_free, a_lol_seq, above_value, prioritised
 from burnish.zoo.copg import copg, copg_online
 from burnish.zoo.p3o import p3o, p3o_separate
 from burnish.zoo.rebel import rebel

@@ -16,14 +16,11 @@ import burnish
 from burnish.core.parts import chain
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.actions import actions
 from burnish.credit.gae import token_rewards
 from burnish.credit.returns import lambda_advantages
-from burnish.learn.maths.soft_bellman import path_policy_error, path_value_error, to_go
-from burnish.learn.terms.soft_bellman import path_policy, path_value
 from burnish.tasks.table import source
 from burnish.zoo.dvpo import dvpo, global_value_model
-from burnish.zoo.oreo import oreo
+from burnish.zoo.oreo import actions, oreo, path_policy, path_policy_error, path_value, path_value_error, to_go
 
 # ---------------------------------------------------------------------------------------------------------------- DVPO
 

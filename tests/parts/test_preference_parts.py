@@ -18,16 +18,18 @@ from burnish.core.roles import ema, roles, snapshot
 from burnish.core.seeds import rng
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit import density, preference
-from burnish.learn.extrapolate import extrapolated
-from burnish.learn.terms.preference_features import feature_drift, jump_relu
+from burnish.credit import preference
 from burnish.models.build import Models, build
-from burnish.rollout.graded import graded, keywords, without
 from burnish.rollout.sample import sample
-from burnish.rollout.staged import staged
 from burnish.score.wins import less_length, win_rates
-from burnish.select import gap, lists
+from burnish.select import lists
 from burnish.select.remember import Store
+from burnish.zoo import bco as density
+from burnish.zoo import mixed_po as gap
+from burnish.zoo.accelerated_po import extrapolated
+from burnish.zoo.dpo_vp import staged
+from burnish.zoo.fpo import feature_drift, jump_relu
+from burnish.zoo.self_supervised_po import graded, keywords, without
 
 PROMPT = Turn(torch.tensor([1, 2]), "task")
 

@@ -18,10 +18,8 @@ from burnish.cli import main
 from burnish.core.loop import loop
 from burnish.core.step import Settings, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit import by_hardness, entropy_side, weigh_cut_off
 from burnish.datagen.rated_data import measured, own_reply
 from burnish.datagen.toggle import divided, toggled_rows
-from burnish.draw import EasyPool, apart_from_easy, note_solved
 from burnish.draw.failed import PLACE
 from burnish.draw.rated import by_failure, in_order, progressive_batches
 from burnish.draw.tasks import prompts
@@ -33,12 +31,16 @@ from burnish.models.known_models import resolve
 from burnish.reward_functions.resolve import make_reward, read_rewards
 from burnish.rewards.blends import rule_first
 from burnish.rewards.lengths import unfinished
-from burnish.select import Store, mixed, recovered
+from burnish.select import Store, mixed
 from burnish.select.shorter import shortest_vs_longer
 from burnish.tasks.data import Dataset
 from burnish.tasks.table import source
 from burnish.verifiers.code.outcome import Class, Outcome
 from burnish.verifiers.programs import level_points, levelled_tests, levels_of
+from burnish.zoo import confucius3 as recovered
+from burnish.zoo.am_thinking import weigh_cut_off
+from burnish.zoo.confucius3 import by_hardness, entropy_side
+from burnish.zoo.mimo import EasyPool, apart_from_easy, note_solved
 
 
 def a_trace(score: float, length: int = 3, *, cut: bool = False, **notes: Any) -> Trace:

@@ -12,12 +12,11 @@ from conftest import SMALL, Tossed, build_cast, credited
 
 from burnish.core.step import Step
 from burnish.core.types import Clock
-from burnish.rollout.recorded import played_again
 from burnish.rollout.trajectories import trajectories
 from burnish.tasks.environment import EnvSource
 from burnish.tasks.recorded import RECORDED, Recorded
 from burnish.tasks.table import source
-from burnish.zoo.eef import eef
+from burnish.zoo.eef import eef, played_again
 
 GUESS = source("guess:1")
 

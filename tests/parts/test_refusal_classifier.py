@@ -14,10 +14,10 @@ import torch.nn.functional as F
 import burnish
 from burnish.cli import main
 from burnish.datagen.refusals import composition
-from burnish.learn.terms.labels import label_entropy
 from burnish.methods.table import find
 from burnish.tasks.resolve import resolve_task
 from burnish.verifiers.refusal_categories import CANNOT, SHOULD_NOT, Categories, categories_of
+from burnish.zoo.refusal_composition import label_entropy
 
 SMALL = Categories(("a", "b"), ("c",))
 

@@ -19,7 +19,6 @@ from burnish.core.seeds import rng
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.reward import Clusters, grade_of, rating_of
-from burnish.credit.strength import Cuts
 from burnish.learn.reward_head import head_of
 from burnish.methods.table import find
 from burnish.models.build import Models, build
@@ -31,10 +30,11 @@ from burnish.score.data import among, beside
 from burnish.score.debias import fitted
 from burnish.score.heads import GroupWeights, Scale, end_outputs
 from burnish.score.written import calculated, prefix_rewards
-from burnish.select.convex import hull, perturbed, plane
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
+from burnish.zoo.contrast_instructions import hull, perturbed, plane
+from burnish.zoo.secrets_of_rlhf_ii import Cuts
 
 TASK = source("sort")
 
@@ -364,7 +364,7 @@ def test_axioms_build_pairs_from_rows(small_model: Path, tmp_path: Path) -> None
 
 def test_directions_are_stated_and_weigh(small_model: Path) -> None:
     """At 30 degrees the prompt says 87 and 50, and r (60, 40) scores 71.961524."""
-    from burnish.rollout.directed import written
+    from burnish.zoo.dpa import written
 
     v = (math.cos(math.radians(30)), math.sin(math.radians(30)))
     assert "helpfulness*87 + verbosity*50" in written(v)

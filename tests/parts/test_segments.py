@@ -19,8 +19,7 @@ from burnish.credit.segments import node_values, segment_advantages, success_rat
 from burnish.credit.steps import step_advantage
 from burnish.learn.maths.regression import advantage_regression
 from burnish.rollout.branch import lines, uncertain
-from burnish.select.apart import apart
-from burnish.zoo.direct_advantage_po import direct_advantage_po
+from burnish.zoo.direct_advantage_po import apart, direct_advantage_po
 from burnish.zoo.segment_po import spo_chain, spo_tree
 
 # ----------------------------------------------------------------------------------------------------------- segments

@@ -13,13 +13,21 @@ from burnish.core.call_syntax import read_call
 from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit import gae, gae_of_parts, token_rewards
-from burnish.score.debugged import START, Refinements, code_reward, debugged, explained, explanation_reward
+from burnish.credit import gae, token_rewards
 from burnish.tasks.debugging import Debugging, Refinement, read_refinement
 from burnish.tasks.table import source
 from burnish.verifiers.code_similarity import codebleu, data_flow, parsed, subtrees, weighted_bleu
 from burnish.verifiers.table import build_check
-from burnish.zoo.self_debug import self_debug
+from burnish.zoo.self_debug import (
+    START,
+    Refinements,
+    code_reward,
+    debugged,
+    explained,
+    explanation_reward,
+    gae_of_parts,
+    self_debug,
+)
 
 PROGRAM = "def f(x):\n    y = x + 1\n    return y\n"
 

@@ -13,17 +13,14 @@ from conftest import SMALL, build_cast
 from burnish.core.loop import loop, run_phase
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.speaking import Counts, speaking
-from burnish.draw.helper_states import helper_states, recorded_steps
-from burnish.draw.helper_values import HelperTable, Transition
 from burnish.methods.imitation import sft
 from burnish.select.remember import Store
 from burnish.tasks.intrinsic import Intrinsic
 from burnish.tasks.table import source
 from burnish.tasks.user import next_said, read_said, write_said
 from burnish.zoo.pangu_agent import pangu_agent
-from burnish.zoo.self_regulation import self_regulating
-from burnish.zoo.user_simulator import user_simulator
+from burnish.zoo.self_regulation import HelperTable, Transition, helper_states, recorded_steps, self_regulating
+from burnish.zoo.user_simulator import Counts, speaking, user_simulator
 
 
 def now(models: Any = None) -> Step:

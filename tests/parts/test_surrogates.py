@@ -24,7 +24,6 @@ from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
 from burnish.credit.mismatch import by_sequence, by_token, masked, truncated
 from burnish.credit.streams import behaviour
-from burnish.credit.tokens import covariance, drop_from_band, top_share
 from burnish.credit.verdicts import make_up_for_flat_groups, pass_rate, right, signed
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
@@ -35,7 +34,6 @@ from burnish.learn.terms import pg_clip, pg_reinforce
 from burnish.learn.terms import right_and_wrong as verdict_terms
 from burnish.learn.terms import surrogates as terms
 from burnish.learn.terms.rows import row_quantile
-from burnish.learn.terms.token_kinds import by_kind, kl_by_kind, pg_clip_by_kind
 from burnish.methods import corrections, token_weights
 from burnish.methods import right_and_wrong as verdict_methods
 from burnish.methods import surrogates as methods
@@ -44,6 +42,8 @@ from burnish.rollout.sample import sample
 from burnish.score.length import overlong_punishment, punish_overlong
 from burnish.score.verify import verify
 from burnish.select.filters import mixed
+from burnish.zoo.clip_cov import covariance, drop_from_band, top_share
+from burnish.zoo.dual_token_archer import by_kind, kl_by_kind, pg_clip_by_kind
 
 QUESTION = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes(), settings=SMALL)

@@ -25,11 +25,10 @@ from burnish.learn.batch import write_claims
 from burnish.learn.learn import Learn
 from burnish.methods.policy import grpo
 from burnish.models.build import Models
-from burnish.select import swarm_files
-from burnish.select.swarm_files import SharedGroup, SwarmFolder
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.sapo_swarm import sapo_swarm
+from burnish.zoo import sapo_swarm as swarm_files
+from burnish.zoo.sapo_swarm import SharedGroup, SwarmFolder, sapo_swarm
 
 TASK = Rewarded(source("sort"), coin)
 

@@ -16,14 +16,13 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace
 from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.maths.preference import dpo_logistic
-from burnish.rollout.reflective import SCALE, Memory, merge, on_scale, surprise
 from burnish.rollout.search_tree import Node
 from burnish.rollout.searched import EpisodeTrees
 from burnish.select.siblings import sibling_pairs
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.meds3 import after_the_first, meds3
-from burnish.zoo.r_mcts import r_mcts, r_mcts_distill
+from burnish.zoo.r_mcts import SCALE, Memory, merge, on_scale, r_mcts, r_mcts_distill, surprise
 from burnish.zoo.rest_mcts import rest_mcts
 from burnish.zoo.rlm_blueprint import rlm_blueprint
 from burnish.zoo.step_apo import step_apo

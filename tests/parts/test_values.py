@@ -21,9 +21,7 @@ from burnish.core.roles import frozen, roles, trained
 from burnish.core.schedules import before
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.chi2 import chi2_scale
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
-from burnish.credit.macro import macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
 from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step_returns
 from burnish.credit.steps import dense_bonus
 from burnish.credit.streams import behaviour, ref, streams
@@ -40,8 +38,8 @@ from burnish.score.shape import Moments, clipped, normalised
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.chi2_regularisation import chi2_ppo
-from burnish.zoo.ma_rlhf import ma_rlhf
+from burnish.zoo.chi2_regularisation import chi2_ppo, chi2_scale
+from burnish.zoo.ma_rlhf import ma_rlhf, macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
 from burnish.zoo.ppo_max import ppo_max
 from burnish.zoo.reft import reft
 from burnish.zoo.rto import rto

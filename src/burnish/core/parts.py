@@ -218,7 +218,9 @@ def supplies(*names: str) -> Callable[[_Factory], _Factory]:
 
     def mark(factory: _Factory) -> _Factory:
         for name in names:
-            _SUPPLIERS.setdefault(name, []).append(f"{factory.__module__.split('.')[1]}.{factory.__name__}")
+            stage, *file = factory.__module__.split(".")[1:]
+            where = f"zoo.{file[0]}" if stage == "zoo" else stage
+            _SUPPLIERS.setdefault(name, []).append(f"{where}.{factory.__name__}")
         return factory
 
     return mark

@@ -2,13 +2,9 @@
 
 from burnish.draw.bandit import by_bandit
 from burnish.draw.columns import require_column, require_values
-from burnish.draw.distractors import ORDERS, distracted
-from burnish.draw.easier import easier_first
-from burnish.draw.easy_pool import EasyPool, apart_from_easy, note_solved
 from burnish.draw.evolve import Evolution, Pool, evolving, informativeness
 from burnish.draw.failed import failed_again
 from burnish.draw.few import few
-from burnish.draw.helper_states import helper_states
 from burnish.draw.instructor import decided, taught
 from burnish.draw.labelled import has_labels, labelled_replies, labelled_steps
 from burnish.draw.made import mixed_in
@@ -21,34 +17,27 @@ from burnish.tasks.data.scan import WEIGHTS
 from burnish.tasks.source import Source
 
 __all__ = [
-    "EasyPool",
     "Evolution",
     "Instructions",
-    "ORDERS",
     "Pool",
     "Source",
     "WEIGHTS",
     "Writing",
-    "apart_from_easy",
     "by_bandit",
     "by_failure",
     "by_rate",
     "decided",
     "demos",
-    "distracted",
-    "easier_first",
     "episodes",
     "evolving",
     "failed_again",
     "few",
     "has_labels",
-    "helper_states",
     "in_order",
     "informativeness",
     "labelled_replies",
     "labelled_steps",
     "mixed_in",
-    "note_solved",
     "pairs",
     "past_groups",
     "prompts",

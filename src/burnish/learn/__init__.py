@@ -1,6 +1,5 @@
 """Learn: terms to minimise, how each is averaged, and how the weights move. `learn=learn.Learn(learn.pg_clip(0.2))`."""
 
-from burnish.learn.evolution import Population, evolve
 from burnish.learn.inputs import noise_keys, other_tokens, own_guess, uniform_noise
 from burnish.learn.learn import Embed, Learn, Move, Rest
 from burnish.learn.norms import Norm, constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
@@ -8,12 +7,9 @@ from burnish.learn.search import Search
 from burnish.learn.term import CLAIMED, Live, Term
 from burnish.learn.terms.compared import list_term, pair_term, unpaired_term
 from burnish.learn.terms.distillation import distil
-from burnish.learn.terms.dueling import dueling_policy, dueling_value, no_advantage_lost
 from burnish.learn.terms.fit import chance_fit, value_fit
-from burnish.learn.terms.focal import focal_pairs
 from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped, teacher_k2
 from burnish.learn.terms.imitation import imitate
-from burnish.learn.terms.labels import many_labels
 from burnish.learn.terms.pipelines import (
     dpo_normalised,
     entropy_towards,
@@ -23,7 +19,6 @@ from burnish.learn.terms.pipelines import (
 )
 from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, kl_to, pg_clip, pg_clip_blended, pg_reinforce
 from burnish.learn.terms.preference import dpo, dpo_with_nll
-from burnish.learn.terms.preference_features import feature_constrained
 from burnish.learn.terms.preference_lists import exo_rewards, lambda_rank, nca_rewards, posterior, reward_ranking
 from burnish.learn.terms.preference_pairs import (
     against_population,
@@ -57,7 +52,6 @@ from burnish.learn.terms.preference_pairs import (
 )
 from burnish.learn.terms.preference_unpaired import bco, kto, likelihood, log_ratio, transported_replies
 from burnish.learn.terms.process import step_chance, step_regression
-from burnish.learn.terms.redistribution import redistribution
 from burnish.learn.terms.regression import balance, chi2_pull, regress_advantage
 from burnish.learn.terms.reward import (
     chosen_head_pairs,
@@ -84,7 +78,6 @@ from burnish.learn.terms.right_and_wrong import (
 )
 from burnish.learn.terms.self_imitation import contrast, imitate_smoothed, imitate_weighted, soft_q_penalty
 from burnish.learn.terms.sequence import PairSurrogate, pg_pair, pg_sequence_ratio, pg_token_ratio, regress_rewards
-from burnish.learn.terms.soft_bellman import kl_exact, path_policy, path_value
 from burnish.learn.terms.surrogates import (
     drift,
     pg_geometric,
@@ -96,7 +89,6 @@ from burnish.learn.terms.surrogates import (
     pg_whole,
     stay,
 )
-from burnish.learn.terms.token_kinds import kl_by_kind, pg_clip_by_kind
 from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.learn.terms.value import value_clip, value_heads_clip, value_mse
 from burnish.learn.trust_region import trust_region
@@ -109,7 +101,6 @@ __all__ = [
     "Move",
     "Norm",
     "PairSurrogate",
-    "Population",
     "Rest",
     "Score",
     "Search",
@@ -136,16 +127,11 @@ __all__ = [
     "dpo_normalised",
     "dpo_with_nll",
     "drift",
-    "dueling_policy",
-    "dueling_value",
     "entropy_bonus",
     "entropy_controlled",
     "entropy_towards",
-    "evolve",
     "exo",
     "exo_rewards",
-    "feature_constrained",
-    "focal_pairs",
     "gated_pairs",
     "goal_contrast",
     "group_mean",
@@ -158,8 +144,6 @@ __all__ = [
     "imitate_weighted",
     "ipo",
     "kl_bounded",
-    "kl_by_kind",
-    "kl_exact",
     "kl_k2",
     "kl_k3",
     "kl_to",
@@ -171,23 +155,18 @@ __all__ = [
     "list_term",
     "log_ratio",
     "logit_pairs",
-    "many_labels",
     "mean_logp",
     "mean_ratio",
     "nca",
     "nca_rewards",
     "negative_aware",
-    "no_advantage_lost",
     "noise_keys",
     "odds_ratio",
     "other_tokens",
     "own_guess",
     "pair_term",
-    "path_policy",
-    "path_value",
     "pg_clip",
     "pg_clip_blended",
-    "pg_clip_by_kind",
     "pg_demonstrated",
     "pg_geometric",
     "pg_held_ratio",
@@ -209,7 +188,6 @@ __all__ = [
     "q_return",
     "q_temporal",
     "rate",
-    "redistribution",
     "regress_advantage",
     "regress_rewards",
     "reward_aware_pairs",

@@ -1,16 +1,79 @@
-"""Improving Language Models with Advantage-based Offline Policy Gradients (arXiv 2305.14718)."""
+"""Improving Language Models with Advantage-based Offline Policy Gradients (arXiv 2305.14718).
+
+A batch drawn again, the better the likelier.
+
+Scores relative to a critic's value.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+import torch
+
+from burnish import credit, draw, learn, rollout, score
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import after
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 A_LOL = Paper("a-lol", "2305.14718", "Improving Language Models with Advantage-based Offline Policy Gradients")
+
+
+@supplies("tag:drawn")
+def prioritised(score: str = "advantage") -> Part:
+    """As many traces as there are tasks, drawn with replacement in proportion to max(score, 0), over the whole batch.
+
+    What scores 0 or less is never drawn. Each drawn trace is a group of its own and carries the tag "drawn".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        pool = [(group.task, trace) for group in groups for trace in group.traces if trace.scores[score] > 0]
+        seen = sum(len(group.traces) for group in groups)
+        step.notes.add(f"dropped/no_{score}", seen - len(pool), seen)
+        if not pool:
+            return []
+        clock = step.clock
+        rng = randomness.rng(clock.seed, "prioritised", clock.step, clock.tick)
+        drawn = rng.choices(pool, [trace.scores[score] for _, trace in pool], k=len(groups))
+        return [
+            Group(task, [replace(trace, streams=dict(trace.streams), tags=trace.tags | {"drawn"})])
+            for task, trace in drawn
+        ]
+
+    return Part(
+        name=f"prioritised({score})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"tag:drawn"}),
+    )
+
+
+@supplies("score:advantage")
+def above_value(critic: str = "critic", *, score: str = "reward", author: str = "demo") -> Part:
+    """scores["advantage"] = score - V(x), the critic's value of the prompt (before the author's first token)."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        firsts = [int(trace.by(author).nonzero()[0]) for trace in traces]
+        masks = [torch.arange(len(trace)) == first for trace, first in zip(traces, firsts, strict=True)]
+        outputs = step.models[critic].streams(traces, masks, {"value"}, step.settings.token_budget)
+        for trace, first, output in zip(traces, firsts, outputs, strict=True):
+            trace.scores["advantage"] = trace.scores[score] - float(output["value"][first])
+        return groups
+
+    return Part(
+        name=f"above_value({critic})",
+        call=call,
+        reads=frozenset({f"score:{score}", f"tokens:{author}", f"model:{critic}.value"}),
+        writes=frozenset({"score:advantage"}),
+    )
+
 
 _ReferenceReplies = Annotated[
     int, Option("Replies of the reference for each prompt, while the critic learns.", at_least=1)
@@ -122,8 +185,8 @@ def _a_lol(
         times=after(value_steps),
         draw=draw.pairs(task),
         rollout=rollout.given("chosen", "rejected"),
-        score=chain(score.scoring(task, rm, author="demo"), score.above_value("critic", author="demo")),
-        select=select.prioritised("advantage"),
+        score=chain(score.scoring(task, rm, author="demo"), above_value("critic", author="demo")),
+        select=prioritised("advantage"),
         credit=chain(
             credit.shared("advantage", "adv"),
             *([credit.ref()] if "ref" in term.streams else []),

@@ -1,18 +1,54 @@
-"""AgentRefine: Enhancing Agent Generalization through Refinement Tuning (arXiv 2501.01702)."""
+"""AgentRefine: Enhancing Agent Generalization through Refinement Tuning (arXiv 2501.01702).
+
+Which demonstrations of agents are kept: those that succeed, and hold mistakes that were mended.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, select
+from burnish import credit, draw, learn, rollout
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
-from burnish.tasks.refined import Refined
+from burnish.tasks.refined import FAULTS, Refined, refinements
 
 AGENTREFINE = Paper(
     "agentrefine", "2501.01702", "AgentRefine: Enhancing Agent Generalization through Refinement Tuning"
 )
+
+
+@supplies("tag:refined")
+def refined(least: int = 1) -> Part:
+    """Only conversations that end in success with at least so many refinements; their traces get the tag "refined".
+
+    A refinement is a faulty reply followed by one without a fault (given "faults"). A conversation succeeds if its
+    column `success` does not say otherwise and its last reply has no fault.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            faults = group.task.given[FAULTS]
+            succeeded = group.task.given.get("success", True) and not (faults and faults[-1])
+            step.notes.add("faulty_replies", sum(bool(fault) for fault in faults), max(1, len(faults)))
+            if group.traces and succeeded and refinements(faults) >= least:
+                kept.append(group)
+                for trace in group.traces:
+                    trace.tags = trace.tags | {"refined"}
+        step.notes.add("dropped/not_refined", len(groups) - len(kept), max(1, len(groups)))
+        return kept
+
+    return Part(
+        name=f"refined({least})",
+        call=call,
+        reads=frozenset({f"given:{FAULTS}"}),
+        writes=frozenset({"tag:refined"}),
+        updates=frozenset({"tokens:demo"}),
+    )
 
 
 @register(
@@ -44,7 +80,7 @@ def agentrefine(
     return method(
         draw=draw.demos(source),
         rollout=rollout.demonstrated(),
-        select=select.refined(refinements),
+        select=refined(refinements),
         credit=credit.claim("sft", "demo", tag="refined"),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED), updates=updates),
         models=roles(),

@@ -1,15 +1,36 @@
-"""AM-Thinking-v1: Advancing the Frontier of Reasoning at 32B Scale (arXiv 2505.08311)."""
+"""AM-Thinking-v1: Advancing the Frontier of Reasoning at 32B Scale (arXiv 2505.08311).
+
+Advantages of replies that were cut off.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, per_trace
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 AM_THINKING = Paper("am-thinking-v1", "2505.08311", "AM-Thinking-v1: Advancing the Frontier of Reasoning at 32B Scale")
+
+
+def weigh_cut_off(weight: float = 0.0) -> Part:
+    """A <- weight A for replies that were cut off at max_new_tokens.
+
+    With 0 they have no gradient, while they count in the mean of their group (AM-Thinking-v1, arXiv 2505.08311); 1
+    changes nothing.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        if trace.note.get("stopped") == "length":
+            trace.streams["adv"] = weight * trace.streams["adv"]
+
+    stream = frozenset({"stream:adv"})
+    return per_trace(write, name=f"weigh_cut_off({weight:g})", reads=stream, updates=stream)
 
 
 @register(
@@ -40,7 +61,7 @@ def am_thinking(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=score.verify(task),
-        credit=chain(credit.group_relative(), credit.weigh_cut_off(cut_off), credit.behaviour()),
+        credit=chain(credit.group_relative(), weigh_cut_off(cut_off), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.token_mean)),
         models=roles(),
     )

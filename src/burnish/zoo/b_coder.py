@@ -1,16 +1,135 @@
-"""B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis (arXiv 2310.03173)."""
+"""B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis (arXiv 2310.03173).
+
+A language model read as a dueling Q-function (B-Coder, Yu et al., arXiv 2310.03173): its logits are advantages.
+
+Terms of a dueling Q-function whose advantages are the policy's logits and whose value is the critic's.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
+from torch import Tensor
+from torch.nn.functional import softplus
+
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.schedules import after, before
+from burnish.core.schedules import Schedule, after, before
+from burnish.learn.maths.soft_q import next_values
+from burnish.learn.norms import Norm, seq_mean, seq_sum_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, Part, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 B_CODER = Paper("b-coder", "2310.03173", "B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis")
+
+
+def dueling_advantage(logits: Tensor, action: Tensor, alpha: float) -> Tensor:
+    """alpha (l(s, a) - max over a' of l(s, a')), never above 0: [N, V] logits and [N] actions -> [N].
+
+    softmax of Q / alpha with Q = this + V(s) is the language model's own distribution, whatever V is.
+    """
+    assert logits.ndim == 2 and action.shape == logits.shape[:1]
+    return alpha * (logits.gather(-1, action[:, None])[:, 0] - logits.max(-1).values)
+
+
+def soft_abs(x: Tensor) -> Tensor:
+    """(softplus(x) + softplus(-x)) / 2 - ln 2: smooth, 0 at 0, about |x| / 2 far from it."""
+    return (softplus(x) + softplus(-x)) / 2 - math.log(2)
+
+
+def capped_value(raw: Tensor, most: float) -> Tensor:
+    """V(s) = most - soft_abs(raw): a state is never worth more than the largest reward, so no Q is either."""
+    return most - soft_abs(raw)
+
+
+def td_error(reward: Tensor, advantage: Tensor, value: Tensor, following: Tensor, gamma: float) -> Tensor:
+    """The error of one backup, per token [N]; the value that follows is held.
+
+        r_t + gamma sg[Q(s_{t+1}, a^_{t+1})] - Q(s_t, a_t),   Q(s_t, a_t) = advantage + value
+
+    a^ is whatever action the backup believes in: the argmax of a fixed policy for B-Coder's conservative operator, of Q
+    itself for Q-learning. With gamma = 0 it is the error of a regression on the reward.
+    """
+    assert reward.shape == advantage.shape == value.shape == following.shape
+    return reward + gamma * following.detach() - (advantage + value)
+
+
+_STREAMS = ("token", "backup", "reward")
+
+
+def _squared_error(live: Live, logits: Tensor, raw: Tensor, alpha: float, gamma: float, most: float) -> Tensor:
+    """(r_t + gamma sg[Q(s_{t+1}, a^_{t+1})] - Q(s_t, a_t))^2 per token; a^ is stream "backup", 0
+    follows a row's last.
+    """
+    value = capped_value(raw, most)
+    advantage = dueling_advantage(logits, live.token, alpha)
+    believed = dueling_advantage(logits, live.backup.long(), alpha) + value
+    error = td_error(live.reward, advantage, value, next_values(believed, live.row), gamma)
+    live.note("q", advantage + value)
+    return error.square()
+
+
+def dueling_policy(
+    alpha: float,
+    gamma: float,
+    most: float,
+    *,
+    norm: Norm = seq_mean,
+    critic: str = "critic",
+    on: Authors = "policy",
+    name: str = "q",
+) -> Term:
+    """The temporal-difference loss of Q, as far as it moves the policy's logits; the critic's values
+    are those of now.
+    """
+
+    def loss(live: Live) -> Tensor:
+        return _squared_error(live, live.logits, live.outputs[f"{critic}.value"], alpha, gamma, most)
+
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logits", f"{critic}.value"), streams=_STREAMS, norm=norm
+    )
+
+
+def dueling_value(
+    alpha: float,
+    gamma: float,
+    most: float,
+    *,
+    norm: Norm = seq_mean,
+    trainee: str = "critic",
+    on: Authors = "policy",
+    name: str = "value",
+) -> Term:
+    """The same loss, as far as it moves the critic; the policy's logits are those of now."""
+
+    def loss(live: Live) -> Tensor:
+        return _squared_error(live, live.outputs["policy.logits"], live.outputs["value"], alpha, gamma, most)
+
+    return Term(
+        name=name,
+        on=on,
+        unit="token",
+        loss=loss,
+        live=("value", "policy.logits"),
+        streams=_STREAMS,
+        norm=norm,
+        trainee=trainee,
+    )
+
+
+def no_advantage_lost(
+    alpha: float, *, coef: Schedule, norm: Norm = seq_sum_mean, on: Authors = "policy", name: str = "best"
+) -> Term:
+    """|A(s, a)| of demonstrated tokens: none of them may be worse than the best."""
+
+    def loss(live: Live) -> Tensor:
+        return -dueling_advantage(live.logits, live.token, alpha)
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logits",), streams=("token",), norm=norm, coef=coef)
+
 
 MOST = 1.0  # the largest reward, and so the largest value
 BOTH = ("demo", "ref")
@@ -64,16 +183,16 @@ def b_coder(
         name="value",
         times=before(value_steps),
         credit=_backups(),
-        learn=learn.Learn(learn.dueling_value(alpha, gamma, MOST, on=BOTH), logp_temperature=1.0),
+        learn=learn.Learn(dueling_value(alpha, gamma, MOST, on=BOTH), logp_temperature=1.0),
         **stages,
     )
     main = Phase(
         times=after(value_steps - 1),
         credit=_backups(),
         learn=learn.Learn(
-            learn.dueling_policy(alpha, gamma, MOST, on=BOTH),
-            learn.dueling_value(alpha, gamma, MOST, on=BOTH),
-            learn.no_advantage_lost(alpha, coef=adv, on="demo"),
+            dueling_policy(alpha, gamma, MOST, on=BOTH),
+            dueling_value(alpha, gamma, MOST, on=BOTH),
+            no_advantage_lost(alpha, coef=adv, on="demo"),
             learn.imitate(coef=ce, norm=learn.seq_sum_mean, on="demo"),
             logp_temperature=1.0,
         ),

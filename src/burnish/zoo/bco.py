@@ -1,18 +1,119 @@
-"""Binary Classifier Optimization for LLM Alignment (arXiv 2404.04656)."""
+"""Binary Classifier Optimization for LLM Alignment (arXiv 2404.04656).
+
+Density ratios of prompts: which prompts have good replies rather than bad ones (BCO, arXiv 2404.04656).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
 
 from burnish import credit, draw, learn
-from burnish.core.parts import chain
+from burnish.core import randomness
+from burnish.core.parts import Part, chain, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.preference import fill
+from burnish.forward.module import input_embeddings
 from burnish.learn.terms import preference_unpaired as unpaired
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.preference_unpaired import labelled_replies
+from burnish.models.model import Model
 from burnish.papers import Paper
 
 BCO = Paper("bco", "2404.04656", "Binary Classifier Optimization for LLM Alignment")
+
+
+WIDTH = 16  # numbers that a prompt is described by
+LEAST, MOST = 0.5, 10.0  # of a weight
+RIDGE = 1e-2
+
+
+class PromptMemory:
+    """The features and classes of the last `capacity` labelled prompts."""
+
+    def __init__(self, capacity: int, name: str = "prompts") -> None:
+        self.name, self.capacity = name, capacity
+        self.features: list[list[float]] = []
+        self.good: list[bool] = []
+
+    def add(self, features: list[float], good: bool) -> None:
+        self.features = [*self.features, features][-self.capacity :]
+        self.good = [*self.good, good][-self.capacity :]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"features": self.features, "good": self.good}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.features = [list(map(float, one)) for one in state["features"]]
+        self.good = [bool(one) for one in state["good"]]
+
+
+def log_ratio_weights(features: Tensor, good: Tensor, rounds: int = 20) -> Tensor:
+    """The weights [W + 1] of a logistic regression of good [n] bool on features [n, W].
+
+    Newton's method, with a ridge.
+
+    Both classes count the same in sum, so that s / (1 - s) estimates p(x | good) / p(x | bad). The last weight is the
+    constant.
+    """
+    x = torch.cat([features, torch.ones(len(features), 1, dtype=features.dtype)], 1)
+    share = torch.where(good, 0.5 / good.sum().clamp(min=1), 0.5 / (~good).sum().clamp(min=1)).to(x.dtype)
+    weights = torch.zeros(x.shape[1], dtype=x.dtype)
+    ridge = RIDGE * torch.eye(x.shape[1], dtype=x.dtype)
+    for _ in range(rounds):
+        chance = torch.sigmoid(x @ weights)
+        slope = x.T @ (share * (chance - good.to(x.dtype))) + ridge @ weights
+        curve = (x * (share * chance * (1 - chance))[:, None]).T @ x + ridge
+        weights = weights - torch.linalg.solve(curve, slope)
+    return weights
+
+
+@supplies("stream:density")
+def density_ratio(memory: PromptMemory, *, who: str = "ref") -> Part:
+    """p(x | good) / p(x | bad) of each trace's prompt, between 0.5 and 10, as stream "density".
+
+    A prompt is described by 16 fixed random projections of its mean token embedding under `who`. Classes are those of
+    stream "label". With a memory of 0 prompts, or while one class is missing, every weight is 1.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in sorted(groups, key=lambda one: one.task.key) if memory.capacity else ():
+            for trace in group.traces:
+                features = _described(step.models[who], trace.turns[0].tokens)
+                memory.add(features.tolist(), float(trace.streams["label"][0]) > 0)
+        good = torch.tensor(memory.good, dtype=torch.bool)
+        fitted = None
+        if bool(good.any()) and not bool(good.all()):
+            fitted = log_ratio_weights(torch.tensor(memory.features, dtype=torch.float64), good)
+        for trace in (trace for group in groups for trace in group.traces):
+            weight = 1.0
+            if fitted is not None:
+                features = _described(step.models[who], trace.turns[0].tokens)
+                weight = float((features @ fitted[:-1] + fitted[-1]).exp().clamp(LEAST, MOST))
+            step.notes.add("density", weight)
+            fill(trace, "density", weight)
+        return groups
+
+    return Part(
+        name=f"density_ratio({memory.capacity} prompts)",
+        call=call,
+        reads=frozenset({"stream:label", f"model:{who}.logp"}),
+        writes=frozenset({"stream:density"}),
+        state=(memory,),
+    )
+
+
+@torch.no_grad()
+def _described(model: Model, tokens: Tensor) -> Tensor:
+    """[16] in fp64, each of about unit size."""
+    table = input_embeddings(model.module).weight
+    mean = table[tokens.to(table.device)].double().mean(0).cpu()
+    draws = torch.from_numpy(randomness.generator("density", len(mean)).standard_normal((len(mean), WIDTH)))
+    return (mean / mean.norm().clamp(min=1e-12)) @ draws
 
 
 @register(
@@ -45,7 +146,7 @@ def bco(
             credit.streams("policy", logp="now"),
             credit.label(),
             credit.reward_midpoint(credit.Midpoint(), beta),
-            credit.density_ratio(credit.PromptMemory(remembered)),
+            density_ratio(PromptMemory(remembered)),
         ),
         learn=learn.Learn(unpaired.bco(beta, on="demo")),
         models=roles(ref=frozen("policy")),

@@ -1,13 +1,153 @@
-"""The Perfect Blend: Redefining RLHF with Mixture of Judges (arXiv 2409.20370)."""
+"""The Perfect Blend: Redefining RLHF with Mixture of Judges (arXiv 2409.20370).
+
+What CGPO learns from: replies that satisfy every judge, and those that do not (arXiv 2409.20370).
+
+Judges as constraints, and rewards relative to a baseline reply: the scores of CGPO (arXiv 2409.20370).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import supplies
+from burnish.core.scorer import named_reward
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.fronts import names_in
+from burnish.score.maths.multipliers import sigmoid
+
+
+def _reward(trace: Trace) -> float:
+    return trace.scores["reward"]
+
+
+@supplies("pairs")
+def satisfied_vs_violating() -> Part:
+    """One pair a group: the best-scored reply that satisfies, against the worst that violates, or the worst of all.
+
+    A group in which nothing satisfies, or without a second reply that is worse, goes. (Eq. 13)
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            good = [trace for trace in group.traces if trace.scores["satisfied"]]
+            bad = [trace for trace in group.traces if not trace.scores["satisfied"]]
+            if not good:
+                continue
+            best = max(good, key=_reward)
+            worst = min(bad or good, key=_reward)
+            if bad or _reward(worst) < _reward(best):
+                group.traces, group.pairs = [best, worst], [(0, 1)]
+                kept.append(group)
+        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(
+        name="satisfied_vs_violating",
+        call=call,
+        reads=frozenset({"score:reward", "score:satisfied"}),
+        writes=frozenset({"pairs"}),
+    )
+
+
+def best_satisfying(most: float, tag: str = "baseline") -> Part:
+    """The best-scored reply that satisfies with log_ratio <= most; else the tagged baseline, if that satisfies; else
+    the group goes.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            good = [trace for trace in group.traces if trace.scores["satisfied"]]
+            near = [t for t in good if tag not in t.tags and t.scores["log_ratio"] <= most]
+            chosen = max(near, key=_reward) if near else next((t for t in good if tag in t.tags), None)
+            if chosen is not None:
+                group.traces = [chosen]
+                kept.append(group)
+        step.notes.add("dropped/nothing_satisfies", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(
+        name=f"best_satisfying({most:g})",
+        call=call,
+        reads=frozenset({"score:reward", "score:satisfied", "score:log_ratio", f"tag:{tag}"}),
+    )
+
+
+COLUMN = "judges"  # the column of a row that names its own judges
+
+
+@supplies("score:satisfied")
+def satisfied(judges: Sequence[str], *, above: float = 0.5) -> Part:
+    """scores["satisfied"] = 1 where every judge gives a reply more than `above`, else 0: an AND of all judges.
+
+    judges  names of rewards of the run, or "correct"; a row with a list in its column `judges` has its own
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            own = group.task.given.get(COLUMN)
+            names = [str(name) for name in own] if isinstance(own, list | tuple) else judges
+            for trace in group.traces:
+                trace.scores["satisfied"] = float(all(named_reward(trace, name) > above for name in names))
+        return groups
+
+    return Part(
+        name=f"satisfied({', '.join(judges)})",
+        call=call,
+        reads=frozenset({"score:reward"}),
+        writes=frozenset({"score:satisfied"}),
+    )
+
+
+@supplies("score:calibrated")
+def calibrated(tag: str = "baseline") -> Part:
+    """scores["calibrated"] = sigmoid(R - R_0), R_0 the reward of the group's tagged reply, the baseline (Eq. 5).
+
+    It makes rewards of different prompts comparable: 1/2 is as good as the baseline.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            base = next(trace.scores["reward"] for trace in group.traces if tag in trace.tags)
+            for trace in group.traces:
+                trace.scores["calibrated"] = sigmoid(trace.scores["reward"] - base)
+        return groups
+
+    return Part(
+        name="calibrated",
+        call=call,
+        reads=frozenset({"score:reward", f"tag:{tag}"}),
+        writes=frozenset({"score:calibrated"}),
+    )
+
+
+@supplies("score:log_ratio")
+def ratio_to_reference(ref: str = "ref", *, author: str = "policy") -> Part:
+    """scores["log_ratio"] = log pi(y) - log ref(y) of the whole reply, pi as it was sampled; 0 for other authors."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        masks = [trace.by(author) for trace in traces]
+        found = step.models[ref].streams(traces, masks, {"logp"}, step.settings.token_budget)
+        for trace, mask, output in zip(traces, masks, found, strict=True):
+            sampled = [turn.logp for turn in trace.turns if turn.author == author and turn.logp is not None]
+            total = sum(float(logp.double().sum()) for logp in sampled)
+            trace.scores["log_ratio"] = total - float(output["logp"][mask].double().sum()) if sampled else 0.0
+        return groups
+
+    return Part(
+        name="ratio_to_reference",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"mu:{author}", f"model:{ref}.logp"}),
+        writes=frozenset({"score:log_ratio"}),
+    )
+
 
 Judges = Annotated[
     str, Option("Rewards that must be above 0.5, names with commas: correct,safe. A row's column `judges` has its own.")
@@ -29,9 +169,9 @@ def _judged(task: draw.Source, reward_model: str | None, judges: str) -> Part:
     """The reward, whether all judges pass, the reward relative to the baseline's, and log pi/ref."""
     return chain(
         score.scoring(task, reward_model),
-        score.satisfied(names_in(judges)),
-        score.calibrated(),
-        score.ratio_to_reference(),
+        satisfied(names_in(judges)),
+        calibrated(),
+        ratio_to_reference(),
     )
 
 
@@ -101,8 +241,8 @@ def cgpo_codpo(
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
-        score=chain(score.scoring(task, reward_model), score.satisfied(names_in(judges))),
-        select=select.satisfied_vs_violating(),
+        score=chain(score.scoring(task, reward_model), satisfied(names_in(judges))),
+        select=satisfied_vs_violating(),
         credit=credit.ref(),
         learn=learn.Learn(learn.dpo_with_nll(beta, nll)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
@@ -137,7 +277,7 @@ def cgpo_crraft(
         draw=draw.prompts(task),
         rollout=_with_baseline(n, temperature),
         score=_judged(task, reward_model, judges),
-        select=select.best_satisfying(kl_max),
+        select=best_satisfying(kl_max),
         credit=credit.calibrated_weight(),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean, on=("policy", "ref"))),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),

@@ -1,10 +1,20 @@
-"""Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking (arXiv 2403.03185)."""
+"""Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking (arXiv 2403.03185).
+
+The batch's own divergence from the reference, as the scale of its penalty.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.learn.maths.chi2 import symmetric_chi2
 from burnish.method import Method, Option, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import anchors, ppo_models
@@ -15,6 +25,36 @@ CHI2_REGULARISATION = Paper(
     "2403.03185",
     "Correlated Proxies: A New Definition and Improved Mitigation for Reward Hacking",
 )
+
+
+FLOOR = 1e-4  # the released code's least mean under the square root
+
+
+@supplies("stream:chi2_scale")
+def chi2_scale(author: str = "policy") -> Part:
+    """1 / (2 sqrt(m)) on every token, m = max(1e-4, mean over replies of (e^L - 1) + (e^-L - 1)), L = sum_t log
+    old/ref.
+
+    d sqrt(m) = dm / (2 sqrt(m)): with this scale a mean over replies has the gradient of the square root of the mean,
+    taken over the whole batch and held for the updates that are made of it.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        ratios = [(trace.streams["old"] - trace.streams["ref"])[trace.by(author)].double().sum() for trace in traces]
+        mean = float(symmetric_chi2(torch.stack(ratios)).mean()) if ratios else 0.0
+        for trace in traces:
+            trace.streams["chi2_scale"] = torch.full((len(trace),), 1 / (2 * math.sqrt(max(FLOOR, mean))))
+        if ratios:
+            step.notes.add("chi2", mean)
+        return groups
+
+    return Part(
+        name="chi2_scale",
+        call=call,
+        reads=frozenset({"stream:old", "stream:ref", f"tokens:{author}"}),
+        writes=frozenset({"stream:chi2_scale"}),
+    )
 
 
 @register(
@@ -52,9 +92,7 @@ def chi2_ppo(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=score.scoring(task, reward_model),
-        credit=chain(
-            anchors(), credit.chi2_scale(), credit.token_rewards(kl=None), credit.gae(lam=lam), credit.whiten()
-        ),
+        credit=chain(anchors(), chi2_scale(), credit.token_rewards(kl=None), credit.gae(lam=lam), credit.whiten()),
         learn=learn.Learn(
             learn.pg_clip(eps),
             learn.value_clip(value_eps, coef=value_coef),

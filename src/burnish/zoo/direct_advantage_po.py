@@ -1,13 +1,18 @@
 """Improving Multi-Step Reasoning Abilities of Large Language Models with Direct Advantage Policy Optimization
 (arXiv 2412.18279).
+
+Candidates that differ enough to learn from.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import after, before
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -17,6 +22,35 @@ DIRECT_ADVANTAGE_PO = Paper(
     "2412.18279",
     "Improving Multi-Step Reasoning Abilities of Large Language Models with Direct Advantage Policy Optimization",
 )
+
+
+@supplies("tag:apart")
+def apart(least: float, *, score: str) -> Part:
+    """Of equal replies only the first stays; groups whose best and worst score less than `least` apart are dropped.
+
+    What stays carries the tag "apart".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            distinct = {tuple(trace.tokens.tolist()): trace for trace in reversed(group.traces)}
+            group.traces = [trace for trace in group.traces if distinct[tuple(trace.tokens.tolist())] is trace]
+            scores = [trace.scores[score] for trace in group.traces]
+            if max(scores) - min(scores) >= least:
+                kept.append(group)
+            for trace in group.traces:
+                trace.tags |= {"apart"}
+        step.notes.add("dropped/too_close", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(
+        name=f"apart({least:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"tag:apart"}),
+        updates=frozenset({"tokens:policy"}),
+    )
 
 
 @register(
@@ -74,7 +108,7 @@ def direct_advantage_po(
         draw=draw.prompts(task),
         rollout=rollout.next_steps(candidates, temperature=temperature, who="ref"),
         score=score.success_chance("critic", author="ref"),
-        select=select.apart(least, score="chance"),
+        select=apart(least, score="chance"),
         credit=chain(credit.step_advantage("chance"), credit.ref(), credit.claim("step", "ref", tag="apart")),
         learn=learn.Learn(learn.regress_advantage(beta, on=learn.CLAIMED)),
     )

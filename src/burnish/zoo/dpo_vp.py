@@ -1,10 +1,15 @@
-"""Enhancing LLM Reasoning with Iterative DPO: A Comprehensive Empirical Investigation (arXiv 2503.12854)."""
+"""Enhancing LLM Reasoning with Iterative DPO: A Comprehensive Empirical Investigation (arXiv 2503.12854).
+
+Rollouts that change in the course of a run.
+"""
 
 from __future__ import annotations
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Rollout, chain
 from burnish.core.roles import snapshot
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
 from burnish.method import Method, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -12,6 +17,28 @@ from burnish.papers import Paper
 DPO_VP = Paper(
     "dpo-vp", "2503.12854", "Enhancing LLM Reasoning with Iterative DPO: A Comprehensive Empirical Investigation"
 )
+
+
+def staged(*stages: tuple[float, Rollout]) -> Rollout:
+    """One rollout after the other: each is used up to the given share of the run, the last one to the end.
+
+    staged((0.5, sample(8, temperature=0.7)), (1.0, sample(8, temperature=1.0))) samples hotter in the second half.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        done = step.clock.step / max(1, step.clock.of)
+        now = next((rollout for until, rollout in stages if done < until), stages[-1][1])
+        return now.call(tasks, step)
+
+    rollouts = [rollout for _, rollout in stages]
+    return Rollout(
+        name=", then ".join(f"{rollout.name} up to {until:.0%}" for until, rollout in stages),
+        call=call,
+        reads=frozenset().union(*(rollout.reads for rollout in rollouts)),
+        writes=frozenset.intersection(*(rollout.writes for rollout in rollouts)),
+        state=tuple(item for rollout in rollouts for item in rollout.state),
+    )
+
 
 ROUND = {"n": 4, "sync": 1}
 
@@ -39,7 +66,7 @@ def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, syn
     ]
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.staged(*hotter),
+        rollout=staged(*hotter),
         score=chain(score.verify(task, author="past"), score.partial_for_answering(0.1)),
         select=select.longest_vs_any("shaped"),
         credit=credit.ref("past", logp_temperature=1.0),

@@ -1,19 +1,159 @@
-"""Exploring Expert Failures Improves LLM Agent Tuning (arXiv 2504.13145)."""
+"""Exploring Expert Failures Improves LLM Agent Tuning (arXiv 2504.13145).
+
+A recorded episode, played again in its environment.
+
+Failed episodes of an expert that the policy takes over, from states along them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import torch
 
-from burnish import credit, draw, learn, rollout, score
+from burnish import credit, draw, learn, score
+from burnish.core.messages import as_messages, text_of
+from burnish.core.parts import Rollout, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task
+from burnish.envs.protocol import Observed, Outcome
 from burnish.method import Method, Option, Trace, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.episode import Episode
+from burnish.rollout.play import note_episodes, of_episodes, play_on
+from burnish.rollout.trajectories import episode_trace
 from burnish.tasks.recorded import RECORDED, Recorded, is_file_of_episodes
 from burnish.zoo.playpen import Win
 
 EEF = Paper("eef", "2504.13145", "Exploring Expert Failures Improves LLM Agent Tuning")
+
+
+def played_again(task: Task, column: str, step: Step, who: str, author: str) -> Episode:
+    """The episode in a column of a task, whose actions the environment takes again; states are kept for `branch`.
+
+    Its replies are by `author`, in the tokens of the model `who`; `who` plays on from a branch. Observations and
+    rewards are those of the environment. Where it says something else than was recorded, the episode has failed with
+    the reason: it would not be the expert's episode.
+    """
+    model = step.models[who]
+    trace = episode_trace(task, column, author, model.chat, limit=1 << 62)  # the episode itself ends with the context
+    replies = [turn for turn in trace.turns if turn.author == author]
+    between = _between(task.given[column])
+    episode = Episode(task, 0, step, who, keep=True)
+    episode.begin()
+    for k, reply in enumerate(replies):
+        if not episode.over and (odd := _difference(episode.env.seen[k], between[k])):
+            episode.fail(f"the recorded episode of task {task.key[:60]!r} differs before reply {k + 1}: {odd}")
+        if episode.over:
+            break
+        episode.reply(reply)
+        episode.answer()
+    return episode
+
+
+def _between(messages: Sequence[Any]) -> list[list[str]]:
+    """What stands before each reply, as texts."""
+    found: list[list[str]] = [[]]
+    for message in messages:
+        if message["role"] == "assistant":
+            found.append([])
+        else:
+            found[-1].append(text_of(message))
+    return found
+
+
+def _difference(seen: Observed | Outcome, recorded: list[str]) -> str:
+    """How an observation differs from what was recorded; empty where it does not."""
+    said = seen.observation if isinstance(seen, Outcome) else seen
+    now = " | ".join(text_of(message) for message in as_messages(said))
+    then = " | ".join(recorded)
+    if now.strip() == then.strip():
+        return ""
+    return f"{now[:60]!r} now, {then[:60]!r} recorded; give each row the task that it is of"
+
+
+def spaced(turns: int, starts: int) -> list[int]:
+    """At most `starts` of the turns 0 .. turns - 1, evenly spaced, the first among them."""
+    return sorted({k * turns // starts for k in range(starts)}) if turns else []
+
+
+def harmful(starts: list[int], won: list[bool]) -> set[int]:
+    """The turns of the expert between a state from which the policy won and the next start, from which it did not."""
+    steps = zip(zip(starts, won, strict=True), zip(starts[1:], won[1:], strict=True), strict=False)
+    return {k for (a, before), (b, after) in steps if before and not after for k in range(a, b)}
+
+
+@supplies("tokens:*", "tag:takeover")
+def takeovers(
+    n: int,
+    starts: int,
+    win: float,
+    *,
+    temperature: float = 1.0,
+    who: str = "policy",
+    expert: str = "expert",
+    recorded: str | None = None,
+) -> Rollout:
+    """n episodes of the policy, one of the expert, and, where that one fails, takeovers: the policy plays it to the end
+    from at most `starts` evenly spaced states.
+
+    recorded: the key in Task.given of the expert's episode, whose actions are played again in the environment; without
+    it, the model `expert` plays. Either way its turns have the author `expert`, and the environment rewards them.
+    An episode fails if its reward is below `win`. A takeover (tag "takeover") shares the expert's turns up to its
+    start; its note["harmful"] lists those of them (as places among its turns) that led from a state from which the
+    policy won to one from which it did not.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        masters = [_master(task, step) for task in tasks]
+        own = [[Episode(task, 1 + i, step, who) for i in range(n)] for task in tasks]
+        for episode in [*masters, *(e for some in own for e in some)]:
+            if not episode.begun:
+                episode.begin()
+        if recorded is None:
+            play_on(masters, step, step.settings.turns, temperature=temperature)
+        play_on([e for some in own for e in some], step, step.settings.turns, temperature=temperature)
+        places = [[] if m.failure or m.earned >= win else spaced(m.replies, starts) for m in masters]
+        taken = [
+            [_handed(master.branch(1 + n + j, k), who, step) for j, k in enumerate(at)]
+            for master, at in zip(masters, places, strict=True)
+        ]
+        play_on([e for some in taken for e in some], step, step.settings.turns, temperature=temperature)
+        note_episodes([*(masters if recorded else ()), *(e for some in (*own, *taken) for e in some)], step)
+        step.notes.add("expert_failed", sum(m.earned < win for m in masters), max(1, len(masters)))
+        groups = []
+        for task, master, mine, at, some in zip(tasks, masters, own, places, taken, strict=True):
+            wrong = harmful(at, [e.earned >= win and not e.failure for e in some])
+            traces = [e.trace(True) for e in (master, *mine) if e.replies]
+            traces += [_takeover(e, expert, wrong) for e in some if e.replies]
+            groups.append(Group(task, traces))
+        return groups
+
+    def _master(task: Task, step: Step) -> Episode:
+        if recorded is None:
+            return Episode(task, 0, step, expert, keep=True)
+        return played_again(task, recorded, step, who, expert)
+
+    if recorded is None:
+        return of_episodes(f"takeovers({n}, {starts})", call, who, expert, writes={"tag:takeover"})
+    given = {f"given:{recorded}"}
+    return of_episodes(f"takeovers({n}, {starts})", call, who, reads=given, writes={"tag:takeover", f"tokens:{expert}"})
+
+
+def _handed(episode: Episode, who: str, step: Step) -> Episode:
+    """The episode with another player from here on."""
+    episode.hand_to(who)
+    return episode
+
+
+def _takeover(episode: Episode, expert: str, wrong: set[int]) -> Trace:
+    trace = episode.trace(True)
+    places = [i for i, turn in enumerate(trace.turns) if turn.author == expert]
+    trace.note["harmful"] = [places[k] for k in sorted(wrong) if k < len(places)]
+    trace.tags |= {"takeover"}
+    return trace
 
 
 @register(
@@ -56,7 +196,7 @@ def eef(
     recorded = is_file_of_episodes(expert)
     return method(
         draw=draw.prompts(Recorded(task, expert) if recorded else task, "env"),
-        rollout=rollout.takeovers(n, starts, win, temperature=temperature, recorded=RECORDED if recorded else None),
+        rollout=takeovers(n, starts, win, temperature=temperature, recorded=RECORDED if recorded else None),
         score=score.outcomes(win),
         credit=credit.claim("sft", "policy", "expert", tag="won", where=_not_harmful, needs=("tag:takeover",)),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED), logp_temperature=1.0),

@@ -1,15 +1,49 @@
-"""ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation (arXiv 2308.02223)."""
+"""ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation (arXiv 2308.02223).
+
+Replies dropped by how sure the policy was of them.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 ESRL = Paper("esrl", "2308.02223", "ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation")
+
+
+def drop_surest(share: float, *, stream: str = "entropy", author: str = "policy") -> Part:
+    """Without the ceil(share x N) of the batch's N replies whose mean entropy (a stream) is smallest; ties: the earlier
+    go.
+
+    What the policy is sure of teaches it little (ESRL, arXiv 2308.02223). Groups left with no reply are dropped.
+    """
+    if not 0 <= share < 1:
+        raise ValueError(f"the share to drop is {share}; it must be at least 0 and less than 1")
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        entropy = [float(trace.streams[stream][trace.by(author)].mean()) for trace in traces]
+        order = sorted(range(len(traces)), key=lambda i: entropy[i])
+        gone = {id(traces[i]) for i in order[: math.ceil(share * len(traces))]}
+        for group in groups:
+            group.traces = [trace for trace in group.traces if id(trace) not in gone]
+        step.notes.add("dropped/sure", len(gone), max(1, len(traces)))
+        return [group for group in groups if group.traces]
+
+    return Part(
+        name=f"drop_surest({share:g})",
+        call=call,
+        reads=frozenset({f"stream:{stream}", f"tokens:{author}"}),
+        updates=frozenset({f"tokens:{author}"}),
+    )
 
 
 @register(
@@ -41,7 +75,7 @@ def esrl(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=score.scoring(task, reward_model),
-        select=chain(credit.streams("policy", "policy", entropy="entropy"), select.drop_surest(drop)),
+        select=chain(credit.streams("policy", "policy", entropy="entropy"), drop_surest(drop)),
         credit=credit.over_memory(credit.RewardQueue("rewards", queue)),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
         models=roles(**score.rm_role(reward_model)),

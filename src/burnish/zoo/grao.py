@@ -1,10 +1,20 @@
-"""Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment (arXiv 2508.07750)."""
+"""Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment (arXiv 2508.07750).
+
+The weights of GRAO: how far each sample is followed, and how far the demonstration is.
+"""
 
 from __future__ import annotations
 
+import math
+import statistics
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score
+import torch
+
+from burnish import draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -12,6 +22,49 @@ from burnish.papers import Paper
 GRAO = Paper(
     "grao", "2508.07750", "Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment"
 )
+
+
+def alignment_weights(
+    rewards: list[float], demo: float, beta: float, lam: float, demo_counts: bool
+) -> tuple[list[float], float]:
+    """The factors of GRAO's log-likelihoods (arXiv 2508.07750), for G samples and one demonstration y.
+
+        A = (R - mean) / std, over the samples, with y where demo_counts; std with 1/n; 0 where nothing differs
+        J = 1/G sum_i [ A_i l(o_i) + beta A_y l(y) + lam A_i (l(o_i) - l(y)) ]
+          = 1/G sum_i (1 + lam) A_i l(o_i)  +  (beta A_y - lam mean_i A_i) l(y)
+
+    Returns ((1 + lam) A_i for each sample, beta A_y - lam mean_i A_i). Where y does not count, mean_i A_i = 0.
+    """
+    compared = [*rewards, demo] if demo_counts else rewards
+    mean, std = statistics.fmean(compared), statistics.pstdev(compared)
+    if std == 0:
+        return [0.0] * len(rewards), 0.0
+    found = [(reward - mean) / std for reward in rewards]
+    return [(1 + lam) * a for a in found], beta * (demo - mean) / std - lam * statistics.fmean(found)
+
+
+@supplies("stream:adv", "stream:demo_adv")
+def aligned(*, beta: float, lam: float, demo_counts: bool, demo: str = "demo", score: str = "reward") -> Part:
+    """`alignment_weights` as streams: "adv" on the samples, "demo_adv" on the group's one trace with the tag `demo`."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            samples = [trace for trace in group.traces if demo not in trace.tags]
+            (shown,) = (trace for trace in group.traces if demo in trace.tags)
+            rewards = [trace.scores[score] for trace in samples]
+            mine, pull = alignment_weights(rewards, shown.scores[score], beta, lam, demo_counts)
+            for trace, weight in zip([*samples, shown], [*mine, math.nan], strict=True):
+                trace.streams["adv"] = torch.full((len(trace),), weight)
+                trace.streams["demo_adv"] = torch.full((len(trace),), pull if trace is shown else math.nan)
+            step.notes.add("demo_weight", pull)
+        return groups
+
+    return Part(
+        name="aligned",
+        call=call,
+        reads=frozenset({f"score:{score}", f"tag:{demo}"}),
+        writes=frozenset({"stream:adv", "stream:demo_adv"}),
+    )
 
 
 @register(
@@ -42,7 +95,7 @@ def grao(
         draw=draw.demos(task),
         rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.given("demo")),
         score=score.verify(task),
-        credit=credit.aligned(beta=beta, lam=lam, demo_counts=demo_counts),
+        credit=aligned(beta=beta, lam=lam, demo_counts=demo_counts),
         learn=learn.Learn(
             learn.pg_reinforce(norm=learn.seq_mean),
             learn.pg_demonstrated(norm=learn.seq_mean),

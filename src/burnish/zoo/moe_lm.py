@@ -1,18 +1,141 @@
-"""A Mixture-of-Expert Approach to RL-based Dialogue Management (arXiv 2206.00059)."""
+"""A Mixture-of-Expert Approach to RL-based Dialogue Management (arXiv 2206.00059).
+
+Episodes in which several experts propose each reply and a critic chooses one (MoE-LM, arXiv 2206.00059).
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, select
+import torch
+
+from burnish import credit, draw, learn, select
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
 from burnish.core.schedules import after
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.method import Method, Option, Phase, chain, ema, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.again import past_trace
+from burnish.rollout.conditioned import conditioned
+from burnish.rollout.episode import PLAY
+from burnish.rollout.play import EpisodeStart, run_episodes
+from burnish.rollout.sample import continue_from
+from burnish.score.reading import end_scores
 
 MOE_LM = Paper(
     "moe-lm-dialogue-management", "2206.00059", "A Mixture-of-Expert Approach to RL-based Dialogue Management"
 )
+
+
+@supplies("tokens:manager", "turn_score:reward", "score:reward")
+def reranked(
+    experts: Sequence[str],
+    n: int = 1,
+    *,
+    choice: float = 0.0,
+    who: str = "ref",
+    critic: str = "critic",
+    author: str = "manager",
+    temperature: float = 1.0,
+) -> Rollout:
+    """n episodes per task. At each turn `who` samples one reply under the words of each expert; the reply with the
+    largest score of the critic is said, or with `choice` above 0 one drawn by softmax(score / choice).
+
+    The episode has the plain prompt, without an expert's words, and its replies are by `author`. With one expert there
+    is no choice, and no critic is asked.
+    """
+
+    def speak(starts: list[EpisodeStart], step: Step) -> list[Trace]:
+        offered = candidates(starts, experts, step, who, author, temperature)
+        found = []
+        for (task, _, number), traces in zip(starts, _scored(offered, critic, step), strict=True):
+            dice = randomness.rng(step.clock.seed, "reranked", step.clock.step, step.clock.tick, task.key, number)
+            picked = chosen([value for _, value in traces], choice, dice)
+            found.append(traces[picked][0])
+            for j in range(len(experts)):
+                step.notes.add(f"expert/{j}", float(j == picked))
+        return found
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        groups = run_episodes(tasks, n, step, who, None, speak)
+        for trace in (trace for group in groups for trace in group.traces):
+            step.notes.add("played_return", trace.scores["reward"])
+        return groups
+
+    return Rollout(
+        name=f"reranked({len(experts)} experts)",
+        call=call,
+        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate", f"model:{critic}.score"}),
+        writes=names("tokens", ("task", "env", author)) | {"turn_score:reward", "score:reward", f"tag:{PLAY}"},
+    )
+
+
+@supplies("tag:past", "tag:candidate")
+def next_candidates(
+    experts: Sequence[str], *, who: str = "ref", author: str = "manager", temperature: float = 1.0
+) -> Rollout:
+    """Of each drawn transition (s, u, s') a trace "past", which ends with s', and a trace "candidate" for each expert,
+    which ends with its reply in s'; none of these where the episode ended with u.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        past = [past_trace(task, k) for k, task in enumerate(tasks)]
+        goes_on = [k for k, trace in enumerate(past) if not trace.note["ended"]]
+        starts = [(tasks[k], past[k].turns, k) for k in goes_on]
+        offered = dict(zip(goes_on, candidates(starts, experts, step, who, author, temperature), strict=True))
+        groups = []
+        for k, task in enumerate(tasks):
+            after = [replace(trace, tags=frozenset({"candidate"})) for trace in offered.get(k, [])]
+            groups.append(Group(task, [past[k], *after]))
+        return groups
+
+    return Rollout(
+        name=f"next_candidates({len(experts)} experts)",
+        call=call,
+        whole=True,  # the noise of a candidate is keyed by its place in the batch
+        reads=names("given", ("trace", "turn")) | {f"model:{who}.generate"},
+        writes=names("tokens", ("task", "env", author)) | {"turn_score:reward", "tag:past", "tag:candidate"},
+    )
+
+
+def candidates(
+    starts: Sequence[EpisodeStart], experts: Sequence[str], step: Step, who: str, author: str, temperature: float
+) -> list[list[Trace]]:
+    """A reply of each expert to each start, after the turns as they were, without the expert's words."""
+    chat, asked = step.models[who].chat, []
+    for task, turns, number in starts:
+        for j, words in enumerate(experts):
+            prompt = Turn(chat.prompt(conditioned(task, words)), "task") if words else turns[0]
+            asked.append((task, (prompt, *turns[1:]), number * len(experts) + j))
+    said = iter(continue_from(asked, who, step, tag="expert", temperature=temperature)) if asked else iter(())
+    return [
+        [Trace((*turns, Turn(next(said).turns[-1].tokens, author, parent=turns[-1])), j) for j in range(len(experts))]
+        for _, turns, _ in starts
+    ]
+
+
+def chosen(values: Sequence[float], choice: float, dice: random.Random) -> int:
+    """The place of the largest value, the first of equal ones; with choice > 0 drawn by softmax(values / choice)."""
+    if not choice:
+        return max(range(len(values)), key=lambda i: (values[i], -i))
+    weights = torch.softmax(torch.tensor(values, dtype=torch.float64) / choice, 0).tolist()
+    return dice.choices(range(len(values)), weights)[0]
+
+
+def _scored(offered: list[list[Trace]], critic: str, step: Step) -> list[list[tuple[Trace, float]]]:
+    """Each candidate with the critic's score after its last token; 0 where there is no choice."""
+    flat = [trace for traces in offered for trace in traces]
+    if all(len(traces) == 1 for traces in offered):
+        return [[(trace, 0.0) for trace in traces] for traces in offered]
+    values = iter(map(float, end_scores(flat, step.models[critic], step.settings.token_budget)))
+    return [[(trace, next(values)) for trace in traces] for traces in offered]
+
 
 EXPERTS = "|Be friendly.|Ask a question.|Be brief."
 
@@ -58,7 +181,7 @@ def moe_lm(
     explore = Phase(
         name="explore",
         draw=draw.prompts(task, "env"),
-        rollout=rollout.reranked(words, n, choice=choice, temperature=temperature),
+        rollout=reranked(words, n, choice=choice, temperature=temperature),
         select=select.remember(replay, "score:reward", "turn_score:reward"),
         learn=learn.Learn(learn.imitate(coef=after(critic_warmup), on="manager")),
     )
@@ -66,7 +189,7 @@ def moe_lm(
         name="critic",
         times=critic_updates,
         draw=draw.transitions(replay, batch, "manager"),
-        rollout=rollout.next_candidates(words, temperature=temperature),
+        rollout=next_candidates(words, temperature=temperature),
         credit=chain(
             credit.streams("target", at="end", score="target_score"),
             credit.best_candidate_targets(gamma=gamma),

@@ -1,15 +1,66 @@
-"""Q#: Provably Optimal Distributional RL for LLM Post-Training (arXiv 2502.20548)."""
+"""Q#: Provably Optimal Distributional RL for LLM Post-Training (arXiv 2502.20548).
+
+Replies that begin under a guide and are finished by the model alone.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Sampling, Task
 from burnish.method import Method, Option, Phase, chain, frozen, method, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.candidates import Guide, started, write_guided
+from burnish.rollout.starts import Reply, sample_key, write_on
 
 Q_SHARP = Paper("q-sharp", "2502.20548", "Q#: Provably Optimal Distributional RL for LLM Post-Training")
+
+
+TAG = "rolled_in"
+AUTHOR = "roll_in"
+
+
+@supplies("tokens:*", "mu:*", "tag:rolled_in")
+def rolled_in(n: int, guide: Guide, *, temperature: float = 1.0, who: str = "policy", author: str = AUTHOR) -> Rollout:
+    """n replies per task: h - 1 tokens by `author`, who is `who` under the guide, and the rest by `who` alone.
+
+    h is uniform over 1 to the length of the reply under the guide, so that every reply has tokens by `who`.
+    """
+
+    def finished(reply: Reply, task: Task, step: Step) -> Reply:
+        clock, index = step.clock, reply.start.index
+        dice = randomness.rng(clock.seed, TAG, clock.step, clock.tick, task.key, index)
+        kept = dice.randrange(len(reply))
+        assert reply.said is not None
+        turns = reply.start.turns
+        if kept:
+            turns = (*turns, replace(reply.said.first(kept), author=author))
+        key = sample_key(clock, task, index, f"{TAG} end")  # other noise: the old one would often write the same again
+        start = replace(reply.start, turns=turns, key=key)
+        return Reply(start, most=step.settings.max_new_tokens - kept)
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        begun = [started(task, n, step, Sampling(temperature), who, TAG) for task in tasks]
+        write_guided([reply for some in begun for reply in some], guide, step)
+        ends = [[finished(reply, task, step) for reply in some] for task, some in zip(tasks, begun, strict=True)]
+        write_on([reply for some in ends for reply in some], step)
+        for reply in (reply for some in ends for reply in some):
+            reply.stopped = reply.stopped or "length"
+        return [Group(task, [reply.trace() for reply in some]) for task, some in zip(tasks, ends, strict=True)]
+
+    return Rollout(
+        name=f"rolled_in({n}) under {guide.name}",
+        call=call,
+        reads=frozenset({"task:prompt", f"model:{who}.generate", f"model:{who}.logits"}) | guide.reads,
+        writes=names("tokens", ("task", who, author)) | names("mu", (who, author)) | names("tag", TAG),
+    )
+
 
 Candidates = Annotated[int, Option("How many of the likeliest next tokens the value model scores; 0: all.", at_least=0)]
 Eta = Annotated[float, Option("Temperature of the values: a smaller one follows them more.", above=0)]
@@ -86,7 +137,7 @@ def q_sharp_value(
     labels = chain(credit.shared("reward", "outcome"), credit.claim("value", "policy"))
     fresh = Phase(
         draw=draw.prompts(task),
-        rollout=rollout.rolled_in(n, rollout.by_chances("value", eta, k=k), temperature=temperature),
+        rollout=rolled_in(n, rollout.by_chances("value", eta, k=k), temperature=temperature),
         score=score.verify(task),
         select=select.remember(data, "score:reward"),
         credit=labels,

@@ -1,16 +1,56 @@
-"""RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning (arXiv 2507.07451)."""
+"""RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning (arXiv 2507.07451).
+
+Replies of an earlier policy that came with the task, beside those that are sampled now.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.parts import Rollout, names, supplies
 from burnish.core.schedules import after, before
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.method import Method, Option, Phase, chain, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 RLEP = Paper("rlep", "2507.07451", "RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning")
+
+
+@supplies("tokens:replay", "tag:replay")
+def replayed(*, author: str = "replay") -> Rollout:
+    """The traces in given["replay"] of each task (`draw.with_replies`), written by `author`.
+
+    Their tokens are those that were sampled. Log-probs and scores are not taken over: `credit.old` and `score.verify`
+    make new ones.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        return [
+            Group(_without(task), [_rewritten(trace, i, author) for i, trace in enumerate(task.given["replay"])])
+            for task in tasks
+        ]
+
+    return Rollout(
+        name="replayed",
+        call=call,
+        reads=frozenset({"task:prompt", "given:replay"}),
+        writes=names("tokens", ("task", author)) | names("tag", author),
+    )
+
+
+def _without(task: Task) -> Task:
+    return replace(task, given={name: value for name, value in task.given.items() if name != "replay"})
+
+
+def _rewritten(trace: Trace, index: int, author: str) -> Trace:
+    turns = [trace.turns[0]]
+    for turn in trace.turns[1:]:
+        turns.append(Turn(turn.tokens, author, parent=turns[-1], settings=turn.settings))
+    return Trace(tuple(turns), index, tags=frozenset({author}))
 
 
 @register(
@@ -66,7 +106,7 @@ def rlep(
     main = Phase(
         times=after(collect_steps - 1),
         draw=draw.with_replies(drawn, pool, replay),
-        rollout=rollout.join(rollout.replayed(), rollout.sample(n, temperature=temperature)),
+        rollout=rollout.join(replayed(), rollout.sample(n, temperature=temperature)),
         score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),
         credit=chain(credit.group_relative(score="shaped"), credit.old()),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high, on=both), minibatches=minibatches),

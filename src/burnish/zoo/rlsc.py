@@ -1,15 +1,41 @@
-"""Confidence Is All You Need: Few-Shot RL Fine-Tuning of Language Models (arXiv 2506.06395)."""
+"""Confidence Is All You Need: Few-Shot RL Fine-Tuning of Language Models (arXiv 2506.06395).
+
+The policy's own confidence as its reward (RLSC, arXiv 2506.06395).
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout
+from burnish.core.parts import Part, per_trace
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.credit.baselines import spread
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 RLSC = Paper("rlsc", "2506.06395", "Confidence Is All You Need: Few-Shot RL Fine-Tuning of Language Models")
+
+
+def own_probability(alpha: float, *, author: str = "policy") -> Part:
+    """adv = p_old(y | x) + alpha: the probability that the policy gave its own reply when it wrote it, from stream
+    "old".
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        p = math.exp(float(trace.streams["old"][trace.by(author)].sum()))
+        spread(trace, p + alpha)
+        step.notes.add("confidence", p)
+
+    return per_trace(
+        write,
+        name="own_probability",
+        reads=frozenset({"stream:old", f"tokens:{author}"}),
+        writes=frozenset({"stream:adv"}),
+    )
 
 
 @register(
@@ -37,7 +63,7 @@ def rlsc(
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
-        credit=chain(credit.behaviour(), credit.own_probability(alpha)),
+        credit=chain(credit.behaviour(), own_probability(alpha)),
         learn=learn.Learn(learn.pg_reinforce()),
         models=roles(),
     )

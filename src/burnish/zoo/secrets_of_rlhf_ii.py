@@ -1,20 +1,105 @@
-"""Secrets of RLHF in Large Language Models Part II: Reward Modeling (arXiv 2401.06080)."""
+"""Secrets of RLHF in Large Language Models Part II: Reward Modeling (arXiv 2401.06080).
+
+Preference strength: how sure reward models are of a pair, and what that means for its label and margin.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
 
 from burnish import draw, learn, rollout, select
-from burnish.credit.strength import Cuts, strengths
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.preference import fill, pairs_in_order
+from burnish.learn.maths.reward import by_strength
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import register
 from burnish.methods.reward import END
 from burnish.papers import Paper
+from burnish.score.debias import training_tasks
+from burnish.score.heads import answered, end_outputs
+from burnish.tasks.source import Source
 
 SECRETS_OF_RLHF_II = Paper(
     "secrets-of-rlhf-ii", "2401.06080", "Secrets of RLHF in Large Language Models Part II: Reward Modeling"
 )
+
+
+class Cuts:
+    """Three quantiles of the preference strength of the data, found once at the first step and saved with the run."""
+
+    def __init__(self, flip: float, soft: float, top: float, name: str = "strength_cuts") -> None:
+        self.name, self.shares = name, (flip, flip + soft, 1 - top)
+        self.found: tuple[float, float, float] | None = None
+
+    def find(self, strengths: Tensor) -> tuple[float, float, float]:
+        if self.found is None:
+            low, soft, high = torch.quantile(strengths, torch.tensor(self.shares, dtype=strengths.dtype)).tolist()
+            self.found = (low, soft, high)
+        return self.found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"found": None if self.found is None else list(self.found)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        found = state["found"]
+        self.found = None if found is None else (found[0], found[1], found[2])
+
+
+@supplies("stream:margin", "stream:smoothing")
+def strengths(source: Source, cuts: Cuts, smoothing: float, scale: float, count: int, *, judge: str) -> Part:
+    """Flips pairs that the judge finds wrong; streams "margin" and "smoothing" by preference strength.
+
+    The strength of a pair is the mean over the judge's outputs (the members of an ensemble) of r_w - r_l. Its quantiles
+    are those of the first `count` training pairs of the source.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        if cuts.found is None:
+            cuts.find(_of_source(source, count, step, judge))
+        traces = [trace for group in groups for trace in group.traces]
+        scores = dict(zip(map(id, traces), end_outputs(traces, step, judge).mean(-1), strict=True))
+        flips = 0
+        for group in groups:
+            group.pairs = list(group.pairs or ())
+            for i, (a, b) in enumerate(group.pairs):
+                strength = (scores[id(group.traces[a])] - scores[id(group.traces[b])]).reshape(1)
+                flipped, smoothed, margin = by_strength(strength, cuts.find(strength), smoothing, scale)
+                for trace in (group.traces[a], group.traces[b]):
+                    fill(trace, "margin", float(margin))
+                    fill(trace, "smoothing", float(smoothed))
+                if bool(flipped):
+                    group.pairs[i] = (b, a)
+                flips += bool(flipped)
+        pairs = len(pairs_in_order(groups))
+        step.notes.add("flipped", flips, max(1, pairs))
+        return groups
+
+    return Part(
+        name=f"strengths({judge})",
+        call=call,
+        reads=frozenset({"pairs", f"model:{judge}.score"}),
+        writes=frozenset({"stream:margin", "stream:smoothing"}),
+        updates=frozenset({"pairs"}),
+        state=(cuts,),
+    )
+
+
+def _of_source(source: Source, count: int, step: Step, judge: str) -> Tensor:
+    """The strengths of the first training pairs of a source."""
+    model = step.models[judge]
+    better, worse = ("chosen", "rejected") if "chosen" in source.gives else ("demo", "mistake")
+    tasks = training_tasks(source, count)
+    sides = [
+        end_outputs([answered(t, str(t.given[side]), model.chat, model.context) for t in tasks], step, judge).mean(-1)
+        for side in (better, worse)
+    ]
+    return sides[0] - sides[1]
 
 
 @register(

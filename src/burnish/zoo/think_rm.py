@@ -1,17 +1,46 @@
-"""Think-RM: Enabling Long-Horizon Reasoning in Generative Reward Models (arXiv 2505.16265)."""
+"""Think-RM: Enabling Long-Horizon Reasoning in Generative Reward Models (arXiv 2505.16265).
+
+Advantages from comparisons of all pairs of a group.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.baselines import spread
 from burnish.judges import templates
+from burnish.judges.vote import pair_advantages
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.fronts import judge_grpo
 from burnish.score.judges import read_judge
 from burnish.score.judges.pairs import leads, leads_by_score
 from burnish.tasks.judged import GradedPairs
+
+ROW = "leads"  # the note that score/judges/pairs.py writes
+
+
+@supplies("stream:adv")
+def by_leads(eps: float = 1e-6) -> Part:
+    """A_i = (1/G) sum_j d_ij / sqrt( sum over ordered pairs of d^2 / (2 G (G - 1)) + eps ) (Think-RM, 2505.16265).
+
+    With d_ij = r_i - r_j it is (r_i - mean r) / sqrt(var r + eps), var unbiased: GRPO's advantage but for the eps.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            for trace, advantage in zip(
+                group.traces, pair_advantages([t.note[ROW] for t in group.traces], eps), strict=True
+            ):
+                spread(trace, advantage)
+        return groups
+
+    return Part(name="by_leads", call=call, reads=frozenset({"score:lead"}), writes=frozenset({"stream:adv"}))
+
 
 Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
 _GRADED = {"full": templates.GRADED_PAIR, "brief": templates.GRADED_PAIR_BRIEF}
@@ -81,7 +110,7 @@ def pairwise_grpo(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=chain(score.verify(task), compared) if who is None else compared,
-        credit=chain(credit.by_leads(), credit.behaviour(), credit.ref()),
+        credit=chain(by_leads(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),
         models=roles(ref=frozen("policy"), **(dict(who.models) if who else {})),
     )

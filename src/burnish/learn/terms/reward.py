@@ -236,7 +236,7 @@ def differences(*, trainee: str = "rm", on: Authors = (), name: str = "differenc
 def score_axioms(weights: dict[str, float], *, kind: str = "kind", trainee: str = "rm", on: Authors = ()) -> Term:
     """Bradley-Terry on pairs by axioms: each pair counts by the weight of its axiom; accuracy is noted by axiom.
 
-    Stream `kind` has the number of each reply's kind (rollout/axioms.py); the axiom of a pair is that of its two kinds.
+    Stream `kind` has the number of each reply's kind (zoo); the axiom of a pair is that of its two kinds.
     """
 
     def loss(live: Live) -> Tensor:
