@@ -77,8 +77,8 @@ def test_files_are_short() -> None:
     long = [
         f"{file.relative_to(ROOT)} has {n} lines"
         for file in FILES
-        if (n := len(file.read_text().splitlines())) > FILE_LINES
-    ]
+        if (n := len(file.read_text().splitlines())) > (FILE_LINES if "zoo" not in file.parts else FILE_LINES + 40)
+    ]  # a paper is one file, as long as that can be read; above it is a folder
     assert not long, "\n".join(long)
 
 

@@ -34,10 +34,8 @@ from burnish.learn.terms import pg_clip, pg_reinforce
 from burnish.learn.terms import right_and_wrong as verdict_terms
 from burnish.learn.terms import surrogates as terms
 from burnish.learn.terms.rows import row_quantile
-from burnish.methods import corrections, token_weights
-from burnish.methods import right_and_wrong as verdict_methods
-from burnish.methods import surrogates as methods
 from burnish.methods.policy import grpo
+from burnish.methods.table import find
 from burnish.rollout.sample import sample
 from burnish.score.length import overlong_punishment, punish_overlong
 from burnish.score.verify import verify
@@ -427,7 +425,7 @@ def test_dapo_without_its_four_ideas_is_grpo(small_model: Path) -> None:
     """No punishment and a symmetric clip, on mixed groups: GRPO by token mean. Scores of +-1 have advantages of 0 and
     1.
     """
-    found = methods.dapo(TASK, n=4, eps_high=0.2, overlong=0.0, minibatches=1)
+    found = find("dapo").build(TASK, n=4, eps_high=0.2, overlong=0.0, minibatches=1)
     same_gradient(found, on_mixed(pg_clip(0.2, norm=token_mean), group_relative(eps=5e-7), behaviour()), small_model)
 
 
@@ -435,7 +433,7 @@ def test_dr_grpo_on_policy_is_a_sum_over_tokens_by_a_constant(small_model: Path)
     """The slow loop: every token weighs 1 / (replies x longest reply), whatever its reply's length and its group's
     spread.
     """
-    built = methods.dr_grpo(TASK, n=4)
+    built = find("dr_grpo").build(TASK, n=4)
     models = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, models):
         found = gradients(models, phase.learn, groups, step)
@@ -454,7 +452,7 @@ def test_dr_grpo_advantages_are_rloos_by_a_constant() -> None:
 @pytest.mark.parametrize("name", ["gspo", "gspo_token", "gmpo", "sapo"])
 def test_on_policy_the_ratio_does_not_matter(name: str, small_model: Path) -> None:
     """At ratio 1 these are GRPO without its KL: a mean over replies of -A grad mean log pi."""
-    found = getattr(methods, name)(TASK, n=4, minibatches=1)
+    found = find(name).build(TASK, n=4, minibatches=1)
     same_gradient(found, grpo(TASK, n=4, beta=0.0), small_model, to=1e-5)
 
 
@@ -462,7 +460,7 @@ def test_gspo_and_its_token_form_have_one_gradient_off_policy_too(small_model: P
     """After the anchor is moved by hand: the same gradient with one advantage a reply."""
     found = []
     for name in ("gspo", "gspo_token"):
-        built = getattr(methods, name)(TASK, n=4, minibatches=1, eps_low=0.05, eps_high=0.05)
+        built = find(name).build(TASK, n=4, minibatches=1, eps_low=0.05, eps_high=0.05)
         models = doubled(build_cast(built, small_model))
         for phase, groups, step in credited(built, models):
             move_anchor(groups)
@@ -481,13 +479,13 @@ def move_anchor(groups: list[Group]) -> None:
 @pytest.mark.parametrize("name", ["cispo", "cpgd"])
 def test_on_policy_group_means_of_reinforce(name: str, small_model: Path) -> None:
     """At ratio 1: -A log pi, meaned within groups; CPGD's drift has no slope there."""
-    found = getattr(methods, name)(TASK, n=4, minibatches=1)
+    found = find(name).build(TASK, n=4, minibatches=1)
     same_gradient(found, plain(pg_reinforce(norm=group_mean), group_relative()), small_model, to=1e-5)
 
 
 def test_gpg_is_reinforce_where_every_group_is_mixed(small_model: Path) -> None:
     """The correction is a scale: B / (B - M) of REINFORCE with a group baseline, 1 where M = 0."""
-    a, b = methods.gpg(TASK, n=4), plain(pg_reinforce(norm=token_mean), group_relative(std=False))
+    a, b = find("gpg").build(TASK, n=4), plain(pg_reinforce(norm=token_mean), group_relative(std=False))
     models = doubled(build_cast(a, small_model))
     (_, groups, _), *_ = credited(a, models)
     flat = sum(len({trace.scores["reward"] for trace in group.traces}) < 2 for group in groups)
@@ -501,30 +499,30 @@ def test_gpg_is_reinforce_where_every_group_is_mixed(small_model: Path) -> None:
 
 
 def test_clip_cov_with_an_empty_band_is_grpo_on_mixed_groups(small_model: Path) -> None:
-    found = token_weights.clip_cov(TASK, n=4, eps=0.2, low=1e9, high=2e9, minibatches=1)
+    found = find("clip_cov").build(TASK, n=4, eps=0.2, low=1e9, high=2e9, minibatches=1)
     same_gradient(found, on_mixed(pg_clip(0.2, norm=token_mean), group_relative(), behaviour()), small_model)
 
 
 def test_clip_cov_that_drops_all_has_no_gradient(small_model: Path) -> None:
-    built = token_weights.clip_cov(TASK, n=4, low=-1e9, high=1e9, share=1.0, minibatches=1)
+    built = find("clip_cov").build(TASK, n=4, low=-1e9, high=1e9, share=1.0, minibatches=1)
     models = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, models):
         assert float(gradients(models, phase.learn, groups, step).abs().max()) == 0.0
 
 
 def test_kl_cov_without_its_penalty_is_the_unclipped_surrogate(small_model: Path) -> None:
-    found = token_weights.kl_cov(TASK, n=4, beta=0.0, minibatches=1)
+    found = find("kl_cov").build(TASK, n=4, beta=0.0, minibatches=1)
     same_gradient(found, on_mixed(pg_clip(math.inf, norm=token_mean), group_relative(), behaviour()), small_model)
 
 
 def test_high_entropy_tokens_with_all_tokens_is_dapo(small_model: Path) -> None:
     same_gradient(
-        token_weights.high_entropy_tokens(TASK, n=4, top=1.0, minibatches=1),
-        methods.dapo(TASK, n=4, minibatches=1),
+        find("high_entropy_tokens").build(TASK, n=4, top=1.0, minibatches=1),
+        find("dapo").build(TASK, n=4, minibatches=1),
         small_model,
         to=1e-5,
     )
-    built = token_weights.high_entropy_tokens(TASK, n=4)
+    built = find("high_entropy_tokens").build(TASK, n=4)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         traces = [trace for group in groups for trace in group.traces]
         claimed, all_tokens = (
@@ -535,7 +533,7 @@ def test_high_entropy_tokens_with_all_tokens_is_dapo(small_model: Path) -> None:
 
 def test_dual_tokens_of_one_kind_are_grpo(small_model: Path) -> None:
     """The same clip and the same KL for both kinds: GRPO by token mean."""
-    found = token_weights.dual_token_archer(
+    found = find("dual_token_archer").build(
         TASK, n=4, eps_reasoning=0.2, beta_reasoning=0.0, beta_knowledge=0.0, minibatches=1
     )
     same_gradient(found, clipped(token_mean), small_model)
@@ -543,18 +541,18 @@ def test_dual_tokens_of_one_kind_are_grpo(small_model: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tis", "mis", "icepop"])
 def test_a_sampler_that_is_the_trainer_needs_no_correction(name: str, small_model: Path) -> None:
-    same_gradient(getattr(corrections, name)(TASK, n=4), grpo(TASK, n=4, beta=0.0), small_model, to=1e-4)
+    same_gradient(find(name).build(TASK, n=4), grpo(TASK, n=4, beta=0.0), small_model, to=1e-4)
 
 
 def test_corrections_know_their_levels() -> None:
     with pytest.raises(ValueError, match="option 'level' is 'turn'; it must be token or sequence"):
-        corrections.tis(TASK, level="turn")
+        find("tis").build(TASK, level="turn")
     with pytest.raises(ValueError, match="option 'score' is 'luck'; it must be logp or ratio"):
-        verdict_methods.disco(TASK, score="luck")
+        find("disco").build(TASK, score="luck")
 
 
 def test_topr_on_policy_is_reinforce(small_model: Path) -> None:
-    found = corrections.topr(TASK, n=4, minibatches=1)
+    found = find("topr").build(TASK, n=4, minibatches=1)
     same_gradient(found, plain(pg_reinforce(norm=seq_mean), signed()), small_model, to=1e-5)
 
 
@@ -565,13 +563,13 @@ def test_nft_on_policy_is_dr_grpo_or_grpo(small_model: Path) -> None:
     from burnish.learn.norms import constant
 
     dr = on_mixed(pg_clip(0.2, norm=constant()), group_relative(std=False), behaviour())
-    same_gradient(verdict_methods.nft(TASK, n=4, minibatches=1), dr, small_model, to=1e-5)
+    same_gradient(find("nft").build(TASK, n=4, minibatches=1), dr, small_model, to=1e-5)
     std = on_mixed(pg_clip(0.2, norm=constant(), coef=math.sqrt(4 / 3)), group_relative(), behaviour())
-    same_gradient(verdict_methods.nft(TASK, n=4, weight="grpo", minibatches=1), std, small_model, to=1e-5)
+    same_gradient(find("nft").build(TASK, n=4, weight="grpo", minibatches=1), std, small_model, to=1e-5)
 
 
 def test_nft_without_negatives_learns_from_right_replies_alone(small_model: Path) -> None:
-    built = verdict_methods.nft(TASK, n=4, negative=0.0, minibatches=1)
+    built = find("nft").build(TASK, n=4, negative=0.0, minibatches=1)
     models = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, models):
         whole = gradients(models, phase.learn, groups, step)
@@ -582,8 +580,8 @@ def test_nft_without_negatives_learns_from_right_replies_alone(small_model: Path
 
 @pytest.mark.parametrize("score", ["logp", "ratio"])
 def test_disco_with_a_large_tau_is_disco_b(score: str, small_model: Path) -> None:
-    a = verdict_methods.disco(TASK, n=4, score=score, tau=1e6, minibatches=1)
-    same_gradient(a, verdict_methods.disco_b(TASK, n=4, score=score, minibatches=1), small_model, to=1e-5)
+    a = find("disco").build(TASK, n=4, score=score, tau=1e6, minibatches=1)
+    same_gradient(a, find("disco_b").build(TASK, n=4, score=score, minibatches=1), small_model, to=1e-5)
 
 
 def test_disco_b_on_policy_is_reinforce_without_the_difficulty_bias(small_model: Path) -> None:
@@ -602,5 +600,5 @@ def test_disco_b_on_policy_is_reinforce_without_the_difficulty_bias(small_model:
         return Part(name="unbiased", call=call, reads=frozenset({"stream:adv"}), updates=frozenset({"stream:adv"}))
 
     wanted = plain(pg_reinforce(norm=seq_mean), group_relative(std=False), unbiased())
-    found = verdict_methods.disco_b(TASK, n=4, temperature=1.0, minibatches=1)
+    found = find("disco_b").build(TASK, n=4, temperature=1.0, minibatches=1)
     same_gradient(found, wanted, small_model, to=1e-5)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -23,6 +24,7 @@ from burnish.core.method import Method, Phase
 from burnish.core.parts import Draw, Part, Rollout, Wired, chain
 from burnish.learn.learn import plan_of
 from burnish.learn.term import Term
+from burnish.methods.table import load_all
 
 New = Wired | Term
 PARTS = ("Part", "Term", "Rollout", "Draw")  # what a factory may return
@@ -59,6 +61,8 @@ def part_from(call: str) -> New:
         raise ValueError(f"{call!r} is not a part; write its name and its arguments, for example pg_clip(0.2)")
     known = factories()
     if tree.func.id not in known:
+        known = known | _of_the_zoo()
+    if tree.func.id not in known:
         near = difflib.get_close_matches(tree.func.id, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "docs/methods lists the parts of every method"
         raise ValueError(f"there is no part {tree.func.id!r}; {hint}")
@@ -79,6 +83,19 @@ def factories() -> dict[str, Callable[..., Any]]:
         for name in stage.__all__:
             function = getattr(stage, name)
             if inspect.isfunction(function) and inspect.signature(function).return_annotation in PARTS:
+                found.setdefault(name, function)
+    return found
+
+
+@cache
+def _of_the_zoo() -> dict[str, Callable[..., Any]]:
+    """The same of the files of papers, each of which is imported for it."""
+    load_all()
+    found: dict[str, Callable[..., Any]] = {}
+    for module in sorted(name for name in sys.modules if name.startswith("burnish.zoo.")):
+        for name, function in vars(sys.modules[module]).items():
+            own = inspect.isfunction(function) and function.__module__ == module and not name.startswith("_")
+            if own and inspect.signature(function).return_annotation in PARTS:
                 found.setdefault(name, function)
     return found
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from burnish.core.types import Group, Task, Trace
+from burnish.util.lazy import load_lazy_packages
 
 if TYPE_CHECKING:
     from burnish.core.step import Step
@@ -228,6 +229,7 @@ def supplies(*names: str) -> Callable[[_Factory], _Factory]:
 
 def suppliers(name: str) -> list[str]:
     """The factories that could write a name, exact matches before patterns."""
+    load_lazy_packages()
     exact = _SUPPLIERS.get(name, [])
     general = [
         factory

@@ -3,7 +3,14 @@
 The words, the readers and the votes are in burnish/rewards/judges.
 """
 
-from burnish.score.judges.judge import Answer, Judge
-from burnish.score.judges.spec import read_judge, read_judges
+from typing import TYPE_CHECKING
 
-__all__ = ["Answer", "Judge", "read_judge", "read_judges"]
+from burnish.util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from burnish.score.judges.judge import Answer as Answer
+    from burnish.score.judges.judge import Judge as Judge
+    from burnish.score.judges.spec import read_judge as read_judge
+    from burnish.score.judges.spec import read_judges as read_judges
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
