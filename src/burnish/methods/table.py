@@ -49,6 +49,11 @@ class Entry:
         return tuple(dict.fromkeys(paper.id for paper in self.papers))
 
     @property
+    def library(self) -> bool:
+        """Whether it stands in burnish/methods, among those that the documentation recommends; else in the zoo."""
+        return INDEX.get(self.name, "").startswith("burnish.methods.")
+
+    @property
     def title(self) -> str:
         """The title of its main paper."""
         return self.papers[0].title if self.papers else ""
