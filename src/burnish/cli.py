@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import os
+import select
 import sys
 
 from burnish import __version__
@@ -35,6 +36,10 @@ the method's flags and the common ones, --help-all every flag.
 the version."""
 
 
+# commands whose work is what they print: a closed pipe, as of `| head`, is no error
+PRINTING = {"methods", "show", "tasks", "rewards", "papers", "models", "plan", "runs", "check", "doctor", "completion"}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 success, 1 failure, 2 user error, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -50,9 +55,14 @@ def main(argv: list[str] | None = None) -> int:
         return _print_error(str(error), 2)
     except KeyboardInterrupt:
         return _print_error("stopped.", 130)
-    except BrokenPipeError:  # the reader of our output closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends the process where a console's pipe is closed
+            return _output_closed(words)
+        raise
+    except BrokenPipeError as error:
+        if _stdout_is_closed():
+            return _output_closed(words)
+        return _print_error(f"a process that this one writes to has ended ({error.strerror}).", 1)
     except LostRankError as error:
         return LOST_RANK if error.quiet else _print_error(str(error), LOST_RANK)
     except Exception as error:
@@ -65,6 +75,28 @@ def main(argv: list[str] | None = None) -> int:
         if argv is None:  # skip interpreter shutdown, which would run out of memory again
             os._exit(1)
         return 1
+
+
+def _stdout_is_closed() -> bool:
+    """Whether the reader of our standard output has closed the pipe, as `head` does."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):  # standard output is no file
+        return False
+
+
+def _output_closed(words: list[str]) -> int:
+    """What a command prints is not read. One that does more than print says that it ended before it was done."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not words or words[0] in PRINTING or {"-h", "--help", "--help-all", "--version"} & set(words):
+        return 0
+    return _print_error(
+        f"the reader of standard output closed the pipe, so burnish {words[0]} ended before it was done; let it write "
+        "to a file (> log.txt). burnish train --resume RUN goes on from the last checkpoint of a run.",
+        1,
+    )
 
 
 def _dispatch(words: list[str]) -> int:

@@ -189,3 +189,33 @@ def test_damaged_gzip(how: str, told: Callable[..., str]) -> None:
     content = {"cut": whole[: len(whole) // 2], "not gzip": b"hello", "empty": b""}.get(how, bytes(spoilt))
     Path("d.jsonl.gz").write_bytes(content)
     assert "d.jsonl.gz" in told("train", "sft", "--task", "d.jsonl.gz")
+
+
+@pytest.mark.parametrize(("words", "code"), [("ui . --port 0", 1), ("completion bash", 0), ("ui --help", 0)])
+def test_a_closed_pipe_is_said_where_work_ends_with_it(words: str, code: int, tmp_path: Path) -> None:
+    """A run whose reader went away ended with exit code 1, or 0, and without a word. `burnish methods | head` may."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        found, said = run(*words.split(), cwd=tmp_path, stdout=writer)
+    finally:
+        os.close(writer)
+    assert found == code
+    assert ("closed the pipe, so burnish ui ended" in said) == bool(code) and said.count("\n") == code
+
+
+def test_another_pipe_that_breaks_is_not_taken_for_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended the command with exit code 0 and without a word."""
+
+    def breaks(words: list[str]) -> int:
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as pipe:
+            pipe.write("to a process that has ended")
+        return 0
+
+    monkeypatch.setattr("burnish.commands.papers.main", breaks)
+    assert main(["papers"]) == 1
+    assert "has ended" in capsys.readouterr().err

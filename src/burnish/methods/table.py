@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -18,6 +19,7 @@ from burnish.core.option import options_of
 from burnish.method import Method
 from burnish.methods.index import INDEX
 from burnish.papers import Paper
+from burnish.util.failures import said
 
 Recipe = Callable[..., Method]
 _R = TypeVar("_R", bound=Recipe)
@@ -146,6 +148,23 @@ def load_all() -> None:
     ordered = {name: METHODS[name] for name in INDEX} | others
     METHODS.clear()
     METHODS.update(ordered)
+
+
+def _explained(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """The same call, in which any error of the user's code is one sentence with its place (--debug: the traceback)."""
+
+    @functools.wraps(call)
+    def explained(*args: object, **kwargs: object) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except (ValueError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit too: a file that ends Python must not end the command in silence
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+            place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+            raise ValueError(f"{what} raised {type(error).__name__}: {said(error)}{place}; fix it") from error
+
+    return explained
 
 
 def _from_file(spec: str) -> Recipe:

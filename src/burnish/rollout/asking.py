@@ -167,8 +167,8 @@ class Questions:
 
 def answer(server: ChatServer, questions: list[Question], step: Step, blend: Blend | None = None) -> int:
     """Answer questions whose sessions have an Asker, and those that arrive meanwhile; all from a blend, if given.
-    Returns how many it took: it returns after some hundred, so that the caller can begin anew, since under steady load
-    there is always one more.
+
+    It returns how many it took, after some hundred at most: under steady load there is always one more.
     """
     if not questions:
         return 0
