@@ -15,7 +15,7 @@ from burnish.learn.maths import preference_noise as noise
 from burnish.learn.maths import preference_pairs as pairs
 from burnish.learn.maths import preference_unpaired as unpaired
 
-LOG2, LOG3, LOG4 = math.log(2), math.log(3), math.log(4)
+LOG2, LOG3 = math.log(2), math.log(3)
 W, L = tensor([LOG3, 0.4, -1.0], dtype=torch.float64), tensor([0.0, 0.9, -2.5], dtype=torch.float64)
 
 
@@ -307,38 +307,6 @@ def test_lipo_by_hand() -> None:
     delta = 1 / LOG2 - 1 / LOG3
     found = lists.lipo_lambda(tensor([0.0, LOG3]), tensor([1.0, 0.0]), 1.0)
     assert float(found) == pytest.approx(delta * math.log(4), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        # gains 4, 1, 2; the ranks by score are 3, 1, 2, the discounts 1/log 4, 1/log 2, 1/log 3
-        (
-            [2.0, 0.0, 1.0],
-            3 * (1 / LOG2 - 1 / LOG4) * math.log(4)
-            + 2 * (1 / LOG3 - 1 / LOG4) * math.log(3)
-            + 1 * (1 / LOG2 - 1 / LOG3) * math.log(2.5),
-        ),
-        # gains 1, 4, 2: the order of the scores is right, and each pair costs less
-        (
-            [0.0, 2.0, 1.0],
-            3 * (1 / LOG2 - 1 / LOG4) * math.log(4 / 3)
-            + 1 * (1 / LOG3 - 1 / LOG4) * math.log(1.5)
-            + 2 * (1 / LOG2 - 1 / LOG3) * math.log(5 / 3),
-        ),
-    ],
-    ids=["the best is last by score", "the best is first by score"],
-)
-def test_lipo_with_three_replies_by_hand(labels: list[float], expected: float) -> None:
-    """s = (0, log 3, log 2): a pair costs |gain_i - gain_j| |discount_i - discount_j| log(1 + e^-(s_i - s_j)).
-
-    Of two replies the ranks may as well be ascending: the difference of their discounts is the same.
-    """
-    found = lists.lipo_lambda(tensor([0.0, LOG3, LOG2]).double(), tensor(labels).double(), 1.0)
-    assert float(found) == pytest.approx(expected, rel=1e-6)
-    scores = tensor([LOG2, 0.0, LOG3]).double()  # the same replies in another order
-    moved = tensor([labels[2], labels[0], labels[1]]).double()
-    assert float(lists.lipo_lambda(scores, moved, 1.0)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_lipo_with_two_replies_is_a_multiple_of_dpo_and_pair_logistic_is_dpo() -> None:

@@ -1,4 +1,4 @@
-"""Columns that a method is told to read: whether the task has them, before anything is loaded."""
+"""Columns that options of a method name: whether the task has them, before anything is loaded."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     os.close(printed)
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="replace", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace", closefd=False)
-    sys.__stdin__, sys.__stdout__ = sys.stdin, sys.stdout  # type: ignore[misc]  # who wraps them anew drops the old ones
+    for name in ("stdin", "stdout"):  # a program that wraps them anew drops the old ones, which would then be closed
+        setattr(sys, f"__{name}__", getattr(sys, name))
     sys.argv = ["program.py"]
     said: dict[str, Any]
     try:
@@ -34,7 +35,7 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # waits for the program's threads, as Python does
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.__stdout__):
+        for stream in filter(None, (sys.stdout, sys.__stdout__)):
             with contextlib.suppress(ValueError):  # the program has closed or detached it
                 stream.flush()
     finally:

