@@ -24,12 +24,12 @@ def fuzzed(kind: str, seconds: float) -> None:
     found = list(fuzz_inputs.fuzz(100_000, 0, (kind,), seconds=seconds))
     wrong = [one for one in found if one.ending in ("traceback", "hang")]
     assert not wrong, [f"{one.ending} {one.where} {one.error} {one.case.words} {one.case.what}" for one in wrong]
-    assert sum(one.ending == "refused" for one in found) >= 10, "too few to mean anything"
+    assert sum(one.ending == "refused" for one in found) >= 5, "too few to mean anything"
 
 
 @pytest.mark.parametrize("kind", fuzz_inputs.KINDS)
 def test_seconds_of_bad_inputs(kind: str) -> None:
-    fuzzed(kind, 1)
+    fuzzed(kind, 2 if kind == "models" else 1)
 
 
 @pytest.mark.slow

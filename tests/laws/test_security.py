@@ -23,6 +23,8 @@ FETCHES = {
     "report/endpoint.py",  # resolves the server's host
     "sandbox/code/box.py",  # a socket pair, which passes descriptors to its child
     "sandbox/code/zygote.py",  # the other end of it
+    "distributed/heartbeat.py",  # ranks of a run tell each other that they live, with a token
+    "distributed/peers.py",  # the addresses for it
     "envs/channel.py",  # socket pairs between a run and the processes of its environments
 }
 RUNS_CODE = {  # the only files that run text as code: in a process that has confined itself

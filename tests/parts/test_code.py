@@ -308,7 +308,7 @@ def test_what_is_in_force_is_reported(grader: CodeGrader) -> None:
 
 WITHOUT = """
 import ctypes, json, sys
-from burnish.reward_functions import seccomp
+from burnish.sandbox import seccomp
 refused = [seccomp.REFUSED["unshare"][0], *({landlock})]
 program = [(0x20, 0, 0, 0)]
 for number in refused:

@@ -104,7 +104,7 @@ def test_every_limit_has_a_case() -> None:
 
 MEASURES = """
 import json, mmap, os, resource, socket
-from burnish.reward_functions import sandbox
+from burnish.sandbox import isolation as sandbox
 said = sandbox.{measure}
 found = {{}}
 def attempt(name, what):

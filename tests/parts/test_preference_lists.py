@@ -1,4 +1,4 @@
-"""Losses of ranked lists with three replies: with two, ranks that ascend give the same numbers as ranks that descend."""
+"""Losses of ranked lists with three replies: of two, ascending ranks give the same numbers as descending ones."""
 
 from __future__ import annotations
 

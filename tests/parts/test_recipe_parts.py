@@ -37,9 +37,8 @@ from burnish.tasks.data import Dataset
 from burnish.tasks.table import source
 from burnish.verifiers.code.outcome import Class, Outcome
 from burnish.verifiers.programs import level_points, levelled_tests, levels_of
-from burnish.zoo import confucius3 as recovered
 from burnish.zoo.am_thinking import weigh_cut_off
-from burnish.zoo.confucius3 import by_hardness, entropy_side
+from burnish.zoo.confucius3 import by_hardness, entropy_side, recovered
 from burnish.zoo.mimo import EasyPool, apart_from_easy, note_solved
 
 

@@ -23,7 +23,7 @@ pytestmark = [
 
 INSIDE = """
 import contextlib, ctypes, json, os, signal, socket, subprocess, sys, tempfile, threading
-from burnish.reward_functions import sandbox
+from burnish.sandbox import isolation as sandbox
 scratch = tempfile.mkdtemp(dir=sys.argv[1])
 isolation = sandbox.enter(scratch)
 found = {}
@@ -135,7 +135,7 @@ def test_memory_and_what_computing_needs(tmp_path: Path) -> None:
 
 def test_processor_time_ends_a_process_that_nobody_watches(tmp_path: Path) -> None:
     code = (
-        f"from burnish.reward_functions import sandbox\nsandbox.enter({str(tmp_path / 's')!r})\n"
+        f"from burnish.sandbox import isolation as sandbox\nsandbox.enter({str(tmp_path / 's')!r})\n"
         "sandbox.limit_cpu(0.0)\nwhile True: pass"
     )
     (tmp_path / "s").mkdir()

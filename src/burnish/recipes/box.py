@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from burnish import papers
+from burnish.methods.table import METHODS, load_all
 from burnish.recipes.recipe import Recipe, read_recipe
 
 BOX = Path(__file__).parent / "box"
@@ -23,7 +24,9 @@ class Boxed:
     @property
     def papers(self) -> tuple[papers.Paper, ...]:
         """The papers that it follows."""
-        known = {one.id: one for one in vars(papers).values() if isinstance(one, papers.Paper)}
+        load_all()  # papers of the zoo stand in the files of their methods
+        known = {one.id: one for entry in METHODS.values() for one in entry.papers}
+        known |= {one.id: one for one in vars(papers).values() if isinstance(one, papers.Paper)}
         return tuple(known[paper] for paper in self.recipe.papers)
 
     @property
