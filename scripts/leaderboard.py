@@ -137,10 +137,15 @@ def _shared(asked: argparse.Namespace) -> dict[str, object]:
 def refusal(entry: Entry, task: str) -> str:
     """Why a method cannot work on a task, or nothing."""
     try:
-        entry.build(source(task), **dict.fromkeys(needs(entry), "tiny"))
+        entry.build(source(task), **dict.fromkeys(needs(entry), "tiny"), **columns_of(entry))
     except ValueError as error:
         return str(error)
     return ""
+
+
+def columns_of(entry: Entry) -> dict[str, object]:
+    """The columns that its trial names: generated tasks have no users who compare, nor labels."""
+    return {key: entry.trial[key] for key in ("user", "column") if key in entry.trial}
 
 
 def _job(entry: Entry, task: str, seed: int, budget: Budget, asked: argparse.Namespace) -> Job:
@@ -150,7 +155,7 @@ def _job(entry: Entry, task: str, seed: int, budget: Budget, asked: argparse.Nam
     return Job(
         entry.name,
         entry.name,
-        {**shared, **helpers},
+        {**shared, **helpers, **columns_of(entry)},
         task,
         seed,
         budget,

@@ -1,6 +1,7 @@
 """Which methods the laws run on by default: the library, and of the rest as few as have every kind of term.
 
-A method that only combines terms, norms and streams which others have, too, is a slow test: `make test-all` runs it.
+A method that only combines terms, norms and streams which others have, too, is tested when its own file has changed
+(tests/guards.py), and by `make test-all`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,10 @@ from typing import Any
 
 import pytest
 from conftest import build_method
+from guards import guards
 
+from burnish.methods.index import INDEX
 from burnish.methods.table import METHODS
-
-LIBRARY = (  # what the documentation recommends
-    *("sft", "dft", "dpo", "ipo", "kto", "orpo", "simpo", "cpo", "rpo", "online_dpo", "nash_md"),
-    *("reward_model", "process_reward_model", "ppo", "a2c", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "sapo"),
-    *("rloo", "reinforce", "reinforce_pp", "remax", "tis", "best_of_n", "rejection_sampling", "raft"),
-    *("gkd", "opd", "minillm", "luffy", "chord", "prefix_rft", "archer", "gigpo", "starpo", "filtered_bc", "ilql"),
-)
 
 
 @cache
@@ -38,7 +34,7 @@ def kinds_of(name: str) -> frozenset[Hashable]:
 @cache
 def cover() -> frozenset[str]:
     """The library, and then greedily the method with most kinds that none before it has."""
-    chosen = [name for name in LIBRARY if name in METHODS]
+    chosen = [name for name, entry in METHODS.items() if entry.library]
     left = set().union(*(kinds_of(name) for name in METHODS)) - set().union(*(kinds_of(name) for name in chosen))
     while left:
         best = max(sorted(METHODS), key=lambda name: len(kinds_of(name) & left))
@@ -48,8 +44,13 @@ def cover() -> frozenset[str]:
 
 
 def by_cover(names: Iterable[str] = METHODS) -> list[Any]:
-    """Methods as parameters, those outside the cover as slow tests."""
-    return [name if name in cover() else pytest.param(name, marks=pytest.mark.slow) for name in sorted(names)]
+    """Methods as parameters; those outside the cover run when their file has changed."""
+    return [name if name in cover() else pytest.param(name, marks=guards(file_of(name))) for name in sorted(names)]
+
+
+def file_of(name: str) -> str:
+    """The file of a method below src/burnish."""
+    return INDEX[name].removeprefix("burnish.").replace(".", "/") + ".py"
 
 
 @cache

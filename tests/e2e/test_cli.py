@@ -159,7 +159,7 @@ def test_a_method_of_ones_own(cli: Cli, small_model: Path) -> None:
         ("eval tiny --k 0", "at least 1"),
         ("chat", "say which model"),
         ("chat nowhere", "no model 'nowhere'"),
-        ("methods grpo", "does not know what to do with 'grpo'"),
+        ("methods grpo dpo", "does not know what to do with 'dpo'"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(cli: Cli, words: str, said: str) -> None:
@@ -243,12 +243,12 @@ def test_every_option_has_help() -> None:
 
 
 def test_methods(cli: Cli) -> None:
-    assert cli("methods") == 0 and all(name in cli.out for name in METHODS)
+    assert cli("methods", "--all") == 0 and all(name in cli.out for name in METHODS)
     assert cli("methods", "--json") == 0
     rows = json.loads(cli.out)
     assert [row["name"] for row in rows] == list(METHODS)
     for row in rows:
-        assert row.keys() == {"name", "family", "catalogue", "title", "arxiv", "summary"}
+        assert row.keys() == {"name", "family", "library", "catalogue", "title", "arxiv", "summary"}
         assert isinstance(row["catalogue"], list) and row["summary"]
 
 

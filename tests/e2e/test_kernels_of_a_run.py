@@ -29,7 +29,8 @@ class Heard(Observer):
         self.warnings: list[str] = []
 
     def warned(self, said: str) -> None:
-        self.warnings.append(said)
+        if "nothing was learned" not in said:  # two steps of equal rewards: another warning
+            self.warnings.append(said)
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_run_whose_replies_all_timed_out_fails(policy: str, small_model: Path,
         "prompts": 1,
     }
     with pytest.raises(ValueError, match=r"no reply of its 2 steps got a reward \(.*0.3 s.*\); fix the reward"):
-        go("grpo", small_model, tmp_path / "run", on_reward_failure=policy, **more)
+        go("grpo", small_model, tmp_path / "run", **more)
     assert not (tmp_path / "run" / "model").exists()
 
 

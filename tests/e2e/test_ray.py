@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from guards import guards
 from rich.console import Console
 from runs import halted_after
 
@@ -29,6 +30,7 @@ from burnish.run.observed import ObservedRun
 from burnish.run.observers import Observer, Observers
 from burnish.store.reader import open_store
 
+pytestmark = guards("distributed", "run", "report", "core/loop.py", "core/sample_ledger.py")
 COIN = Path(__file__).with_name("coin.py")
 
 
@@ -121,6 +123,7 @@ class Following:
         self.seen.append(run)
 
 
+@pytest.mark.always
 def test_both_displays_follow_a_run_on_ray(straight: Path) -> None:
     """What they read of the run is there, from the header to the next commands."""
     lines, screen = (straight.with_name(name).read_text() for name in ("lines", "screen"))

@@ -21,6 +21,7 @@ from runs import go
 import burnish
 from burnish.cli import main
 from burnish.commands import completion
+from burnish.commands.methods import FAMILIES
 from burnish.commands.table import COMMANDS
 from burnish.config.flags import dashed, flags_of
 from burnish.config.help import GROUPS, grouped
@@ -116,17 +117,18 @@ def run_folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-@pytest.mark.parametrize("words", [("methods",), ("runs",), ("runs", "show", "last"), ("models",), ("show", "grpo")])
+@pytest.mark.parametrize(
+    "words", [("methods", "--all"), ("runs",), ("runs", "show", "last"), ("models",), ("show", "grpo")]
+)
+    "words", [("methods", "--all"), ("runs",), ("runs", "show", "last"), ("models",), ("show", "grpo")]
+)
 def test_a_table_in_a_pipe_has_one_line_per_row(words: tuple[str, ...], run_folder: Path) -> None:
     text = piped(*words, cwd=run_folder)
     assert not re.search(r"[│┃─━┏┡└╭╰]", text) and not re.search(r" \n", text)
-    if words == ("methods",):
+    if words == ("methods", "--all"):
         rows = [line for line in text.splitlines() if line.startswith("  ")]
         assert [row.split()[0] for row in rows] == [
-            entry.name
-            for family in dict.fromkeys(e.family for e in METHODS.values())
-            for entry in METHODS.values()
-            if entry.family == family
+            entry.name for family in FAMILIES for entry in METHODS.values() if entry.family == family
         ]
     if words == ("runs",):
         row = next(line for line in text.splitlines() if line.startswith("a-name"))

@@ -370,7 +370,7 @@ def test_effects_of_drawn_values_are_by_thirds() -> None:
 
 def built(name: str, task: str = "sort") -> Any:
     entry = METHODS[name]
-    columns = {key: entry.trial[key] for key in ("column", "cannot", "should_not") if key in entry.trial}
+    columns = {key: entry.trial[key] for key in ("column", "user", "cannot", "should_not") if key in entry.trial}
     return entry.build(source(str(entry.trial.get("task", task))), **dict.fromkeys(needs(entry), "tiny"), **columns)
 
 

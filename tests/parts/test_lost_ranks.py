@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from guards import guards
 
 from burnish.distributed import heartbeat, launched
 from burnish.distributed.launched import Launched, log_of
@@ -22,7 +23,10 @@ from burnish.distributed.ray import watchdog
 from burnish.models.ranks import MEETING
 from burnish.util.failures import LOST_RANK
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="states are read from /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="states are read from /proc"),
+    guards("distributed", "models/ranks.py"),
+]
 STOPPED = 0.6  # seconds, in place of 10
 SLEEPS, BUSY = "import time; time.sleep(60)", "while True: sum(range(10**9))"  # one call holds the lock for 10 s
 

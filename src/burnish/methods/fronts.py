@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.method import Clock, Draw, Method, Part, Role, Rollout, Trace, chain, frozen, method, roles
+from burnish.method import Clock, Draw, Method, Option, Part, Role, Rollout, chain, frozen, method, roles
 from burnish.score.judges import Judge
 
 
@@ -62,16 +61,25 @@ def names_in(judges: str) -> list[str]:
     return [name.strip() for name in judges.split(",") if name.strip()]
 
 
-def taught() -> Part:
-    """The labels of steps as a stream, and what is trained on: right paths by "sft", the ends of labelled steps by
-    "step". A step that several paths share counts once.
-    """
+Attributes = Annotated[
+    str,
+    Option(
+        "The rated attributes, with commas: columns of the data (chosen_NAME and rejected_NAME of pairs). Two need no "
+        "column: quality (1 for chosen replies and demonstrations, else 0) and length (a share of the longest reply)."
+    ),
+]
 
-    def labelled(trace: Trace) -> Tensor:
-        return ~trace.streams["label"].isnan()
 
-    return chain(
-        credit.turn_labels("value"),
-        credit.claim("step", "policy", positions="last", where=labelled, needs=("stream:label",)),
-        credit.claim("sft", "policy", tag="right"),
-    )
+KNOWN = ("quality", "length")  # attributes that need no column
+
+
+def names_of(attributes: str, task: draw.Source) -> tuple[str, ...]:
+    """The names in a list with commas, each once; raises ValueError for one of which the task says nothing."""
+    found = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
+    if not found:
+        raise ValueError("attributes names nothing to rate; give columns with commas, such as helpfulness,verbosity")
+    for name in found:
+        if name not in KNOWN:
+            columns = (name, f"chosen_{name}", f"rejected_{name}", f"demo_{name}")
+            draw.require_column(task, columns, f"attributes={attributes}", f"how {name} a reply is", "")
+    return found

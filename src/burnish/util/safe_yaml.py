@@ -15,7 +15,7 @@ from burnish.util.untrusted import DEEPEST
 
 LARGEST = 1 << 22  # characters
 VALUES = 100_000  # after aliases are expanded
-LONGEST_NUMBER = 400  # characters of a number; 1:59:59:... takes quadratic time
+LONGEST_NUMBER = 2000  # characters of a number; 1:59:59:... takes quadratic time
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 

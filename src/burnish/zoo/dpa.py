@@ -19,6 +19,7 @@ from burnish.credit.reward import ratings
 from burnish.learn.terms import reward as terms
 from burnish.method import Draw, Method, Option, Part, Rollout, chain, method, roles, trained
 from burnish.methods import opt, papers, register
+from burnish.methods.fronts import Attributes, names_of
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.sample import sample
 from burnish.score.objectives import directed_reward
@@ -59,15 +60,6 @@ def directed(n: int, degrees: float, *, temperature: float = 1.0) -> Rollout:
     )
 
 
-Attributes = Annotated[
-    str,
-    Option(
-        "The rated attributes, with commas: columns of the data (chosen_NAME and rejected_NAME of pairs). Two need no "
-        "column: quality (1 for chosen replies and demonstrations, else 0) and length (a share of the longest reply)."
-    ),
-]
-
-
 def given_replies(task: draw.Source) -> tuple[Draw, Rollout]:
     """The replies of the data: chosen and rejected ones where it has pairs, else the demonstrations."""
     paired = {"chosen", "rejected"} <= task.gives or {"demo", "mistake"} <= task.gives
@@ -101,21 +93,6 @@ def rating_model(task: draw.Source, *, attributes: Attributes = "quality,length"
         models=roles("rm", rm=trained(outputs=len(rated))),
         product="rm",
     )
-
-
-KNOWN = ("quality", "length")  # attributes that need no column
-
-
-def names_of(attributes: str, task: draw.Source) -> tuple[str, ...]:
-    """The names in a list with commas, each once; raises ValueError for one of which the task says nothing."""
-    found = tuple(dict.fromkeys(name.strip() for name in attributes.split(",") if name.strip()))
-    if not found:
-        raise ValueError("attributes names nothing to rate; give columns with commas, such as helpfulness,verbosity")
-    for name in found:
-        if name not in KNOWN:
-            columns = (name, f"chosen_{name}", f"rejected_{name}", f"demo_{name}")
-            draw.require_column(task, columns, f"attributes={attributes}", f"how {name} a reply is", "")
-    return found
 
 
 @register(

@@ -25,8 +25,8 @@ from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
 from burnish.rollout.trajectories import episode_trace
 from burnish.tasks.recorded import RECORDED, Recorded, is_file_of_episodes
-from burnish.zoo.playpen import Win
 
+Win = Annotated[float, Option("The least reward of a won episode, where the environment does not say how it ended.")]
 EEF = Paper("eef", "2504.13145", "Exploring Expert Failures Improves LLM Agent Tuning")
 
 

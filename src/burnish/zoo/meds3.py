@@ -8,24 +8,23 @@ from typing import Annotated
 from burnish import draw, learn, rollout, score, select
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import opt, register
-from burnish.methods.fronts import taught
+from burnish.methods.tree_search import (
+    PATHS,
+    SMALL,
+    Depth,
+    Explore,
+    Rounds,
+    Saves,
+    Scorer,
+    Start,
+    StepBy,
+    Width,
+    taught,
+)
 from burnish.papers import Paper
 from burnish.score.step_rewards import AGGREGATES
 
 MEDS3 = Paper("meds3", "2501.12051", "MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking")
-
-Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
-Width = Annotated[int, Option("Next steps that are proposed at each node.", at_least=2)]
-Depth = Annotated[int, Option("Steps of a reply, at most; the last goes to its end.", at_least=1)]
-Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
-StepBy = Annotated[str, Option("What a step is: lines, paragraphs, after:TEXT.")]
-Start = Annotated[
-    str | None, Option("The model of values that is trained on; unset: the run's model, with a new head.")
-]
-Scorer = Annotated[str, Option("A model of values, as the method that trains it saves it with --saves.")]
-Saves = Annotated[str, Option("Which of the two trained models the run saves.", choices=("policy", "prm"))]
-PATHS = ("tag:path", "tag:right", "turn_score:value")
-SMALL = {"rounds": 3, "width": 3}
 
 
 @register(

@@ -5,38 +5,26 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from burnish import draw, learn, rollout, score, select
-from burnish.method import Method, Option, Rollout, frozen, method, roles, trained
+from burnish import draw, learn, rollout
+from burnish.method import Method, Option, method, roles, trained
 from burnish.methods import opt, register
-from burnish.methods.fronts import taught
+from burnish.methods.tree_search import (
+    PATHS,
+    SMALL,
+    Depth,
+    Explore,
+    Rounds,
+    Saves,
+    Scorer,
+    Start,
+    StepBy,
+    Width,
+    answered,
+    taught,
+)
 from burnish.papers import Paper
 
 REST_MCTS = Paper("rest-mcts", "2406.03816", "ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search")
-
-Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
-Width = Annotated[int, Option("Next steps that are proposed at each node.", at_least=2)]
-Depth = Annotated[int, Option("Steps of a reply, at most; the last goes to its end.", at_least=1)]
-Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
-StepBy = Annotated[str, Option("What a step is: lines, paragraphs, after:TEXT.")]
-Start = Annotated[
-    str | None, Option("The model of values that is trained on; unset: the run's model, with a new head.")
-]
-Scorer = Annotated[str, Option("A model of values, as the method that trains it saves it with --saves.")]
-Saves = Annotated[str, Option("Which of the two trained models the run saves.", choices=("policy", "prm"))]
-PATHS = ("tag:path", "tag:right", "turn_score:value")
-SMALL = {"rounds": 3, "width": 3}
-
-
-def answered(task: draw.Source, searched: Rollout, directory: str) -> Method:
-    """A search that answers, with a model of values that is not trained."""
-    return method(
-        draw=draw.prompts(task),
-        rollout=searched,
-        score=score.scoring(task, None),
-        select=select.keep_best(1),  # the answer; its score is noted
-        learn=learn.Learn(),
-        models=roles(prm=frozen(directory, outputs=1)),
-    )
 
 
 @register(

@@ -7,12 +7,22 @@ from typing import Annotated, Any
 from burnish import draw, learn, rollout
 from burnish.method import Method, Option, Rollout, method, roles, trained
 from burnish.methods import opt, register
-from burnish.methods.fronts import taught
+from burnish.methods.tree_search import (
+    PATHS,
+    SMALL,
+    Depth,
+    Rounds,
+    Saves,
+    Scorer,
+    Start,
+    StepBy,
+    Width,
+    answered,
+    taught,
+)
 from burnish.papers import Paper
 from burnish.rollout.stepped import Take
 from burnish.rollout.valued import Worth
-from burnish.zoo.meds3 import PATHS, SMALL, Depth, Rounds, Saves, Scorer, Start, StepBy, Width
-from burnish.zoo.rest_mcts import answered
 
 RLM_BLUEPRINT = Paper("rlm-blueprint", "2501.11223", "Reasoning Language Models: A Blueprint")
 

@@ -8,10 +8,9 @@ from burnish import credit, draw, learn, rollout, select
 from burnish.core.schedules import after, before
 from burnish.method import Method, Option, Phase, Rollout, chain, roles, snapshot, trained
 from burnish.methods import opt, register
-from burnish.methods.fronts import taught
+from burnish.methods.tree_search import PATHS, SMALL, Depth, Explore, Rounds, Saves, Start, StepBy, Width, taught
 from burnish.papers import Paper
 from burnish.rollout.stepped import Take
-from burnish.zoo.meds3 import PATHS, SMALL, Depth, Explore, Rounds, Saves, Start, StepBy, Width
 
 STEP_APO = Paper(
     "step-apo", "2409.08642", "CPL: Critical Plan Step Learning Boosts LLM Generalization in Reasoning Tasks"
