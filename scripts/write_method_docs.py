@@ -19,6 +19,7 @@ from draw_curves import Curve, drawn, mean_curve
 from rich.table import Table
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.commands.methods import FAMILIES
 from burnish.compare.lineage import composition, parent
 from burnish.config.flags import flags_of_method
 from burnish.methods.table import METHODS, Entry, load_all
@@ -38,6 +39,13 @@ methods with one reply a prompt (`a2c`, `dr_po`, `ppo`) are noisy at 16 replies 
 --entropy 0` reaches 97%); `nlpo` earns its reward under its mask and is measured here without it; `hir` keeps a fifth
 of its probability for other tokens (label smoothing), which free sampling draws; `behavior_injection` prepares a
 model for RL."""
+
+
+LIBRARY = "What people use. Begin here: `src/burnish/methods` has their code."
+ZOO = (
+    "Reproductions of further papers: one file each in `src/burnish/zoo`, with the same laws and a number derived by hand, "
+    "but with less use behind them."
+)
 
 
 def main() -> None:
@@ -120,19 +128,24 @@ def markdown(table: Table) -> str:
 
 
 def index(measured: dict[str, Any]) -> str:
-    """All methods by family, with what was measured."""
+    """The library by family, the best known first, then the zoo, with what was measured."""
     lines = ["# Methods", INTRODUCTION]
-    for family in sorted({entry.family for entry in METHODS.values()}):
-        lines.append(f"## {family}")
-        table = ["| method | what | paper | measured |", "|---|---|---|---|"]
-        for name, entry in sorted(METHODS.items()):
-            if entry.family == family:
-                paper = f"[{entry.arxiv}](https://arxiv.org/abs/{entry.arxiv})" if entry.arxiv else ""
-                found = measured.get(name)
-                gain = f"{found['task']}: {ends(found)[0]:.0%} -> {ends(found)[1]:.0%}" if found else ""
-                table.append(f"| [{name}]({name}.md) | {entry.summary} | {paper} | {gain} |")
-        lines.append("\n".join(table))
+    library = [(name, entry) for name, entry in METHODS.items() if entry.library]
+    zoo = sorted((name, entry) for name, entry in METHODS.items() if not entry.library)
+    for title, about, rows in (("library", LIBRARY, library), ("zoo", ZOO, zoo)):
+        lines += [f"## The {title}", about]
+        for family in FAMILIES:
+            table = [row(name, entry, measured.get(name)) for name, entry in rows if entry.family == family]
+            if table:
+                lines += [f"### {family.capitalize()}: {FAMILIES[family]}"]
+                lines += ["\n".join(["| method | what | paper | measured |", "|---|---|---|---|", *table])]
     return "\n\n".join(lines) + "\n"
+
+
+def row(name: str, entry: Entry, found: dict[str, Any] | None) -> str:
+    paper = f"[{entry.arxiv}](https://arxiv.org/abs/{entry.arxiv})" if entry.arxiv else ""
+    gain = f"{found['task']}: {ends(found)[0]:.0%} -> {ends(found)[1]:.0%}" if found else ""
+    return f"| [{name}]({name}.md) | {entry.summary} | {paper} | {gain} |"
 
 
 def relations(pieces: dict[str, frozenset[str]]) -> str:

@@ -120,8 +120,6 @@ def run_folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.mark.parametrize(
     "words", [("methods", "--all"), ("runs",), ("runs", "show", "last"), ("models",), ("show", "grpo")]
 )
-    "words", [("methods", "--all"), ("runs",), ("runs", "show", "last"), ("models",), ("show", "grpo")]
-)
 def test_a_table_in_a_pipe_has_one_line_per_row(words: tuple[str, ...], run_folder: Path) -> None:
     text = piped(*words, cwd=run_folder)
     assert not re.search(r"[│┃─━┏┡└╭╰]", text) and not re.search(r" \n", text)
