@@ -1,6 +1,6 @@
 """Run every fast test alone, in a process of its own; then all tests of each file in a random order.
 
-    python scripts/each_alone.py tests/parts/test_engine.py tests/e2e/test_store.py
+    python scripts/each_alone.py tests/engine/test_engine.py tests/e2e/test_store.py
     python scripts/each_alone.py --sample 200      so many of all fast tests, drawn with a fixed seed
 
 A test that passes in the suite and not alone leans on one that ran before it. The exit status is 1 where any fails.

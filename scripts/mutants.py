@@ -40,7 +40,7 @@ TEXT_ONLY = (
     "tests/laws/test_repo.py",
     "tests/laws/test_security.py",
 )  # they read the source, and would notice any change
-DEFAULTS = ("tests/parts/test_defaults.py",)  # for slips in a default, which no call need notice
+DEFAULTS = ("tests/config/test_defaults.py",)  # for slips in a default, which no call need notice
 FAILED = ".failed"
 UNKNOWN = 120.0  # seconds of a test file that was not recorded, for the time limit
 _sound: set[str] = set()  # tests that were seen to pass in the copy
@@ -58,9 +58,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     parser.add_argument("--record-only", action="store_true", help="record which tests call what, and stop")
     parser.add_argument("--recorded-only", action="store_true", help="use what is recorded, record nothing")
-    parser.add_argument(
-        "tests", nargs="*", help="test files to record; by default all of tests/parts, laws, golden, e2e"
-    )
+    parser.add_argument("tests", nargs="*", help="test files to record; by default all")
     told = parser.parse_args()
     end = time.monotonic() + 60 * told.minutes
     files = told.tests or [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob("test_*.py"))]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -40,6 +41,8 @@ from burnish.tasks.table import source
 
 load_all()
 torch.set_num_threads(1)
+# Tests use helpers of other tests by their plain names: `from test_learn import TASK`.
+sys.path += [str(folder) for folder in sorted(Path(__file__).parent.iterdir()) if folder.is_dir()]
 
 if kernels() is None:  # files that import the optional package test it: without it they are not collected
     collect_ignore = [

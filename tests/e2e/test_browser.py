@@ -29,12 +29,17 @@ from burnish.store.environment import process
 from burnish.store.reader import open_store
 from burnish.store.schema import FILE, connect
 
-playwright = pytest.importorskip("playwright.sync_api")
+try:
+    from playwright import sync_api as playwright
+except ImportError:
+    playwright = None  # type: ignore[assignment]
 CHROMIUM = os.environ.get("BURNISH_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None
 )
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium here", allow_module_level=True)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(playwright is None or CHROMIUM is None, reason="there is no playwright, or no Chromium"),
+]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -119,7 +119,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 NOT_HERE = {
     **dict.fromkeys(
         ("filtered_bc", "oracle_bc", "ilql", "mc_returns"),
-        "it reads recorded games: tests/parts/test_offline_agents.py",
+        "it reads recorded games: tests/methods/test_offline_agents.py",
     ),
     **dict.fromkeys(("eft", "particle_filter"), "it needs a model that was tuned or scores steps: docs/decoding.md"),
     **dict.fromkeys(
@@ -127,14 +127,14 @@ NOT_HERE = {
     ),
     **dict.fromkeys(("vas", "q_sharp"), "it needs a value model: docs/decoding.md has runs"),
     **dict.fromkeys(("vas_value", "q_sharp_value"), "it trains a value model, which answers nothing: docs/decoding.md"),
-    "essa": "it starts from the adapters of an SFT run: docs/evolution.md has runs, tests/parts/test_evolution.py one",
+    "essa": "it starts from the adapters of an SFT run: docs/evolution.md has runs, tests/zoo/test_evolution.py one",
     "urial": "tiny answers questions of its tasks alone, without a text before them: docs/decoding.md",
     "deal": "the best beams of tiny are right as they are: docs/decoding.md has a harder task",
     "genarm_rm": "it guides another model, and is a worse one itself: docs/decoding.md",
     "moe_lm": "it plays games for minutes: tests/e2e/test_episodes_learned.py",
     "archer": "it plays games for minutes on two cores: benchmarks/curves.json has it, 46% to 84%",
     "direct_advantage_po": "after a few steps its critic tells no two next steps apart by 0.1, so nothing is learned",
-    "refusal_classifier": "it needs replies with labels: tests/parts/test_refusal_classifier.py has a run",
+    "refusal_classifier": "it needs replies with labels: tests/zoo/test_refusal_composition.py has a run",
     "serl": "tiny cannot write prompts: docs/curricula.md has a run with a policy that can",
     "teams_rl": "tiny cannot rewrite instructions: docs/curricula.md has a run with a model that can",
     "leti": "a round of a hundred samples a task is what it needs: +7 points after twenty steps",
@@ -148,7 +148,7 @@ NOT_HERE = {
 }
 NOT_HERE |= dict.fromkeys(
     ("agentrefine", "stepagent", "stepagent_inverse"),
-    "it reads an expert's episodes: tests/parts/test_agent_imitation.py",
+    "it reads an expert's episodes: tests/zoo/test_agent_imitation.py",
 )
 NOT_HERE |= {
     name: "it plays games: docs/agents.md, agent-credit.md and agent-search.md have numbers"

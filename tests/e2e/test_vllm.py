@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import SMALL, build_method, make_model
 from runs import halted_after
-from test_apart import engine_of, requests_of, stale_weights_are_caught
+from test_subprocess_engine import engine_of, requests_of, stale_weights_are_caught
 
 from burnish import train
 from burnish.api.train import resume

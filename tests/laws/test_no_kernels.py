@@ -43,20 +43,20 @@ except ModuleNotFoundError as error:
 else:
     raise AssertionError("a broken package of kernels was taken for an absent one")
 """
-# Tests that use kernels where there are some; all other files of tests/parts that name no kernel are added.
+# Tests that use kernels where there are some; all other files outside laws and e2e that name no kernel are added.
 BOTH = (
-    "tests/parts/test_engine.py",
-    "tests/parts/test_scheduling.py",
-    "tests/parts/test_architectures.py",
-    "tests/parts/test_learn.py",
-    "tests/parts/test_models.py",
-    "tests/parts/test_varlen.py",
-    "tests/parts/test_tree.py",
-    "tests/parts/test_working.py",
-    "tests/parts/test_transformers_engine.py",
-    "tests/parts/test_path_check.py",
-    "tests/parts/test_trust_region.py",
-    "tests/parts/test_apart.py",
+    "tests/engine/test_engine.py",
+    "tests/engine/test_scheduling.py",
+    "tests/forward/test_architectures.py",
+    "tests/learn/test_learn.py",
+    "tests/models/test_models.py",
+    "tests/forward/test_cpu_attention.py",
+    "tests/forward/test_prefix_tree.py",
+    "tests/models/test_mixed_precision.py",
+    "tests/engine/test_transformers_engine.py",
+    "tests/forward/test_path_check.py",
+    "tests/learn/test_trust_region.py",
+    "tests/engine/test_subprocess_engine.py",
     "tests/golden",
     "tests/laws/test_laws.py",
 )
@@ -129,8 +129,9 @@ def test_the_suite_is_green_without_kernels(without: Path) -> None:
     for name in ("tests", "docs", "examples", "benchmarks", "scripts"):
         shutil.copytree(ROOT / name, without / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", without)
-    parts = sorted((without / "tests" / "parts").glob("test_*.py"))
-    plain = [f"tests/parts/{file.name}" for file in parts if "kernels." not in file.read_text()]
+    files = sorted((without / "tests").glob("*/test_*.py"))
+    parts = [file for file in files if file.parent.name not in ("laws", "e2e", "golden", "kernels")]
+    plain = [str(file.relative_to(without)) for file in parts if "kernels." not in file.read_text()]
     assert len(plain) > 150
     done = run_in(
         without,

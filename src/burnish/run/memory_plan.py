@@ -2,7 +2,7 @@
 
 The peak is where the backward pass begins: weights, gradients, moments, the KV cache, which stays for its CUDA graphs,
 and the activations of one micro-batch. Against twelve runs of 135M to 8B weights on an H200 the sum is within 10% of
-torch's peak in all but one, which is 16% higher (tests/parts/test_memory_plan.py). What the allocator reserves beyond
+torch's peak in all but one, which is 16% higher (tests/run/test_memory_plan.py). What the allocator reserves beyond
 that, for fragments and CUDA graphs, is not in it.
 """
 

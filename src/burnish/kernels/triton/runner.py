@@ -17,7 +17,7 @@ from burnish.kernels.cuda_graphs.scoring import ScoringGraphs
 from burnish.kernels.cuda_graphs.training import TrainingGraphs
 from burnish.kernels.triton.decoder import FusedDecoder
 
-SAME_BITS = ("llama", "mistral", "qwen2")  # for which it was shown on a GPU (tests/parts/test_gpu_exact.py)
+SAME_BITS = ("llama", "mistral", "qwen2")  # for which it was shown on a GPU (tests/kernels/test_gpu_exact.py)
 _log = logging.getLogger("burnish")
 
 

@@ -1,4 +1,4 @@
-"""The table of tests/parts/test_terms.py: every term on two replies of two tokens, the signs of its
+"""The table of tests/learn/test_terms.py: every term on two replies of two tokens, the signs of its
 slope, its number.
 """
 

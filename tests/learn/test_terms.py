@@ -93,11 +93,11 @@ def factories() -> dict[str, Callable[..., Term]]:
 def test_every_term_has_a_row_in_the_table() -> None:
     tested = {named(case) for case in CASES}
     tested |= {"pg_soft", "pg_held_ratio", "pg_log_ratio"}  # which share one loss
-    tested |= {"pair_term", "list_term", "unpaired_term"}  # factories of others; tests/parts/test_compared.py
-    tested |= SEVERAL_OUTPUTS  # tests/parts/test_reward_terms.py
+    tested |= {"pair_term", "list_term", "unpaired_term"}  # factories of others; tests/learn/test_compared.py
+    tested |= SEVERAL_OUTPUTS  # tests/learn/test_reward_terms.py
     tested |= {"value_heads_clip"}  # below
     tested |= {"pg_sequence", "pg_whole"}  # which share one loss
-    tested |= {"many_labels"}  # tests/parts/test_refusal_classifier.py
+    tested |= {"many_labels"}  # tests/zoo/test_refusal_composition.py
     assert len(factories()) > 40
     assert set(factories()) - tested == set()
 
