@@ -43,8 +43,8 @@ model for RL."""
 
 LIBRARY = "What people use. Begin here: `src/burnish/methods` has their code."
 ZOO = (
-    "Reproductions of further papers: one file each in `src/burnish/zoo`, with the same laws and a number derived by hand, "
-    "but with less use behind them."
+    "Reproductions of further papers: one file each in `src/burnish/zoo`, with the same laws and numbers derived by "
+    "hand, but with less use behind them."
 )
 
 
