@@ -99,7 +99,7 @@ def _read(words: list[str]) -> tuple[str | None, dict[str, Any], dict[str, Any]]
 
 
 def _known(entry: Entry) -> set[str]:
-    return {*method_fields(entry), *(f.name for f in dataclasses.fields(Options))}
+    return {*method_fields(entry), *(f.name for f in dataclasses.fields(Options)), "reward_model"}
 
 
 def _from_yaml(path: Path) -> dict[str, Any]:

@@ -339,6 +339,20 @@ def unknown(method: str, key: str, known: Collection[str], *, flag: bool = False
     return f"{method} has no option {key!r}{hint} (`burnish show {method}` lists them)"
 
 
+def _with_reward_model(given: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """--reward-model DIR of a method that has no such option is --reward "rm(DIR)", beside other rewards."""
+    key = next((key for key in given if key.replace("-", "_") == "reward_model"), None)
+    if key is None or "reward_model" in own or not isinstance(given[key], str) or not given[key]:
+        return given
+    scored = f"rm({given[key]})"
+    reward = given.get("reward")
+    if reward is not None and not isinstance(reward, str):
+        reward = [*(reward if isinstance(reward, list | tuple) else [reward]), scored]
+    else:
+        reward = f"{reward},{scored}" if reward else scored
+    return {**{name: value for name, value in given.items() if name != key}, "reward": reward}
+
+
 def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
     """Sort given values into options and arguments; raise ValueError for an unknown name (with the nearest one) or
     type.
@@ -351,7 +365,7 @@ def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
     option_types, own_types = typing.get_type_hints(Options, include_extras=True), method_types(entry)
     options: dict[str, Any] = {}
     arguments = {key: p.default for key, p in own.items() if p.default is not p.empty}
-    for key, value in given.items():
+    for key, value in _with_reward_model(given, own).items():
         key = key.replace("-", "_")
         if key in SPELLED and not isinstance(value, str) and isinstance(value, SPELLED[key][0]):
             value = SPELLED[key][1](value)

@@ -88,7 +88,8 @@ def configured(stage: Stage, options: Mapping[str, Any]) -> tuple[Entry, Config]
 
 def _known_options(stage: Stage, makers: Mapping[str, Maker]) -> set[str]:
     if stage.command == "train":
-        return {"method", *method_fields(find(stage.method)), *(one.name for one in dataclasses.fields(Options))}
+        own = method_fields(find(stage.method))
+        return {"method", "reward_model", *own, *(one.name for one in dataclasses.fields(Options))}
     if stage.command not in makers:
         raise ValueError(f"there is no command {stage.command!r} for a stage; there are train, {', '.join(makers)}")
     return makers[stage.command].known()
