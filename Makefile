@@ -24,7 +24,8 @@ test-all: $(VENV)/.ready  ## every test, in shards of at most 50 minutes (`make 
 	$(BIN)/python scripts/test_all.py $(SHARD)
 
 test-extras: .venv-extras/.ready .venv-vllm/.ready  ## trackers, agent frameworks, OpenEnv, verifiers before v1, and a real vLLM
-	BURNISH_VLLM_PYTHON=.venv-vllm/bin/python .venv-extras/bin/pytest -m extras
+	export BURNISH_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python; .venv-extras/bin/pytest -m extras \
+	|| .venv-extras/bin/pytest -m extras --last-failed --last-failed-no-failures none
 
 test-alone: $(VENV)/.ready  ## each fast test in a process of its own, and each file in a random order (an hour or two)
 	$(BIN)/python scripts/each_alone.py

@@ -206,9 +206,9 @@ def test_a_run_that_fails_before_its_first_step_leaves_no_folder(small_model: Pa
 
 
 ELSEWHERE = {  # options whose proof stands in another file, because it needs what is there
-    "parts/test_lora.py": {"lora_alpha", "lora_dropout", "lora_targets", "lora_variant", "lora_save"},
-    "parts/test_preference_diagnostics.py": {"diagnose_every"},
-    "parts/test_scorer_failures.py": {"max_reward_failures", "shape"},
+    "models/test_lora.py": {"lora_alpha", "lora_dropout", "lora_targets", "lora_variant", "lora_save"},
+    "learn/test_preference_diagnostics.py": {"diagnose_every"},
+    "compose/test_scorer_failures.py": {"max_reward_failures", "shape"},
     "e2e/test_data_runs.py": {"columns", "epochs", "max_length", "on_long", "train_on", "eval_k", "eval_temperature"},
     "e2e/test_ray.py": {
         "on",
@@ -225,14 +225,14 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "e2e/test_dtype.py": {"dtype"},
     "e2e/test_rank_runs.py": {"ranks", "shard_optimiser"},
     "e2e/test_early_stopping.py": {"eval_measure"},
-    "parts/test_compact_adamw.py": {"optimiser", "master_weights"},
-    "parts/test_memory_plan.py": {"memory"},
-    "parts/test_nf4.py": {"quantization"},
+    "models/test_compact_adamw.py": {"optimiser", "master_weights"},
+    "run/test_memory_plan.py": {"memory"},
+    "forward/test_nf4.py": {"quantization"},
     "e2e/test_seat_runs.py": {"opponent"},
-    "parts/test_ray_units.py": {"unit"},
+    "distributed/test_ray_units.py": {"unit"},
     "e2e/test_vllm.py": {"vllm_python"},
     "e2e/test_watching.py": {"log"},
-    "parts/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},
+    "models/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},
 }
 WITHOUT_A_TEST = {
     "call_timeout",
