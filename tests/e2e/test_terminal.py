@@ -24,7 +24,8 @@ from burnish.commands import completion
 from burnish.commands.methods import FAMILIES
 from burnish.commands.table import COMMANDS
 from burnish.config.flags import dashed, flags_of
-from burnish.config.help import GROUPS, grouped
+from burnish.config.help import grouped
+from burnish.config.help import groups as option_groups
 from burnish.config.options import Options, method_fields
 from burnish.methods.table import METHODS, find, load_all
 
@@ -78,7 +79,7 @@ def test_every_option_of_a_run_is_in_one_group_and_ray_is_last() -> None:
     names = [flag.name for flags in groups.values() for flag in flags]
     assert sorted(names) == sorted(Options.__dataclass_fields__)
     assert next(iter(groups)) == "Common" and list(groups)[-2:] == ["Engines", "Ray"]
-    listed = [name for names in GROUPS.values() for name in names]
+    listed = [name for names in option_groups().values() for name in names]
     assert len(listed) == len(set(listed))
 
 

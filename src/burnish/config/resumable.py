@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
 
+from burnish.config.options import Options
+
 # Options that may change when a run is resumed: they do not change what it learns, or only from that step on.
-RESUMABLE = (
-    "steps",
-    "epochs",
-    "device",
-    "dtype",
-    "token_budget",
-    "packed",
-    "checkpoint_activations",
-    "save_every",
-    "keep",
-    "keep_every",
-    "keep_best",
-    "patience",
-    "stop_at",
-    "product",
-    "run_name",
-    "tag",
-    "eval_every",
-    "on_nan",
-    "env_timeout",
-    "env_process",
-    "reward_timeout",
-    "reward_workers",
-    "on_reward_failure",
-    "max_reward_failures",
-    "record",
-    "diagnose_every",
-    "log",
-    "vllm_python",
-    "on_mismatch",
-    "ranks",
-    "shard_optimiser",
-    "samplers",
-    "graders",
-    "spares",
-    "ray_address",
-    "replacements",
-    "recover_within",
-    "call_timeout",
-)
+RESUMABLE = tuple(one.name for one in dataclasses.fields(Options) if one.metadata.get("resumable"))
 
 ENDS = ("steps", "epochs", "patience", "stop_at", "product")  # those of them that say when a run ends, and with what
 
