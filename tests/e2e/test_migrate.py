@@ -425,7 +425,7 @@ def test_a_yaml_file_with_a_word_of_others_is_answered(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("train grpo --logging-steps 1", "none is needed: every step is recorded in the run store; leave it out"),
+        ("train grpo --logging-steps 1", "in burnish: every step is recorded in the run store"),
         ("train grpo --lora-alpha 32", "--lora-alpha is about LoRA adapters, but there is no --lora; add --lora 16"),
         ("train grpo --use-dora true", "there is no --use-dora; in burnish: --lora-variant (rslora or dora)"),
         ("train sft --num-generations 8", "in burnish: --n, which sft does not have"),

@@ -13,7 +13,8 @@ from burnish.compare.job import RunResult
 from burnish.compare.results import by_label
 from burnish.compare.statistics import interval
 from burnish.evals.evaluate import Interval
-from burnish.methods.table import METHODS
+from burnish.methods.index import INDEX
+from burnish.methods.table import find
 from burnish.report.charts import Row, interval_chart, percent, standalone
 from burnish.report.show import built
 
@@ -62,9 +63,9 @@ def cell(rows: Sequence[RunResult]) -> Cell | None:
 
 def learns_from(name: str) -> str:
     """The kinds of data that a method trains on: a verifier's scores, demonstrations, pairs, another model."""
-    if name not in METHODS:
+    if name not in INDEX:
         return ""
-    entry = METHODS[name]
+    entry = find(name)
     parts = [placed.part for phase in built(entry).phases for placed in phase.parts()]
     read = {name for part in parts for name in part.reads}
     kinds = ["scores"] if any(part.name.startswith(("verify", "play", "hinted")) for part in parts) else []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 
-from burnish.methods.table import METHODS
+from burnish.methods.table import METHODS, load_all
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
@@ -133,9 +133,11 @@ WITHOUT: dict[str, str] = {
     "data.filter_overlong_prompts_workers cache_dir tokenized_path dataset_streaming",
     "write it after the name of the model: owner/name@revision": "model_revision revision",
     "a run folder is never overwritten": "overwrite_output_dir",
-    "nothing is uploaded": "push_to_hub hub_model_id hub_token hub_strategy hub_private_repo",
+    "nothing is uploaded; `hf upload OWNER/NAME RUN/model` does it": "push_to_hub "
+    "hub_model_id hub_token hub_strategy hub_private_repo",
     "columns that a task does not use are passed to the reward function": "remove_unused_columns",
-    "replies are sampled from the whole distribution": "top_k min_p repetition_penalty do_sample num_beams top_p "
+    'most methods sample from the whole distribution; --swap "sample=sample(8, top_p=0.9)" restricts it': "top_k "
+    "min_p repetition_penalty do_sample num_beams top_p "
     f"{_ROLLOUT}.top_k {_ROLLOUT}.do_sample",
     "a method has its own reference; --swap changes parts": "ref_model sync_ref_model ref_model_mixup_alpha "
     "ref_model_sync_steps ref_model_name_or_path",
@@ -201,7 +203,7 @@ def answer(name: str, known: Collection[str], *, method: str = "", flag: bool = 
 
     there = f"there is no {spelled(name)}"
     if not word.ours:
-        return f"{there} in burnish, and none is needed: {word.why}; leave it out"
+        return f"{there} in burnish: {word.why}"
     ours = next((one for one in word.ours if one in known), None)
     if ours is None:
         others = f" ({_methods_with(word.ours[0])} do)" if method and _methods_with(word.ours[0]) else ""
@@ -213,6 +215,7 @@ def answer(name: str, known: Collection[str], *, method: str = "", flag: bool = 
 
 def _methods_with(option: str) -> str:
     """The names of a few methods that have an option."""
+    load_all()
     names = [entry.name for entry in METHODS.values() if option in signature(entry.build).parameters]
     return ", ".join(sorted(names, key=lambda name: (len(name), name))[:3])
 
