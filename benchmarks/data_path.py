@@ -101,9 +101,9 @@ def plain(method: Method, models: Models, settings: Settings, steps: range) -> l
 
 def work(method: Method, models: Models, settings: Settings, steps: range) -> list[float]:
     """Seconds that draw and rollout of a step take, one step after the other."""
-    from burnish.core.prefetch import Ahead
+    from burnish.core.prefetch import Prefetcher
 
-    one = Ahead(method, models, settings, steps.stop, 0)  # type: ignore[arg-type]
+    one = Prefetcher(method, models, settings, steps.stop, 0)  # type: ignore[arg-type]
     found = []
     for number in steps:
         start = time.perf_counter()

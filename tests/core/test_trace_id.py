@@ -10,7 +10,7 @@ import torch
 
 from burnish.core.parts import Part
 from burnish.core.sample_ledger import LEARNED, UnitId, births, settle
-from burnish.core.step import Looks, Settings, Step
+from burnish.core.step import Settings, Step, TokenEntropies
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.rollout.starts import Reply, Start
 
@@ -63,7 +63,7 @@ def test_the_ledger_knows_a_sample_by_it() -> None:
 
 
 def test_entropies_are_found_by_it() -> None:
-    one, looks = trace(3, 4), Looks()
+    one, looks = trace(3, 4), TokenEntropies()
     claimed = [torch.tensor([False, False, True, True])]
     looks.note([one], claimed, {"entropy": torch.tensor([0.5, 0.25])})
     looks.note([replace(one, index=5)], claimed, {"entropy": torch.tensor([9.0, 9.0])})  # a second pass over it

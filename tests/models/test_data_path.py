@@ -18,7 +18,7 @@ from conftest import SMALL, make_model
 
 from burnish import draw, rollout
 from burnish.core.loop import loop
-from burnish.core.prefetch import DEPTH, Ahead
+from burnish.core.prefetch import DEPTH, Prefetcher
 from burnish.core.step import Settings, Step
 from burnish.core.task import Task
 from burnish.core.types import Clock, Group
@@ -288,11 +288,11 @@ def test_steps_drawn_ahead_learn_the_same(
 ) -> None:
     data = Dataset(written(tmp_path / "rows.jsonl", DEMOS if name == "sft" else PAIRS))
     taken: list[bool] = []
-    take = Ahead.take
-    monkeypatch.setattr(Ahead, "take", lambda *a: (taken.append(True), take(*a))[1])
+    take = Prefetcher.take
+    monkeypatch.setattr(Prefetcher, "take", lambda *a: (taken.append(True), take(*a))[1])
     straight = curve(METHODS[name].build(data), model, SMALL)
     assert len(taken) == 6
-    monkeypatch.setattr(Ahead, "phases", [])
+    monkeypatch.setattr(Prefetcher, "phases", [])
     assert curve(METHODS[name].build(data), model, SMALL) == straight
 
 
@@ -301,7 +301,7 @@ def test_what_is_made_ahead_is_what_the_step_would_make(model: Path, tmp_path: P
     method = METHODS["sft"].build(data)
     models = build(method.models, model, SMALL, device="cpu")
     phase = method.phases[0]
-    with Ahead(method, models, SMALL, steps=5, seed=1) as ahead:
+    with Prefetcher(method, models, SMALL, steps=5, seed=1) as ahead:
         for number in (2, 3, 4):
             ahead.begin(number)
             assert len(ahead._queued) == min(DEPTH, 4 - number) + 1
@@ -336,7 +336,7 @@ def test_only_draws_of_datasets_are_made_ahead(model: Path) -> None:
     for name in ("sft", "grpo"):
         method = METHODS[name].build(source("add"))
         models = build(method.models, model, SMALL, device="cpu")
-        with Ahead(method, models, SMALL, steps=3, seed=0) as ahead:
+        with Prefetcher(method, models, SMALL, steps=3, seed=0) as ahead:
             ahead.begin(0)
             assert ahead._threads is None and ahead.take(method.phases[0], Clock(0, 3)) is None
 
@@ -345,7 +345,7 @@ def test_sampled_replies_get_their_tasks_ahead(model: Path) -> None:
     rows = [{"prompt": f"{n}?", "answer": str(n)} for n in range(40)]
     method = METHODS["grpo"].build(Dataset(rows), n=2)
     models = build(method.models, model, SMALL, device="cpu")
-    with Ahead(method, models, SMALL, steps=3, seed=0) as ahead:
+    with Prefetcher(method, models, SMALL, steps=3, seed=0) as ahead:
         ahead.begin(0)
         made = ahead.take(method.phases[0], Clock(0, 3))
         assert made is not None and made.groups is None and len(made.tasks) == SMALL.prompts

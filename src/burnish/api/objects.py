@@ -12,7 +12,7 @@ from typing import Any
 from burnish.config.options import Config
 from burnish.models.known_models import resolve
 from burnish.models.lora import is_lora
-from burnish.reward_functions.resolve import IN_PYTHON, Part, read_rewards, reward_text
+from burnish.reward_functions.resolve import IN_PYTHON, RewardSpec, read_rewards, reward_text
 from burnish.run.folder import START, Folder
 from burnish.tasks.data import Dataset
 from burnish.tasks.source import Source
@@ -48,7 +48,7 @@ def _is_mixture(task: Any) -> bool:
     )
 
 
-def passed_rewards(reward: Any, options: dict[str, Any]) -> tuple[tuple[Part, ...] | None, dict[str, Any]]:
+def passed_rewards(reward: Any, options: dict[str, Any]) -> tuple[tuple[RewardSpec, ...] | None, dict[str, Any]]:
     """Rewards of which some were passed as objects; the options have their names."""
     if reward is None:
         return None, options

@@ -280,7 +280,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class SamplingAhead:
     """Sampling ahead of learning"""
 
     lag: CountOrZero = 0
@@ -349,7 +349,7 @@ GROUPS = (
     Agents,
     Records,
     Memory,
-    Ahead,
+    SamplingAhead,
     Engines,
     RayOptions,
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 from burnish.config.groups import (
     Agents,
-    Ahead,
     Common,
     Data,
     Engines,
@@ -23,6 +22,7 @@ from burnish.config.groups import (
     RayOptions,
     Records,
     Rewards,
+    SamplingAhead,
     Saving,
     Template,
 )
@@ -40,7 +40,7 @@ from burnish.tasks.data.spec import spell_columns, spell_task
 class Options(
     RayOptions,
     Engines,
-    Ahead,
+    SamplingAhead,
     Memory,
     Records,
     Agents,

@@ -21,12 +21,12 @@ import numpy as np
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Part, Rollout, split_score
 from burnish.core.pending_step import PartialStep, Sampled, SampleSource, Seconds, Trail
-from burnish.core.prefetch import Ahead
-from burnish.core.rejected import NotFinite, Refusal, require_finite_scores
-from burnish.core.sample_ledger import Settled, UnitRow, settle
+from burnish.core.prefetch import Prefetcher
+from burnish.core.rejected import NotFinite, RejectedUpdate, require_finite_scores
+from burnish.core.sample_ledger import SampleFate, UnitRow, settle
 from burnish.core.schedules import at
 from burnish.core.sharded_pass import divided, fingerprint
-from burnish.core.step import UNFINISHED, Dropped, Looks, Notes, Settings, Step
+from burnish.core.step import UNFINISHED, Dropped, Notes, Settings, Step, TokenEntropies
 from burnish.core.types import Clock, Group, Task
 from burnish.util.gc import gc_freezer
 from burnish.util.threads import quick_switches
@@ -54,10 +54,10 @@ class Report:
     seconds: dict[str, float]
     groups: dict[str, list[Group]] = field(default_factory=dict)
     dropped: dict[str, list[Dropped]] = field(default_factory=dict)
-    refusals: list[Refusal] = field(default_factory=list)
-    looks: dict[str, Looks] = field(default_factory=dict)
+    refusals: list[RejectedUpdate] = field(default_factory=list)
+    looks: dict[str, TokenEntropies] = field(default_factory=dict)
     memory: float = 0.0
-    ledger: list[Settled] = field(default_factory=list)
+    ledger: list[SampleFate] = field(default_factory=list)
     units: list[UnitRow] = field(default_factory=list)
 
 
@@ -78,7 +78,7 @@ def loop(
     if settings.lag and pipeline is None:
         raise ValueError(f"lag is {settings.lag}, but no pipeline samples ahead; pass pipeline=Pipeline(...)")
     empty = 0
-    ahead = None if pipeline else Ahead(method, models, settings, steps, seed)
+    ahead = None if pipeline else Prefetcher(method, models, settings, steps, seed)
     with pipeline or nullcontext(), ahead or nullcontext(), quick_switches(), gc_freezer() as freeze_objects:
         for number in range(start, steps):
             if number == start + WARM_STEPS:
@@ -94,7 +94,7 @@ def loop(
 
 
 def _run_step(
-    method: Method, models: Models, settings: Settings, clock: Clock, now: PartialStep, ahead: Ahead | None
+    method: Method, models: Models, settings: Settings, clock: Clock, now: PartialStep, ahead: Prefetcher | None
 ) -> Report:
     """All phases of one step, each as often as its `times` says; `now` holds what has been sampled already, `ahead`
     what was drawn and given."""
@@ -102,7 +102,7 @@ def _run_step(
         ahead.begin(clock.step)
     groups: dict[str, list[Group]] = {}
     dropped: dict[str, list[Dropped]] = {}
-    looks: dict[str, Looks] = {}
+    looks: dict[str, TokenEntropies] = {}
     for phase in method.phases:
         for tick in range(round(at(phase.times, clock))):
             step = Step(
@@ -123,7 +123,7 @@ def run_phase(
     seconds: Seconds,
     trail: Trail,
     sampled: Sampled | None = None,
-    ahead: Ahead | None = None,
+    ahead: Prefetcher | None = None,
 ) -> list[Group]:
     """One pass through the seven stages. `trail` records how many traces each part left.
 

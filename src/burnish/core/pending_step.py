@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from burnish.core.rejected import Refusal
-from burnish.core.sample_ledger import Born, Settled, UnitRow
+from burnish.core.rejected import RejectedUpdate
+from burnish.core.sample_ledger import SampleBirth, SampleFate, UnitRow
 from burnish.core.step import Dropped, Notes
 from burnish.core.types import Clock, Group
 from burnish.core.types_json import group_from_record, group_to_record
@@ -25,7 +25,7 @@ class Sampled:
 
     groups: list[Group]
     dropped: list[Dropped] = field(default_factory=list)
-    born: list[Born] = field(default_factory=list)
+    born: list[SampleBirth] = field(default_factory=list)
 
     def to_record(self) -> dict[str, Any]:
         dropped = [(group_to_record(Group(one.task, [one.trace])), one.part) for one in self.dropped]
@@ -48,9 +48,9 @@ class PartialStep:
     notes: Notes = field(default_factory=Notes)
     seconds: Seconds = field(default_factory=dict)
     trail: Trail = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RejectedUpdate] = field(default_factory=list)
     done: bool = True
-    ledger: list[Settled] = field(default_factory=list)
+    ledger: list[SampleFate] = field(default_factory=list)
     units: list[UnitRow] = field(default_factory=list)
 
     def to_record(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class PartialStep:
         step = cls(record["step"], record["phase"], passes, trail=[(name, n) for name, n in record["trail"]])
         step.notes.load_state_dict(record["notes"])
         step.refusals += [
-            Refusal(phase, why, [group_from_record(group) for group in groups])
+            RejectedUpdate(phase, why, [group_from_record(group) for group in groups])
             for phase, why, groups in record["refusals"]
         ]
         return step

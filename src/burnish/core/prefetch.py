@@ -28,7 +28,7 @@ Place = tuple[str, int, int]  # phase, step, tick
 
 
 @dataclass
-class Made:
+class Prefetched:
     """What has been made of a pass: its tasks, and its groups if the rollout could be made ahead too."""
 
     tasks: list[Task]
@@ -36,7 +36,7 @@ class Made:
 
 
 @dataclass
-class Ahead:
+class Prefetcher:
     """Makes the passes of the steps that come next. `take` gives each pass once, in the order of the steps."""
 
     method: Method
@@ -44,7 +44,7 @@ class Ahead:
     settings: Settings
     steps: int
     seed: int
-    _queued: dict[Place, Future[Made]] = field(default_factory=dict)
+    _queued: dict[Place, Future[Prefetched]] = field(default_factory=dict)
     _next: int = -1  # the first step that is not queued
     _threads: ThreadPoolExecutor | None = None
 
@@ -53,7 +53,7 @@ class Ahead:
         """The phases whose draw can be made ahead."""
         return [phase for phase in self.method.phases if phase.draw.ahead and not phase.draw.state]
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetcher:
         if self.phases:
             self._threads = ThreadPoolExecutor(DEPTH, "burnish-data")
         return self
@@ -73,7 +73,7 @@ class Ahead:
                 self._queued[phase.name, clock.step, clock.tick] = self._threads.submit(self._make, phase, clock)
             self._next += 1
 
-    def take(self, phase: Phase, clock: Clock) -> Made | None:
+    def take(self, phase: Phase, clock: Clock) -> Prefetched | None:
         """What was made of a pass; None where nothing was. An error of the thread is raised here."""
         made = self._queued.pop((phase.name, clock.step, clock.tick), None)
         return None if made is None else made.result(PATIENCE)
@@ -83,8 +83,8 @@ class Ahead:
         for phase in self.phases:
             yield from ((phase, clock.at(tick=tick)) for tick in range(round(at(phase.times, clock))))
 
-    def _make(self, phase: Phase, clock: Clock) -> Made:
+    def _make(self, phase: Phase, clock: Clock) -> Prefetched:
         step = Step(clock, self.models, self.settings, phase=phase.name, product=self.method.product)
         tasks = phase.draw.call(step)
         rolls = phase.rollout.ahead and not phase.rollout.state
-        return Made(tasks, phase.rollout.call(tasks, step) if rolls and tasks else None)
+        return Prefetched(tasks, phase.rollout.call(tasks, step) if rolls and tasks else None)

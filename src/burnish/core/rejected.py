@@ -15,7 +15,7 @@ class NotFinite(FloatingPointError, ValueError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RejectedUpdate:
     """A rejected update: its phase, the reason, and its groups."""
 
     phase: str

@@ -50,7 +50,7 @@ class UnitRow(NamedTuple):
     late: int
 
 
-class Settled(NamedTuple):
+class SampleFate(NamedTuple):
     """A sample in the run store, written at the end of its step."""
 
     step: int
@@ -66,7 +66,7 @@ class Settled(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Born:
+class SampleBirth:
     """A new sample: what it was asked for, the id of its trace (which copies share), and its turns."""
 
     unit: UnitId
@@ -83,16 +83,16 @@ class Born:
         return int(versions[-1]) if versions is not None and len(versions) else 0
 
 
-def births(unit: UnitId, groups: Iterable[Group]) -> list[Born]:
+def births(unit: UnitId, groups: Iterable[Group]) -> list[SampleBirth]:
     """The samples of a unit after its rollout: one group per task, in the order of the tasks."""
     return [
-        Born(unit, place, number, group.task.key, trace.id, trace.turns)
+        SampleBirth(unit, place, number, group.task.key, trace.id, trace.turns)
         for place, group in enumerate(groups)
         for number, trace in enumerate(group.traces)
     ]
 
 
-def settle(born: Iterable[Born], step_number: int, groups: list[Group], step: Step) -> list[Settled]:
+def settle(born: Iterable[SampleBirth], step_number: int, groups: list[Group], step: Step) -> list[SampleFate]:
     """The fate of each sample at the end of its step: learned from, rejected with its update, or dropped by a part."""
     born = list(born)
     if not born:
@@ -101,7 +101,7 @@ def settle(born: Iterable[Born], step_number: int, groups: list[Group], step: St
     fates |= {t.id: REFUSED for refusal in step.refusals for group in refusal.groups for t in group.traces}
     fates |= {dropped.trace.id: dropped.part for dropped in step.dropped}
     return [
-        Settled(
+        SampleFate(
             step_number,
             *one.unit,
             one.place,
@@ -126,10 +126,10 @@ def born_to_record(walk: Sampled) -> list[list[Any]]:
     return [[*b.unit, b.place, b.sample, b.task, *where[b.id]] for b in walk.born if b.id in where]
 
 
-def born_from_record(record: list[list[Any]], walk: Sampled) -> list[Born]:
+def born_from_record(record: list[list[Any]], walk: Sampled) -> list[SampleBirth]:
     """The inverse of `born_to_record`, for the traces of a restored pass."""
     found = []
     for drawn, number, unit, place, sample, task, i, j in record:
         trace = walk.dropped[j].trace if i < 0 else walk.groups[i].traces[j]
-        found.append(Born(UnitId(drawn, number, unit), place, sample, task, trace.id, trace.turns))
+        found.append(SampleBirth(UnitId(drawn, number, unit), place, sample, task, trace.id, trace.turns))
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from burnish.core.rejected import Refusal
+from burnish.core.rejected import RejectedUpdate
 from burnish.core.types import Clock, Group, Task, Trace, TraceId
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _number(x: float | Tensor) -> float | Tensor:
     return x.double() if isinstance(x, Tensor) and x.is_cuda else float(x)
 
 
-class Looks:
+class TokenEntropies:
     """Per-token policy entropy, from the first training forward pass.
 
     Kept only if a term computes entropies anyway; assembled per trace only when `entropies` is called.
@@ -164,16 +164,16 @@ class Step:
     settings: Settings
     notes: Notes = field(default_factory=Notes)
     phase: str = "main"
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RejectedUpdate] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     eager: tuple[Callable[[Group, Step], None], ...] = ()  # called with a group when its last reply has ended
     begun: dict[TraceId, Any] = field(default_factory=dict)  # scoring that the `eager` functions have started
-    looks: Looks = field(default_factory=Looks)
+    looks: TokenEntropies = field(default_factory=TokenEntropies)
     product: str = "policy"  # the model that the method trains and saves; metrics without a model's name are its own
 
     def refuse(self, why: str, groups: list[Group]) -> None:
         """Record that the update on these groups is rejected, and why."""
-        self.refusals.append(Refusal(self.phase, why, groups))
+        self.refusals.append(RejectedUpdate(self.phase, why, groups))
         self.notes.count("refused", 1)
 
     def through(self, part: Part, groups: list[Group]) -> list[Group]:

@@ -3,8 +3,8 @@ backward.
 
 A token attends to the stretches that lead to its own, and to its own up to itself. Stretches are cut into blocks of
 queries; the keys of a block are those that lead to it, and its own stretch's up to its end. Blocks of about one size
-are gathered side by side and computed together as batched matmuls (`Part`), few enough that their scores stay in the
-processor's cache:
+are gathered side by side and computed together as batched matmuls (`AttentionPart`), few enough that their scores
+stay in the processor's cache:
 
     s = q k^T * scale + mask,   p = softmax(s),   o = p v
     dv = p^T do,   ds = p (do v^T - do o),   dq = ds k * scale,   dk = ds^T q * scale
@@ -52,7 +52,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
 
 
 @dataclass(frozen=True)
-class Part:
+class AttentionPart:
     """Blocks that are computed together, each once for every head of the keys: B of them. Lines are those of [N x
     heads, D].
 
@@ -76,7 +76,7 @@ class Plan:
     each key's.
     """
 
-    parts: list[Part]
+    parts: list[AttentionPart]
     back: Tensor
     places: Tensor
     begins: Tensor
@@ -124,7 +124,7 @@ def _lines(x: Tensor, which: Tensor) -> Tensor:
     return x.index_select(0, which.flatten()).view(*which.shape, -1)
 
 
-def _chances(q: Tensor, k: Tensor, part: Part) -> Tensor:
+def _chances(q: Tensor, k: Tensor, part: AttentionPart) -> Tensor:
     """[B, queries, keys]: how much of each key a query takes."""
     scores = torch.bmm(q, k.transpose(1, 2))
     blocks, _, queries, _, keys = part.mask.shape
@@ -140,7 +140,7 @@ def _sums(wide: Tensor, places: Tensor, begins: Tensor) -> Tensor:
 
 def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan:
     """The parts of a pack, their padding and their masks: made once for all layers."""
-    parts: list[Part] = []
+    parts: list[AttentionPart] = []
     positions, group = packed.positions.numpy(), heads // kv_heads
     ends = [0, 0]
     shown: tuple[list[Numbers], list[Numbers]] = ([], [])  # the lines that the parts' queries and keys are; -1: padding
@@ -161,7 +161,9 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
         at = slice(ends[0], ends[0] + lines_q.size), slice(ends[1], ends[1] + lines_k.size)
         ends = [at[0].stop, at[1].stop]
         extra = torch.from_numpy(~wide_q)[..., None]
-        parts.append(Part(torch.from_numpy(lines_q), torch.from_numpy(lines_k), extra, mask[:, None, :, None], at))
+        parts.append(
+            AttentionPart(torch.from_numpy(lines_q), torch.from_numpy(lines_k), extra, mask[:, None, :, None], at)
+        )
         for lines, real, found in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
             found.append(np.where(real, lines, -1).ravel())
     back, _ = _places(np.concatenate(shown[0]), len(positions) * heads)

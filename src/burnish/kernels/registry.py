@@ -22,7 +22,7 @@ from burnish.forward.accelerate import CpuLibrary, LogProbKernels
 from burnish.forward.packing import Packed
 from burnish.forward.runner import MasterGradients, ModelRunner
 from burnish.kernels.cpu import build, c_attention, head, llama
-from burnish.kernels.cpu.adopted import Scorer, adopted
+from burnish.kernels.cpu.adopted import ScoringModel, adopted
 from burnish.kernels.cpu.config import shape_of
 from burnish.kernels.cpu.decoder import CDecoder, panel_of
 from burnish.kernels.cpu.runner import LlamaRunner, ScorerRunner
@@ -52,7 +52,7 @@ class Registry:
         native = adopted(module)
         if native is None:
             return None
-        return ScorerRunner(native) if isinstance(native, Scorer) else LlamaRunner(native)
+        return ScorerRunner(native) if isinstance(native, ScoringModel) else LlamaRunner(native)
 
     def gpu_runner(
         self, module: nn.Module, exact: bool, recomputes: bool, gradients: MasterGradients | None

@@ -30,7 +30,7 @@ _WEIGHTED = re.compile(r"(.+)\*\s*([^*()]+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Part:
+class RewardSpec:
     """One of the rewards of a run: a function, where it is, or a call by name; its weight; its name in the metrics."""
 
     what: str | Callable[..., Any]
@@ -48,7 +48,7 @@ class Part:
         return where if self.weight == 1.0 else f"{where}*{self.weight!r}"
 
 
-def read_rewards(given: Any) -> list[Part]:
+def read_rewards(given: Any) -> list[RewardSpec]:
     """The rewards that a value of `reward` names; raise ValueError for what is none."""
     parts = list(_parts(given))
     if not parts:
@@ -63,12 +63,12 @@ def read_rewards(given: Any) -> list[Part]:
     return parts
 
 
-def reward_text(parts: Sequence[Part]) -> str:
+def reward_text(parts: Sequence[RewardSpec]) -> str:
     """The rewards as one text, for config.yaml."""
     return ",".join(part.text() for part in parts)
 
 
-def make_reward(parts: Sequence[Part], seconds: float | None = None) -> Reward:
+def make_reward(parts: Sequence[RewardSpec], seconds: float | None = None) -> Reward:
     """The reward of these parts. seconds: the time limit of one call of each function that is not an object."""
     for part in parts:
         if isinstance(part.what, str) and part.what.startswith(IN_PYTHON):
@@ -87,7 +87,7 @@ def make_reward(parts: Sequence[Part], seconds: float | None = None) -> Reward:
     return SeveralRewards(rewards, [part.weight for part in parts])
 
 
-def _one_reward(part: Part, seconds: float | None) -> OneReward:
+def _one_reward(part: RewardSpec, seconds: float | None) -> OneReward:
     if not isinstance(part.what, str):
         return LocalReward(part.what, part.name)
     call = part.call
@@ -110,8 +110,8 @@ def _one_reward(part: Part, seconds: float | None) -> OneReward:
     return SandboxedReward(call, seconds, part.name)
 
 
-def _parts(given: Any, name: str | None = None) -> Iterator[Part]:
-    if isinstance(given, Part):
+def _parts(given: Any, name: str | None = None) -> Iterator[RewardSpec]:
+    if isinstance(given, RewardSpec):
         yield given
     elif isinstance(given, str):
         for text in split_outside(given):
@@ -121,7 +121,7 @@ def _parts(given: Any, name: str | None = None) -> Iterator[Part]:
             yield from _parts(one, str(key))
     elif callable(given):
         found = str(getattr(given, "__name__", type(given).__name__))
-        yield Part(given, 1.0, name or ("reward" if found == "<lambda>" else found))
+        yield RewardSpec(given, 1.0, name or ("reward" if found == "<lambda>" else found))
     elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int | float):
         for part in _parts(given[0], name):
             yield replace(part, weight=part.weight * _weight(given[1], part.name))
@@ -134,11 +134,11 @@ def _parts(given: Any, name: str | None = None) -> Iterator[Part]:
         )
 
 
-def _read(text: str, name: str | None) -> Part:
+def _read(text: str, name: str | None) -> RewardSpec:
     match = _WEIGHTED.fullmatch(text)
     where, weight = (match[1].strip(), match[2].strip()) if match else (text, "1")
     call = read_call(where)
-    return Part(where, _weight(weight, text), name or (call.name if call else where.rpartition(":")[2]))
+    return RewardSpec(where, _weight(weight, text), name or (call.name if call else where.rpartition(":")[2]))
 
 
 def _weight(given: Any, where: str) -> float:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from burnish.core.call_syntax import read_call, split_outside
 from burnish.core.scorer import Named
-from burnish.reward_functions.resolve import Part
+from burnish.reward_functions.resolve import RewardSpec
 from burnish.rewards.table import build_scorer, load_scorers
 from burnish.tasks.source import Source
 
 
-def split_rewards(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+def split_rewards(parts: Sequence[RewardSpec]) -> tuple[list[RewardSpec], list[RewardSpec]]:
     """The rewards that score texts (functions and verifiers), and those that are scorers."""
     known = load_scorers()
     scorers = [part for part in parts if part.call is not None and part.call.name in known]
     return [part for part in parts if part not in scorers], scorers
 
 
-def named_rewards(parts: Sequence[Part], task: Source) -> list[Named]:
+def named_rewards(parts: Sequence[RewardSpec], task: Source) -> list[Named]:
     """The scorers of --reward, with their weights."""
     found = []
     for part in parts:

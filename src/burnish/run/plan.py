@@ -25,7 +25,7 @@ from burnish.models.precision import stored_weights
 from burnish.models.same_tokens import require_same_tokens
 from burnish.models.token_budget import busy, token_budget
 from burnish.reward_functions.load import load_function
-from burnish.reward_functions.resolve import Part, read_rewards
+from burnish.reward_functions.resolve import RewardSpec, read_rewards
 from burnish.rewards.read import named_rewards, named_shapes, split_rewards
 from burnish.run.lengths import Needs
 from burnish.run.memory_plan import Choices, batch_of, fitted, kv_tokens, read_memory, shapes_of
@@ -56,7 +56,7 @@ class RunPlan:
 
 
 def compose(
-    entry: Entry, config: Config, task: Source | None = None, rewards: tuple[Part, ...] | None = None
+    entry: Entry, config: Config, task: Source | None = None, rewards: tuple[RewardSpec, ...] | None = None
 ) -> tuple[Source, Method]:
     """The task source and the method that a configuration names."""
     options = config.options
@@ -101,7 +101,7 @@ def plan(
     entry: Entry,
     config: Config,
     task: Source | None = None,
-    rewards: tuple[Part, ...] | None = None,
+    rewards: tuple[RewardSpec, ...] | None = None,
     *,
     loads: bool = True,
 ) -> RunPlan:

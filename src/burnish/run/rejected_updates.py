@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from burnish.core.loop import Report
-from burnish.core.rejected import Refusal
+from burnish.core.rejected import RejectedUpdate
 from burnish.core.types_json import group_to_record
 from burnish.models.build import Models
 from burnish.models.chat import Chat
@@ -60,7 +60,7 @@ def stop_if_hopeless(report: Report, policy: str, history: list[dict[str, Any]],
         )
 
 
-def _record(step: int, refusal: Refusal, chat: Chat) -> dict[str, Any]:
+def _record(step: int, refusal: RejectedUpdate, chat: Chat) -> dict[str, Any]:
     groups = []
     for group in refusal.groups:
         record = group_to_record(group)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.call_syntax import read_call, split_outside
-from burnish.reward_functions.resolve import Part
+from burnish.reward_functions.resolve import RewardSpec
 from burnish.rewards.table import load_scorers, version_of
 from burnish.run.folder import Folder
 from burnish.verifiers.table import load_verifiers
@@ -22,7 +22,7 @@ FILE = "scorers.json"
 Versions = dict[str, str]  # by name; empty where there is no file (a function that was passed as an object)
 
 
-def present(rewards: Sequence[Part], shape: str | None) -> Versions:
+def present(rewards: Sequence[RewardSpec], shape: str | None) -> Versions:
     """The version of every reward and shape of a run."""
     found = {part.name: _version(str(part.what)) if isinstance(part.what, str) else "" for part in rewards}
     for piece in split_outside(shape or ""):

@@ -26,7 +26,7 @@ from burnish.evals.heldout import Outcome
 from burnish.learn.mismatch import ALARM
 from burnish.methods.table import Entry
 from burnish.models.build import Models, build, device_named
-from burnish.reward_functions.resolve import Part
+from burnish.reward_functions.resolve import RewardSpec
 from burnish.run import data_versions, kernels, reward_versions
 from burnish.run.control import Control
 from burnish.run.encoded import remember_texts
@@ -133,7 +133,7 @@ class PassedObjects:
 
     entry: Entry | None = None
     task: Source | None = None
-    rewards: tuple[Part, ...] | None = None
+    rewards: tuple[RewardSpec, ...] | None = None
 
 
 def prepare(
@@ -142,7 +142,7 @@ def prepare(
     folder: Folder | None = None,
     task: Source | None = None,
     ahead: SamplesElsewhere | None = None,
-    rewards: tuple[Part, ...] | None = None,
+    rewards: tuple[RewardSpec, ...] | None = None,
 ) -> Run:
     """Check the configuration, load the models, then create the folder (last, so that an error leaves nothing behind).
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from burnish.core.loop import Report
-from burnish.core.sample_ledger import Settled, UnitRow
-from burnish.core.step import Looks
+from burnish.core.sample_ledger import SampleFate, UnitRow
+from burnish.core.step import TokenEntropies
 from burnish.store.health import Health, HealthLimits
 from burnish.store.rows import Pieces, RecordedGroup, add_entropies, group_row, recorded_groups, tokens_of, trace_row
 from burnish.store.schema import FILE, connect, searchable
@@ -58,9 +58,9 @@ class _Step:
     seconds: dict[str, float]
     memory: float
     groups: list[RecordedGroup]
-    looks: list[Looks]
+    looks: list[TokenEntropies]
     units: list[UnitRow]
-    ledger: list[Settled]
+    ledger: list[SampleFate]
 
 
 class RunRecorder:

@@ -15,7 +15,7 @@ import torch
 
 from burnish.core.loop import Report
 from burnish.core.messages import prompt_shown
-from burnish.core.step import Looks
+from burnish.core.step import TokenEntropies
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
 
@@ -72,7 +72,7 @@ def _copy(trace: Trace) -> Trace:
     )
 
 
-def add_entropies(groups: list[RecordedGroup], looks: list[Looks]) -> None:
+def add_entropies(groups: list[RecordedGroup], looks: list[TokenEntropies]) -> None:
     """Add the training pass's per-token entropies as the stream "entropy" to traces without one."""
     if not groups:
         return

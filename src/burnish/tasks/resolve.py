@@ -11,7 +11,7 @@ from typing import Any
 
 from burnish.envs.process import Remote
 from burnish.reward_functions.load import load_function
-from burnish.reward_functions.resolve import IN_PYTHON, Part, make_reward, read_rewards
+from burnish.reward_functions.resolve import IN_PYTHON, RewardSpec, make_reward, read_rewards
 from burnish.tasks.adapters import adapted
 from burnish.tasks.data.columns import read_mapping
 from burnish.tasks.data.dataset import Dataset
@@ -39,7 +39,7 @@ ENVIRONMENT = re.compile(r".+\.py:[A-Za-z_]\w*")  # path/to/file.py:Env
 
 def resolve_task(
     task: str | Source,
-    reward: str | Sequence[Part] | None = None,
+    reward: str | Sequence[RewardSpec] | None = None,
     *,
     columns: str | Mapping[str, str] | None = None,
     seconds: float | None = None,

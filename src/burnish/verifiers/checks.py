@@ -16,7 +16,7 @@ class BadRow(ValueError):
     """The data of a task, not the reply, is wrong: the run stops with this sentence."""
 
 
-class Scorer(Protocol):
+class ReplyCheck(Protocol):
     """Scores a reply by the facts of its task; raises BadRow where the facts are wrong."""
 
     def verdict(self, facts: Any, reply: str) -> Verdict: ...
@@ -64,7 +64,7 @@ class _Named:
         return self.check(facts, reply)
 
 
-def make(spec: dict[str, Any]) -> Scorer:
+def make(spec: dict[str, Any]) -> ReplyCheck:
     """The scorer that a spec describes."""
     if spec["kind"] == "builtin":
         source = getattr(importlib.import_module(spec["source"]), spec["name"])  # one of burnish's own classes
@@ -75,5 +75,5 @@ def make(spec: dict[str, Any]) -> Scorer:
         from burnish.verifiers.gym import GymScorer
 
         return GymScorer(spec)
-    kinds: dict[str, Callable[[dict[str, Any]], Scorer]] = {"answers": _Answers, "mathematics": _Mathematics}
+    kinds: dict[str, Callable[[dict[str, Any]], ReplyCheck]] = {"answers": _Answers, "mathematics": _Mathematics}
     return kinds[spec["kind"]](spec)

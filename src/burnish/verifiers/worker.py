@@ -20,7 +20,7 @@ from burnish.sandbox import isolation as sandbox
 from burnish.sandbox.codec import decode
 from burnish.sandbox.guard import fork_guard
 from burnish.util.failures import said
-from burnish.verifiers.checks import BadRow, Scorer, make
+from burnish.verifiers.checks import BadRow, ReplyCheck, make
 
 
 def main(stack_fd: int) -> None:
@@ -34,7 +34,7 @@ def main(stack_fd: int) -> None:
     sys.path[:] = [place for place in sys.path if place.startswith("/")]
     sys.dont_write_bytecode = True
     _say(answers, {"pid": os.getpid()})
-    scorers: dict[str, Scorer] = {}
+    scorers: dict[str, ReplyCheck] = {}
     isolation: dict[str, str] = {}
     for line in sys.stdin:
         request = json.loads(line)
@@ -53,7 +53,7 @@ def main(stack_fd: int) -> None:
             _say(answers, {"number": number, **_judged(scorers[name], facts[k], reply, request["seconds"])})
 
 
-def _judged(scorer: Scorer, facts: Any, reply: str, seconds: float) -> dict[str, Any]:
+def _judged(scorer: ReplyCheck, facts: Any, reply: str, seconds: float) -> dict[str, Any]:
     sandbox.limit_cpu(seconds)
     try:
         verdict = scorer.verdict(facts, reply)

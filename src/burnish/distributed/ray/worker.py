@@ -29,7 +29,7 @@ from burnish.models.build import Models, build
 from burnish.models.known_models import resolve
 from burnish.models.load import load_chat, stored_context
 from burnish.models.snapshot import TokenizerOnly, models_read, moving
-from burnish.reward_functions.resolve import Part
+from burnish.reward_functions.resolve import RewardSpec
 from burnish.run.plan import compose
 from burnish.tasks.source import Source
 
@@ -50,7 +50,7 @@ class Spec:
     folder: str
     entry: Entry | None = field(default=None, repr=False)
     task: Source | None = field(default=None, repr=False)
-    rewards: tuple[Part, ...] | None = field(default=None, repr=False)
+    rewards: tuple[RewardSpec, ...] | None = field(default=None, repr=False)
 
     @property
     def threads(self) -> int:

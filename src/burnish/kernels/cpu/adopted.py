@@ -24,7 +24,7 @@ SHARE = 0.6  # of the machine's memory that the weights and their layout for the
 SCORES, SPEAKS = "ForSequenceClassification", "ForCausalLM"  # ends of the names of transformers' classes
 
 
-class Scorer(nn.Module):
+class ScoringModel(nn.Module):
     """A native decoder with the scoring head of a transformers model: numbers of each token in place of logits."""
 
     def __init__(self, shape: Shape, score: nn.Module) -> None:
@@ -43,21 +43,21 @@ class Scorer(nn.Module):
         self.model.weights_moved()
 
 
-def adopted(module: nn.Module) -> Llama | Scorer | None:
+def adopted(module: nn.Module) -> Llama | ScoringModel | None:
     """The native model of a transformers model on the CPU, with or without adapters around it; None where the C kernels
     do not run it, or where its weights are too large to be held twice."""
     inner = bare(module)
     shape = _shape(inner)
     if shape is None:
         return None
-    native = Scorer(shape, inner.score) if type(inner).__name__.endswith(SCORES) else Llama(shape)
+    native = ScoringModel(shape, inner.score) if type(inner).__name__.endswith(SCORES) else Llama(shape)
     if native.model.sizes is None:
         return None
     try:
         adapted = _adopt(native, inner)
     except NotPlain:
         return None
-    learned = {id(p) for p in native.parameters()} if isinstance(native, Scorer) else set()
+    learned = {id(p) for p in native.parameters()} if isinstance(native, ScoringModel) else set()
     if {id(p) for p in module.parameters() if p.requires_grad} - adapted - learned:
         return None
     native.model.checkpointing = bool(getattr(inner, "is_gradient_checkpointing", False))
@@ -77,7 +77,7 @@ def _shape(inner: Any) -> Shape | None:
     return shape_from({**inner.config.to_dict(), "architectures": [name]})
 
 
-def _adopt(native: Llama | Scorer, inner: Any) -> set[int]:
+def _adopt(native: Llama | ScoringModel, inner: Any) -> set[int]:
     """Give a native model the parameters of a transformers model; the ids of those that belong to adapters.
 
     Raises NotPlain where a module is another one than a native model has.

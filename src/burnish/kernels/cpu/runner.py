@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from burnish.forward.runner import HeadMatrix, TransformersRunner
-from burnish.kernels.cpu.adopted import Scorer
+from burnish.kernels.cpu.adopted import ScoringModel
 from burnish.kernels.cpu.llama import Llama
 from burnish.kernels.cpu.weight_layout import steady
 
@@ -24,7 +24,7 @@ class NativeRunner(TransformersRunner):
     accelerated = True
     has_cache = False
 
-    def __init__(self, native: Llama | Scorer) -> None:
+    def __init__(self, native: Llama | ScoringModel) -> None:
         super().__init__(native)
         self.native = native
 

@@ -23,7 +23,7 @@ from burnish.kernels.triton.cublas import product
 
 
 @dataclass(frozen=True)
-class Part:
+class AdapterPart:
     """One projection's adapter: a [r, in], b [out, r], and where its outputs begin among those of the product."""
 
     a: nn.Parameter
@@ -47,7 +47,7 @@ class Adapter:
     bias    [out + R]: the bias of the product, and zeros; None: it has none
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[AdapterPart, ...]
     a: Tensor
     wide: Tensor
     narrow: Tensor
@@ -64,7 +64,7 @@ class Adapter:
         for one in projections:
             found = plain_adapter(one)
             if found is not None:
-                parts.append(Part(*found, start))
+                parts.append(AdapterPart(*found, start))
             start += len(base_of(one).weight)
         if not parts:
             return None

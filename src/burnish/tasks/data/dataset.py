@@ -40,14 +40,14 @@ from burnish.verifiers.final_answer import judge_answer
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The rows of one split: a table, the numbers of its rows, and the hash of each row's key."""
 
     rows: Rows
     numbers: np.ndarray
     hashes: np.ndarray
 
-    def where(self, kept: np.ndarray) -> Part:
+    def where(self, kept: np.ndarray) -> FilePart:
         """Only the rows for which `kept` [numbers] is true."""
         return replace(self, numbers=self.numbers[kept], hashes=self.hashes[kept])
 
@@ -91,8 +91,8 @@ class Dataset:
         self.canary, self.unsafe_code = canary, unsafe_code
         self._opened: list[State] | None = None  # the states of the files when they were opened
         self._scans: dict[int, Scan] = {}
-        self._separate: dict[str, Part] = {}
-        self._fitted: dict[str, Part] = {}
+        self._separate: dict[str, FilePart] = {}
+        self._fitted: dict[str, FilePart] = {}
         self._cut: dict[str, tuple[Callable[[Task], Task | None], frozenset[int]]] = {}
 
     # ------------------------------------------------------------------------------------------------- the rows
@@ -110,7 +110,7 @@ class Dataset:
         return tables
 
     @cached_property
-    def _parts(self) -> dict[str, Part]:
+    def _parts(self) -> dict[str, FilePart]:
         train, heldout = self._chosen()
         part = self._part(train)
         if heldout is None:
@@ -146,14 +146,14 @@ class Dataset:
         own = next((name for name in twins if name in tables and name != split), None)
         return tables[split], own
 
-    def _part(self, rows: Rows) -> Part:
+    def _part(self, rows: Rows) -> FilePart:
         found = self._scan(rows)
         numbers = np.flatnonzero(found.kept)
         if not len(numbers):
             raise ValueError(
                 f"dataset {self.name!r} has no usable rows: in all of them the replies are equal or ranked the same"
             )
-        return Part(rows, numbers, found.hashes[numbers])
+        return FilePart(rows, numbers, found.hashes[numbers])
 
     def _scan(self, rows: Rows) -> Scan:
         known = self._scans.get(id(rows))
@@ -186,7 +186,7 @@ class Dataset:
             return []
         return files_below(path) if path.is_dir() else [path] if path.is_file() else []
 
-    def _divide(self, part: Part) -> dict[str, Part]:
+    def _divide(self, part: FilePart) -> dict[str, FilePart]:
         """Split by the hash of the key, with at least one held-out prompt and one training prompt."""
         assert not isinstance(self.heldout, str)
         ranks = (part.hashes % 2**32) / 2**32
@@ -235,7 +235,7 @@ class Dataset:
     def _all_scans(self) -> list[Scan]:
         return [self._scan(rows) for rows in {id(part.rows): part.rows for part in self._parts.values()}.values()]
 
-    def part(self, split: str) -> Part:
+    def part(self, split: str) -> FilePart:
         if split not in SPLITS:
             raise ValueError(f"split {split!r} is unknown; the splits are {', '.join(SPLITS)}")
         return self._fitted.get(split) or self._separate.get(split) or self._parts[split]
