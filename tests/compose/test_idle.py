@@ -43,7 +43,7 @@ def test_the_gradient_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = []
     for kept in (False, True):
         if kept:
-            monkeypatch.setattr("burnish.run.plan.without_idle_models", lambda method: method)
+            monkeypatch.setattr("burnish.compose.passes.without_idle_models", lambda method: method)
         result = burnish.train(
             "grpo", model="tiny", task="add:1", steps=2, prompts=2, n=4, beta=0.0, max_new_tokens=4,
             eval_tasks=0, eval_every=0, record=0, out=str(tmp_path / str(kept)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from burnish.core.method import Method, Phase, everything
-from burnish.core.parts import Part, chain
+from burnish.core.parts import chain
 from burnish.rollout.episodes import episodes, rewarded_while_played
 from burnish.tasks.source import Source
 
@@ -24,7 +24,7 @@ def played(method: Method, source: Source) -> Method:
         return method
     phases = tuple(_in_phase(phase, source) for phase in method.phases)
     for phase in phases:
-        if rewarded_while_played(source) and any(_is_verify(atom) for atom in phase.score):
+        if rewarded_while_played(source) and any(atom.kind == "task_reward" for atom in phase.score):
             raise ValueError(
                 f"{method.name} samples replies in a way of its own ({phase.rollout.name}), which cannot play with the "
                 f"environment of task {source.name!r}; use a method that samples plainly, such as grpo or ppo"
@@ -37,9 +37,5 @@ def _in_phase(phase: Phase, source: Source) -> Phase:
         return phase
     rollout = episodes(source, *phase.rollout.plain)
     assert rollout is not None
-    kept = [atom for atom in phase.score if not (rewarded_while_played(source) and _is_verify(atom))]
+    kept = [atom for atom in phase.score if not (rewarded_while_played(source) and atom.kind == "task_reward")]
     return replace(phase, rollout=rollout, score=chain(*kept) if kept else everything)
-
-
-def _is_verify(atom: Part) -> bool:
-    return atom.name.startswith("verify(")

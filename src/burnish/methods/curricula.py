@@ -241,5 +241,5 @@ def _any_prompt(phase: Phase, source: Source) -> Phase:
         if isinstance(inner, Rewarded | Unscored):
             return phase
         inner = inner.source
-    parts = (score.known_or_majority(atom) if atom.name.startswith("verify(") else atom for atom in phase.score)
+    parts = (score.known_or_majority(atom) if atom.kind == "task_reward" else atom for atom in phase.score)
     return replace(phase, score=chain(*parts))

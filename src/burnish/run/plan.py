@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from burnish.compose.chunked import chunked
-from burnish.compose.curricula import drawn
-from burnish.compose.idle import without_idle_models
-from burnish.compose.multi_turn import played
-from burnish.compose.rewards import with_scorers
-from burnish.compose.seats import read_opponent, seated
-from burnish.compose.swap import swapped
+from burnish.compose.passes import Wanted, composed
+from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search
 from burnish.config.options import Config
 from burnish.core.method import Method
@@ -85,16 +80,20 @@ def compose(
     opponent = read_opponent(options.opponent) if options.opponent else None
     if opponent is not None:
         source = Seated(source, opponent.train, opponent.heldout)
-    method = played(entry.build(source, **config.arguments), source)
-    if opponent is not None:
-        method = seated(replace(method, name=config.method), opponent)
-    method = drawn(method, options.draw, source)
-    if options.swap:
-        method = swapped(method, options.swap)
-    added, shapes = named_rewards(scorers, source), named_shapes(options.shape, source)
-    method = without_idle_models(with_scorers(method, added, shapes, dropped))
+    wanted = Wanted(
+        name=config.method,
+        source=source,
+        opponent=opponent,
+        draw=options.draw,
+        swap=options.swap,
+        rewards=named_rewards(scorers, source),
+        shapes=named_shapes(options.shape, source),
+        drop=dropped,
+        chunk=options.chunk,
+    )
+    method = composed(entry.build(source, **config.arguments), wanted)
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
-    return source, chunked(replace(method, name=config.method)) if options.chunk is not None else method
+    return source, method
 
 
 def plan(

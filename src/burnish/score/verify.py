@@ -45,6 +45,7 @@ def verify(source: Source, *, author: str = "policy", reader: str = "policy") ->
 
     return Part(
         name=f"verify({source.name})",
+        kind="task_reward",
         call=call,
         begin=None if eager is None else lambda group, step: _begin(eager, group, step, step.models[reader].chat),
         reads=frozenset({f"tokens:{author}"}),

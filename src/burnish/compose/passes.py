@@ -1,0 +1,67 @@
+"""What happens to a method between the moment it is built and the moment it runs: one list of passes, in order.
+
+A method is built once, from its arguments and its task. What a run adds (an environment of several turns, an opponent,
+a curriculum, swapped parts, rewards and shapes, chunks) does not belong into 270 signatures: each is a pass, a function
+from a method to a method. A pass finds its parts by what they declare (`Part.kind`, `Rollout.plain`), not by their
+names. Each result is checked as a new method is, so a pass that breaks the wiring is refused in a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from burnish.compose.chunked import chunked
+from burnish.compose.curricula import drawn
+from burnish.compose.idle import without_idle_models
+from burnish.compose.multi_turn import played
+from burnish.compose.rewards import with_scorers
+from burnish.compose.seats import Opponent, seated
+from burnish.compose.swap import swapped
+from burnish.core.method import Method
+from burnish.core.scorer import Named
+from burnish.tasks.source import Source
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run adds to its method.
+
+    name       of the method, for messages and metrics
+    source     the tasks, with the tools, the agent and the opponent that they are played with
+    opponent   of --opponent
+    draw       the curriculum of --draw
+    swap       the parts of --swap
+    rewards    scorers of --reward with their weights; shapes: those of --shape, in order
+    drop       whether replies without a reward are dropped (--on-reward-failure drop)
+    chunk      tokens of a reply that are sampled in one step (--chunk)
+    """
+
+    name: str
+    source: Source
+    opponent: Opponent | None = None
+    draw: str | None = None
+    swap: str | None = None
+    rewards: Sequence[Named] = ()
+    shapes: Sequence[Named] = ()
+    drop: bool = False
+    chunk: int | None = None
+
+
+Pass = Callable[[Method, Wanted], Method]
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("episodes in place of replies", lambda method, run: played(method, run.source)),
+    ("an opponent at the other seats", lambda method, run: seated(method, run.opponent) if run.opponent else method),
+    ("prompts by a curriculum", lambda method, run: drawn(method, run.draw, run.source)),
+    ("swapped parts", lambda method, run: swapped(method, run.swap) if run.swap else method),
+    ("rewards and shapes", lambda method, run: with_scorers(method, run.rewards, run.shapes, run.drop)),
+    ("no model that nothing reads", lambda method, run: without_idle_models(method)),
+    ("replies in chunks", lambda method, run: chunked(method) if run.chunk is not None else method),
+)
+
+
+def composed(method: Method, run: Wanted) -> Method:
+    """The method of a run: what was built, after every pass."""
+    for _, apply in PASSES:
+        method = replace(apply(method, run), name=run.name)
+    return method
