@@ -24,7 +24,7 @@ from burnish.tasks.source import Source
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Additions:
     """What a run adds to its method.
 
     name       of the method, for messages and metrics
@@ -48,7 +48,7 @@ class Wanted:
     chunk: int | None = None
 
 
-Pass = Callable[[Method, Wanted], Method]
+Pass = Callable[[Method, Additions], Method]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("episodes in place of replies", lambda method, run: played(method, run.source)),
     ("an opponent at the other seats", lambda method, run: seated(method, run.opponent) if run.opponent else method),
@@ -60,7 +60,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 )
 
 
-def composed(method: Method, run: Wanted) -> Method:
+def composed(method: Method, run: Additions) -> Method:
     """The method of a run: what was built, after every pass."""
     for _, apply in PASSES:
         method = replace(apply(method, run), name=run.name)

@@ -13,7 +13,7 @@ from burnish.verifiers.verifier import SECONDS, verifier
 
 
 class SandboxedReward(OneReward):
-    """Scores replies by a verifier (rewards/verifiers), each within `seconds`."""
+    """Scores replies by a verifier (burnish/verifiers), each within `seconds`."""
 
     def __init__(self, call: Call, seconds: float | None = None, name: str | None = None) -> None:
         load_verifiers()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from burnish.compose.passes import Wanted, composed
+from burnish.compose.passes import Additions, composed
 from burnish.compose.seats import read_opponent
 from burnish.config.checks import check_engine, check_master_weights, check_options, check_search
 from burnish.config.options import Config
@@ -80,7 +80,7 @@ def compose(
     opponent = read_opponent(options.opponent) if options.opponent else None
     if opponent is not None:
         source = Seated(source, opponent.train, opponent.heldout)
-    wanted = Wanted(
+    additions = Additions(
         name=config.method,
         source=source,
         opponent=opponent,
@@ -91,7 +91,7 @@ def compose(
         drop=dropped,
         chunk=options.chunk,
     )
-    method = composed(entry.build(source, **config.arguments), wanted)
+    method = composed(entry.build(source, **config.arguments), additions)
     source = next((phase.draw.source for phase in method.phases if phase.draw.source is not None), source)
     return source, method
 

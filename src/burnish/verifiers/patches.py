@@ -34,7 +34,7 @@ def swe_rl(
     """-1 where the format is wrong, else the mean over the changed files of 2 M / T of their diffs (arXiv 2502.18449).
 
     The format is wrong where a think or answer tag does not occur exactly once or is empty, there is no search/replace
-    block (burnish/rewards/verifiers/edits.py), a file does not exist, the search text is not in it, or search and
+    block (burnish/verifiers/edits.py), a file does not exist, the search text is not in it, or search and
     replacement are the same. Diffs have three lines of context; 2 M / T is the ratio of difflib.SequenceMatcher
     (said, right) over characters without the junk heuristic. A file changed on one side alone counts 0. A comparison
     that takes more than 5 s of CPU time scores 0. Only an identical patch is 1.

@@ -18,7 +18,7 @@ from burnish.learn.terms import reward as reward_terms
 from burnish.method import Clock, Method, Option, Phase, chain, roles, snapshot, trained
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit
-from burnish.methods.fronts import models_of
+from burnish.methods.compositions import models_of
 from burnish.papers import Paper
 from burnish.rollout.operated import answered
 from burnish.score.judges import read_judge, read_judges

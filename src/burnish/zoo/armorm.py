@@ -10,7 +10,7 @@ from burnish.learn.reward_head import all_but_head, head_rows
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, Task, chain, method, roles, trained
 from burnish.methods import papers, register
-from burnish.methods.fronts import Attributes, names_of
+from burnish.methods.compositions import Attributes, names_of
 from burnish.score.debias import Rated, attributes_at_start
 
 LONG = 256  # tokens of a reply whose rating "length" is 1

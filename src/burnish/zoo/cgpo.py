@@ -17,7 +17,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.fronts import names_in
+from burnish.methods.compositions import names_in
 from burnish.score.maths.multipliers import sigmoid
 
 

@@ -8,7 +8,7 @@ from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, Phase, chain
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
-from burnish.methods.fronts import from_share, until_share
+from burnish.methods.compositions import from_share, until_share
 from burnish.papers import Paper
 
 CONCISE_TWO_PHASE = Paper("concise-two-phase", "2504.05185", "Concise Reasoning via Reinforcement Learning")

@@ -7,7 +7,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.method import Method, Option, Phase, chain, roles
 from burnish.methods import opt, register
-from burnish.methods.fronts import from_share, until_share
+from burnish.methods.compositions import from_share, until_share
 from burnish.papers import Paper
 
 CONCISER = Paper("conciser", "2505.21178", "Walk Before You Run! Concise LLM Reasoning via Reinforcement Learning")

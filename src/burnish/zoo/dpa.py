@@ -19,7 +19,7 @@ from burnish.credit.reward import ratings
 from burnish.learn.terms import reward as terms
 from burnish.method import Draw, Method, Option, Part, Rollout, chain, method, roles, trained
 from burnish.methods import opt, papers, register
-from burnish.methods.fronts import Attributes, names_of
+from burnish.methods.compositions import Attributes, names_of
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.sample import sample
 from burnish.score.objectives import directed_reward

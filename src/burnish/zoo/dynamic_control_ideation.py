@@ -20,7 +20,7 @@ from burnish.core.types import Group, Task, Trace
 from burnish.method import Method, Option, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
-from burnish.methods.fronts import names_in
+from burnish.methods.compositions import names_in
 from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 

@@ -10,7 +10,7 @@ from burnish.learn.terms import preference_lists as lists
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
-from burnish.methods.fronts import ListOptions
+from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 EXO = Paper("exo", "2402.00856", "Towards Efficient and Exact Optimization of Language Model Alignment")

@@ -10,7 +10,7 @@ from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_lists as lists
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
-from burnish.methods.fronts import ListOptions
+from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 LIPO = Paper("lipo", "2402.01878", "LiPO: Listwise Preference Optimization through Learning-to-Rank")

@@ -9,7 +9,7 @@ from burnish.core.parts import chain
 from burnish.learn.terms import preference_lists as lists
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
-from burnish.methods.fronts import ListOptions
+from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 PRO = Paper("pro", "2306.17492", "Preference Ranking Optimization for Human Alignment")

@@ -8,7 +8,7 @@ from burnish import draw, learn, rollout, score, select
 from burnish.judges import templates
 from burnish.method import Method, Option, method, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.fronts import judge_grpo
+from burnish.methods.compositions import judge_grpo
 from burnish.tasks.judged import ScoredReplies
 
 Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]

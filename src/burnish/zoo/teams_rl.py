@@ -11,7 +11,7 @@ from burnish.judges import rewrites
 from burnish.judges.rewrites import OF_REWRITE, Words
 from burnish.method import Method, Option, Phase, roles
 from burnish.methods import register
-from burnish.methods.fronts import models_of
+from burnish.methods.compositions import models_of
 from burnish.papers import Paper
 from burnish.rollout.operated import expanded, operated
 from burnish.score.judges import read_judge

@@ -16,7 +16,7 @@ from burnish.judges import templates
 from burnish.judges.vote import pair_advantages
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
-from burnish.methods.fronts import judge_grpo
+from burnish.methods.compositions import judge_grpo
 from burnish.score.judges import read_judge
 from burnish.score.judges.pairs import leads, leads_by_score
 from burnish.tasks.judged import GradedPairs

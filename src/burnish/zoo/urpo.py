@@ -16,7 +16,7 @@ from burnish.judges import read, templates, vote
 from burnish.judges.question import Template, question
 from burnish.method import Method, Option
 from burnish.methods import opt, register
-from burnish.methods.fronts import judge_grpo
+from burnish.methods.compositions import judge_grpo
 from burnish.papers import Paper
 from burnish.score.judges.asked import Item, by_group, items_of, note_unread
 from burnish.score.judges.judge import Judge

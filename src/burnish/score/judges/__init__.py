@@ -1,6 +1,6 @@
 """Who judges: a frozen model of the run, the policy itself, or an OpenAI-compatible endpoint (judge.py).
 
-The words, the readers and the votes are in burnish/rewards/judges.
+The words, the readers and the votes are in burnish/judges.
 """
 
 from typing import TYPE_CHECKING
