@@ -9,6 +9,9 @@ import torch
 from conftest import build_cast, credited, doubled, make_model
 from test_learn import TASK
 
+from burnish.core.method import Phase
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.learn import Learn
 from burnish.learn.trust_region import _Weights, conjugate_gradient, trust_region
 from burnish.zoo.trpo import trpo
@@ -34,7 +37,7 @@ def test_the_finite_difference_is_the_fisher_product(tmp_path: Path) -> None:
             old = torch.full((len(trace),), float("nan"), dtype=torch.float64)
             with torch.no_grad():
                 old[mask] = models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"]
-            trace.streams["old"] = old
+            trace.streams["start"] = old
     weights = _Weights(step, "policy")
     v = torch.randn(
         sum(p.numel() for p in weights.parameters), generator=torch.Generator().manual_seed(0), dtype=torch.float64
@@ -70,6 +73,49 @@ def test_a_step_stays_inside_the_region_and_improves_the_surrogate(small_model: 
     noted = step.notes.means()
     assert noted["trust/accepted"] == 1
     assert 0 < noted["trust/kl"] <= 0.02
+
+
+@pytest.mark.parametrize("shift", [5e-2, -0.08])
+def test_another_engines_log_probs_stop_no_step(small_model: Path, shift: float) -> None:
+    """The anchor is off by 5e-2 at every token, as a bf16 sampler's is: the region's gradient is not 0 at the start."""
+    built = trpo(TASK, n=4, delta=0.02)
+    models = build_cast(built, small_model)
+    phase, groups, step = next(credited(built, models))
+    exact = _direction(groups, phase, step)
+    for trace in (trace for group in groups for trace in group.traces):
+        trace.streams["start"] = trace.streams["start"] + shift
+    off = _direction(groups, phase, step)
+    assert float(torch.nn.functional.cosine_similarity(exact, off, dim=0)) > 0.8
+    assert phase.learn.move is not None
+    phase.learn.move(groups, phase.learn, step)
+    noted = step.notes.means()
+    assert noted["trust/accepted"] == 1
+    assert shift**2 / 2 < noted["trust/kl"] <= 0.02, "the measured KL has the anchor's own error in it"
+
+
+def _direction(groups: list[Group], phase: Phase, step: Step) -> torch.Tensor:
+    """Where a step moves the weights, which are put back."""
+    parameters = list(step.models["policy"].module.parameters())
+    before = [p.detach().clone() for p in parameters]
+    assert phase.learn.move is not None
+    phase.learn.move(groups, phase.learn, step)
+    moved = torch.cat([(p.detach() - old).flatten() for p, old in zip(parameters, before, strict=True)])
+    with torch.no_grad():
+        for p, old in zip(parameters, before, strict=True):
+            p.copy_(old)
+    step.models["policy"].weights_moved()
+    return moved
+
+
+def test_the_region_is_anchored_on_the_trainers_log_probs(small_model: Path) -> None:
+    """The sampler's log-probs are off by 5e-2 and more: rho reads them, the region does not."""
+    built = trpo(TASK, n=4, delta=0.001)
+    models = build_cast(built, small_model)
+    _, groups, _ = next(credited(built, models))
+    for trace in (trace for group in groups for trace in group.traces):
+        mask = trace.by("policy")
+        live = models["policy"].outputs([trace.tokens], [mask], {"logp"})["logp"].detach()
+        assert torch.allclose(trace.streams["start"][mask], live, atol=1e-5)
 
 
 def test_a_region_of_no_size_moves_nothing(small_model: Path) -> None:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from burnish.learn.learn import Rest as Rest
     from burnish.learn.norms import Norm as Norm
     from burnish.learn.norms import constant as constant
+    from burnish.learn.norms import constant_over_all as constant_over_all
     from burnish.learn.norms import group_mean as group_mean
+    from burnish.learn.norms import peer_mean as peer_mean
     from burnish.learn.norms import seq_mean as seq_mean
+    from burnish.learn.norms import seq_mean_sum as seq_mean_sum
     from burnish.learn.norms import seq_sum_mean as seq_sum_mean
     from burnish.learn.norms import token_mean as token_mean
     from burnish.learn.norms import unit_mean as unit_mean

@@ -132,15 +132,17 @@ def _counted(masks: list[Tensor]) -> list[int]:
 
 def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:
     """What the term claims over the whole batch."""
-    tokens = sequences = with_members = pairs = lists = 0
+    tokens = sequences = with_members = pairs = lists = traces = comparing = 0
     for group, sizes in zip(groups, claimed[term.name].sizes, strict=True):
         tokens += sum(sizes)
         sequences += sum(size > 0 for size in sizes)
         with_members += any(sizes)
         pairs += len(group.pairs or ())
         lists += len(group.lists or ())
+        traces += len(group.traces)
+        comparing += bool(group.pairs or group.lists)
     units = {"token": tokens, "sequence": sequences, "pair": pairs, "list": lists, "group": with_members}[term.unit]
-    return Counts(tokens, sequences, with_members, units, longest)
+    return Counts(tokens, sequences, with_members, units, longest, traces, comparing)
 
 
 def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterator[Micro]:

@@ -6,9 +6,10 @@ Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477):
     x = F^-1 g by conjugate gradient;   step = sqrt(2 delta / x^T F x) x;   then backtrack until KL <= delta and the
     total fell
 
-F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 is 0 at
-pi_old, so at theta + e v it is e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled
-tokens.
+F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 at theta + e v
+is its gradient at theta plus e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled tokens.
+The gradient at theta is 0 where pi_old is the policy itself. It is not where the log-probs of pi_old come from another
+engine or from another moment: there 5e-2 of difference outweighs e F v, so it is taken off.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def trust_region(
     backtrack: float = 0.8,
     tries: int = 10,
 ) -> Move:
-    """A move for `Learn`: the term called `trust` measures the KL (k2, anchored on the sampling policy), the others are
-    minimised. `damping` is added to F's diagonal. One trainee."""
+    """A move for `Learn`: the term called `trust` measures the KL (k2, anchored on the policy before the step), the
+    others are minimised. `damping` is added to F's diagonal. One trainee."""
 
     def move(batch: list[Group], plan: Learn, step: Step) -> None:
         objective = Learn(*(t for t in plan.terms if t.name != trust), logp_temperature=plan.logp_temperature)
@@ -50,15 +51,22 @@ def trust_region(
             raise NotFinite(f"the gradient's norm is {float(g.norm())}")
         step.models.before_move()
 
+        here = weights.gradient(batch, region, quiet)
+        assert here is not None
+
         def fisher(v: Tensor) -> Tensor:
             small = 1e-2 * weights.scale / float(v.norm())
             with weights.moved_by(small * v):
                 found = weights.gradient(batch, region, quiet)
             assert found is not None
-            return found / small + damping * v
+            return (found - here) / small + damping * v
 
         x = conjugate_gradient(fisher, g, iterations)
-        full = -x * (2 * delta / float(x @ fisher(x))) ** 0.5
+        curvature = float(x @ fisher(x)) if x.any() else 0.0
+        if curvature <= 0:  # rounding, where hardly anything changes: no direction to trust
+            step.notes.add("trust/accepted", 0.0)
+            return
+        full = -x * (2 * delta / curvature) ** 0.5
         before = measure(batch, objective, quiet)
         for k in range(tries):
             with weights.moved_by(full * backtrack**k) as kept:
@@ -78,7 +86,10 @@ def conjugate_gradient(times: Callable[[Tensor], Tensor], b: Tensor, iterations:
     p, rr = r.clone(), float(b @ b)
     for _ in range(iterations):
         ap = times(p)
-        alpha = rr / float(p @ ap)
+        curvature = float(p @ ap)
+        if curvature <= 0:  # not positive after all, by rounding: the steps so far stand
+            break
+        alpha = rr / curvature
         x, r = x + alpha * p, r - alpha * ap
         following = float(r @ r)
         if following < 1e-10 * float(b @ b):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -51,7 +52,9 @@ def unit_weights(group_tokens: Mapping[tuple[str, int], int], term: Term, micro:
     """The weight of each unit, by the term's norm. group_tokens: claimed by a term in each group."""
     device = live.row.device
     if term.unit in ("pair", "list"):
-        return torch.ones(len(live.pairs) if term.unit == "pair" else len(live.lists), device=device)
+        firsts = [one[0] for one in (micro.pairs if term.unit == "pair" else micro.lists)]
+        traces = Counter(row.group for row in micro.rows)  # a group that compares is whole in its micro-batch
+        return send(torch.tensor([term.norm.compared(traces[micro.rows[i].group]) for i in firsts]), device)
     tokens = [row.claimed[term.name] for row in micro.rows]
     weight = [
         term.norm.weight(n, group_tokens[term.name, row.group]) if n else 0.0

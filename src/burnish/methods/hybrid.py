@@ -177,7 +177,7 @@ def luffy(
     demonstration is scored by the verifier, like the samples. That the entropy is averaged over tokens is the
     natural reading, not checked.
     """
-    shaped = learn.pg_shaped(gamma, norm=learn.constant(), coef=1 / n)
+    shaped = learn.pg_shaped(gamma, norm=learn.constant_over_all())
     advantages = chain(credit.group_relative(std=False), credit.behaviour(), credit.copies(adv="demo_adv"))
     return with_a_demonstration(task, n, advantages, shaped, eps, entropy, temperature)
 
@@ -185,14 +185,14 @@ def luffy(
 def with_a_demonstration(
     task: draw.Source, n: int, advantages: Part, on_demo: learn.Term, eps: float, entropy: float, temperature: float
 ) -> Method:
-    """n - 1 samples and a demonstration in one group. Shares of (n - 1)/n and 1/n make both sums over all n."""
+    """n - 1 samples and a demonstration in one group; both sums are divided by all sequences."""
     return method(
         draw=draw.demos(task),
         rollout=rollout.join(rollout.sample(n - 1, temperature=temperature), rollout.given("demo")),
         score=score.verify(task),
         credit=advantages,
         learn=learn.Learn(
-            learn.pg_clip(eps, norm=learn.constant(), coef=(n - 1) / n),
+            learn.pg_clip(eps, norm=learn.constant_over_all()),
             on_demo,
             learn.entropy_bonus(coef=entropy, on=("policy", "demo"), name="bonus"),
             logp_temperature=temperature,

@@ -62,9 +62,10 @@ def copg_online(
     """CoPG on the policy's own samples.
 
     R_beta(y) = r(y) - beta log pi(y)/ref(y)
-    L = mean over prompts of 1/(n-1) sum over pairs i > j of ( R_beta(y_i) - R_beta(y_j) )^2
+    L = mean over prompts of 1/(k-1) sum over pairs i > j of ( R_beta(y_i) - R_beta(y_j) )^2,  k replies of the prompt
 
-    The rest is as in `copg`; the sum over n samples is that of Cohere's later report.
+    The rest is as in `copg`; the sum over k samples is that of Cohere's later report. k is n where no reply is left
+    out.
     """
     return method(
         draw=draw.prompts(task),
@@ -72,7 +73,7 @@ def copg_online(
         score=score.scoring(task, reward_model),
         select=select.every_contrast(),
         credit=chain(credit.ref(), credit.token_rewards(kl=None)),
-        learn=learn.Learn(learn.regress_rewards(beta, anchor="ref", coef=n / 2), updates=updates),
+        learn=learn.Learn(learn.regress_rewards(beta, anchor="ref", norm=learn.peer_mean), updates=updates),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
     )

@@ -51,7 +51,7 @@ def rl_plus(
     The constants are the released run's; the paper also divides A by the standard deviation. That the entropy is
     averaged over tokens is the natural reading, not checked. uniform = 1 is the released code's.
     """
-    mixture = learn.pg_mixture(uniform, gamma, norm=learn.constant(), coef=1 / n)
+    mixture = learn.pg_mixture(uniform, gamma, norm=learn.constant_over_all())
     advantages = chain(
         credit.group_relative(std=std),
         credit.old(logp_temperature=temperature),

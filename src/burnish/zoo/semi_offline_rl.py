@@ -190,7 +190,7 @@ def semi_offline_rl(
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(std=False, peers=_fills), masked_inputs(share)),
         learn=learn.Learn(
-            learn.pg_reinforce(norm=learn.seq_mean, coef=weight * n),
+            learn.pg_reinforce(norm=learn.seq_mean_sum, coef=weight),
             learn.imitate_smoothed(smoothing, norm=learn.token_mean, on="demo"),
             embed=learn.other_tokens(),
             logp_temperature=temperature,

@@ -36,18 +36,18 @@ def trpo(
     rho = pi/pi_old,  A = (r - mean) / std
     x = (F + damping I)^-1 g by conjugate gradient;  step sqrt(2 delta / x^T F x) x, shortened until the bound holds
 
-    The KL is the k2 estimate at sampled tokens, whose curvature at pi_old is the Fisher matrix. The learning rate
-    plays no part. Departures: the paper's returns come from a value function or from whole episodes; here they are
-    group advantages.
+    The KL is the k2 estimate at sampled tokens, from the log-probs that the trainer computes before the step: there its
+    curvature is the Fisher matrix F. rho is relative to the sampler's own log-probs. The learning rate plays no part.
+    Departures: the paper's returns come from a value function or from whole episodes; here they are group advantages.
     """
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, temperature=temperature),
         score=score.scoring(task, reward_model),
-        credit=chain(credit.group_relative(), credit.behaviour()),
+        credit=chain(credit.group_relative(), credit.behaviour(), credit.streams("policy", logp="start")),
         learn=learn.Learn(
             learn.pg_clip(float("inf")),
-            learn.kl_k2(coef=1.0, anchor="old", name="trust"),
+            learn.kl_k2(coef=1.0, anchor="start", name="trust"),
             move=learn.trust_region("trust", delta=delta, damping=damping, iterations=iterations, backtrack=backtrack),
         ),
         models=roles(**score.rm_role(reward_model)),

@@ -78,12 +78,13 @@ def pair_term(
     reduce: Reduce = row_sum,
     output: str = "logp",
     notes: PairNotes | None = None,
+    norm: Norm = unit_mean,
     trainee: str = "policy",
     coef: Schedule = 1.0,
     on: Authors = "policy",
     name: str = "reply",
 ) -> Term:
-    """A term of one number per pair, loss(chosen, rejected, beta); the mean over pairs is minimised.
+    """A term of one number per pair, loss(chosen, rejected, beta); by default the mean over pairs is minimised.
 
     It notes the margin beta (logratio_w - logratio_l), the accuracy, the log-probs of both sides apart, their
     lengths, how often the longer reply has the larger log-ratio, and the entropy. `notes` adds others. The remaining
@@ -102,7 +103,7 @@ def pair_term(
             live.note(note, x)
         return loss(chosen, rejected, now)
 
-    return _term(losses, "pair", anchor, streams + marks, weight, output, unit_mean, trainee, coef, on, name)
+    return _term(losses, "pair", anchor, streams + marks, weight, output, norm, trainee, coef, on, name)
 
 
 def note_pairs(live: Live, chosen: Replies, rejected: Replies, beta: float, output: str = "logp") -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from burnish.core.schedules import Schedule
 from burnish.learn.maths.sequence import held_ratio, relative_reward_error
-from burnish.learn.norms import unit_mean
+from burnish.learn.norms import Norm, unit_mean
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.compared import pair_term
 
@@ -17,7 +17,13 @@ PairSurrogate = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # (logratio_a
 
 
 def regress_rewards(
-    scale: float, *, anchor: str, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pair"
+    scale: float,
+    *,
+    anchor: str,
+    norm: Norm = unit_mean,
+    coef: Schedule = 1.0,
+    on: Authors = "policy",
+    name: str = "pair",
 ) -> Term:
     """Squared error between scaled log-ratio differences and reward differences, for the pairs.
 
@@ -31,6 +37,7 @@ def regress_rewards(
         anchor=anchor,
         streams=("reward",),
         notes=lambda a, b, _: {"gap": a["reward"] - b["reward"]},
+        norm=norm,
         coef=coef,
         on=on,
         name=name,
