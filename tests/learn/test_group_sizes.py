@@ -1,4 +1,4 @@
-"""Sizes that a loss divides by are those of the data: lists of other lengths than the option, groups that lost a trace."""
+"""A loss divides by sizes of the data: of lists of another length than the option's, of groups that lost a trace."""
 
 from __future__ import annotations
 

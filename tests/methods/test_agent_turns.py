@@ -129,6 +129,15 @@ def test_the_groups_that_differ_most_are_kept() -> None:
     assert most_spread(1.0).call(groups, nothing()) == groups
 
 
+@pytest.mark.parametrize(
+    ("share", "of", "kept"), [(0.25, 7, 1), (0.25, 11, 2), (0.7, 10, 7), (0.29, 100, 29), (0.1, 3, 1)]
+)
+def test_the_share_of_groups_is_rounded_down(share: float, of: int, kept: int) -> None:
+    """int(share x groups), at least one, as in RAGEN's filter; 0.29 x 100 is 28.999999999999996 in floating point."""
+    groups = [Group(TASK, [Trace((), scores={"reward": r}) for r in (0.0, float(i))]) for i in range(of)]
+    assert most_spread(share).call(list(groups), nothing()) == groups[of - kept :]
+
+
 def policy_gradient(method: Method, model: Path) -> torch.Tensor:
     phase, groups, step = next(iter(credited(method, build_cast(method, model))))
     return gradient(groups, phase.learn, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.credit.branches import claim_copies, shared_mean
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.tools import ToolEnv
+from burnish.learn.term import Live
 from burnish.learn.terms.sequence import regress_rewards
 from burnish.methods.table import find
 from burnish.rollout.branching import above, branching, by_chance, second_tries
@@ -29,6 +31,23 @@ from burnish.zoo.arpo import arpo
 from burnish.zoo.refuel import refuel
 
 GAMES = Tossed(source("guess"))
+
+
+@pytest.mark.parametrize(("ratio", "wanted"), [(4.0, 3.0 * 1.7), (2.5, 2.5 * 1.7)])
+def test_arpo_has_the_dual_clip_of_its_code(ratio: float, wanted: float) -> None:
+    """A = -1.7: -rho A up to rho = 3, then 3 x 1.7, as in the released configuration; where A > 0 the clip at 1.2."""
+    term = arpo(GAMES).phases[0].learn.terms[0]
+
+    def loss(adv: float) -> float:
+        streams = {"old": torch.tensor([-2.0]), "adv": torch.tensor([adv])}
+        none, one = torch.zeros(0, 2, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+        logp = torch.tensor([-2.0 + math.log(ratio)])
+        return float(
+            term.loss(Live({"logp": logp, "entropy": torch.zeros(1)}, streams, one, 1, none, [], one, Clock(0, 1)))
+        )
+
+    assert loss(-1.7) == pytest.approx(wanted, rel=1e-5)
+    assert loss(0.6) == pytest.approx(-1.2 * 0.6, rel=1e-5)
 
 
 class Counter:

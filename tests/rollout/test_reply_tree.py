@@ -22,7 +22,7 @@ from burnish.rollout.search_tree import Node
 from burnish.rollout.starts import Reply, Start, write_on
 from burnish.rollout.stepped import answers, by_probability, enough, good_end, paths, stepped
 from burnish.tasks.table import source
-from burnish.zoo.rest_mcts import rest_mcts_search
+from burnish.zoo.rest_mcts import eager_uct, rest_mcts_search
 
 TASK = source("add")
 
@@ -88,6 +88,21 @@ def test_rules_of_the_tree_methods_by_hand() -> None:
     assert tree.growing_ucb(-1, 1)(root, a) == pytest.approx(0.6 + math.sqrt(4) / 2 * grown)
     root.visits = 1
     assert tree.growing_ucb(-1, 1)(root, a) == pytest.approx(0.6), "one visit: by the value alone"
+
+
+@pytest.mark.parametrize(
+    ("value", "visits", "wanted"), [(0.2, 0, 1.2), (-0.3, 0, 0.7), (0.2, 3, 0.2 + 0.7 * math.sqrt(2 * math.log(7) / 3))]
+)
+def test_rest_mcts_takes_a_child_without_visits_for_one_better_than_its_value(
+    value: float, visits: int, wanted: float
+) -> None:
+    """The released code's V + 1, and c 0.7: a good child with visits may well come before a new one."""
+    root: Node[str] = Node("", visits=7)
+    child = root.add("a")
+    child.value, child.valued, child.visits = value, True, visits
+    assert eager_uct(0.7)(root, child) == pytest.approx(wanted)
+    good, new = Node("", value=0.9, visits=1), Node("", value=0.1)
+    assert eager_uct(0.7)(root, good) > eager_uct(0.7)(root, new)
 
 
 def test_backups_of_the_tree_methods_by_hand() -> None:

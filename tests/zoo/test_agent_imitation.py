@@ -14,9 +14,10 @@ from gradients import gradient
 from test_agent_turns import Says, nothing, turn
 
 from burnish.core.step import Step
-from burnish.core.types import Clock, Group, Task, Trace
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.envs.action_check import check_action, check_calls
-from burnish.learn.learn import Learn
+from burnish.learn.learn import Learn, measure
+from burnish.learn.norms import seq_mean
 from burnish.learn.term import CLAIMED
 from burnish.learn.terms.imitation import imitate
 from burnish.methods.imitation import sft
@@ -243,6 +244,33 @@ def test_the_best_reply_of_each_state_is_kept_by_a_rule(rule: str, kept: int) ->
     assert len(group.traces) == kept and states[3] in group.traces and states[2] not in group.traces
 
 
+@pytest.mark.parametrize(("rewards", "lengths"), [((1.0, 0.0, 0.0), (1, 3, 2)), ((0.0, 0.5, 1.0), (4, 1, 2))])
+def test_rise_weighs_means_of_tokens(rewards: tuple[float, ...], lengths: tuple[int, ...], small_model: Path) -> None:
+    """mean over replies of e^(r / 0.4) x the mean of their tokens' -log pi: a long reply weighs no more."""
+    method = rise(Rewarded(source("sort"), coin), attempts=1, candidates=2)
+    models = build_cast(method, small_model)
+    ((phase, groups, step),) = credited(method, models)
+    prompt = groups[0].traces[0].turns[0]
+    traces = [
+        Trace((prompt, Turn(torch.arange(size) + 5 * k, "policy", parent=prompt)), k, {"reward": r})
+        for k, (size, r) in enumerate(zip(lengths, rewards, strict=True))
+    ]
+    batch = [Group(groups[0].task, traces)]
+    reward_weights(0.4).call(batch, nothing())
+    for trace in traces:
+        trace.streams["claim:sft"] = trace.by("policy")
+    with torch.no_grad():
+        nll = [-models["policy"].outputs([t.tokens], [t.by("policy")], {"logp"})["logp"].mean() for t in traces]
+    wanted = sum(math.exp(r / 0.4) * float(x) for r, x in zip(rewards, nll, strict=True)) / 3
+    assert measure(batch, phase.learn, step) == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize(("reward", "kept"), [(0.5, True), (0.6, True), (0.4, False)])
+def test_as_good_as_the_best_attempt_is_best_so_far(reward: float, kept: bool) -> None:
+    state = candidate([0, 2], reward, 0.5, 0.2)
+    assert bool(best_of_states("best").call([Group(Task("q", "?", {}, "k"), [state])], nothing())) == kept
+
+
 def test_rise_trains_on_the_reply_and_reads_the_attempts(small_model: Path) -> None:
     found = []
     for tau in (0.4, math.inf):
@@ -253,7 +281,7 @@ def test_rise_trains_on_the_reply_and_reads_the_attempts(small_model: Path) -> N
         claimed = trace.streams["claim:sft"]
         assert int(claimed.sum()) == len(trace.turns[-1]) and bool(claimed[-1])
     assert any(len(trace.turns) > 2 for group in groups for trace in group.traces), "some state is a second attempt"
-    plain = Learn(imitate(on=CLAIMED, name="sft"), logp_temperature=1.0)
+    plain = Learn(imitate(norm=seq_mean, on=CLAIMED, name="sft"), logp_temperature=1.0)
     assert torch.allclose(found[1], gradient(groups, plain, step))
     assert not torch.allclose(found[0], found[1])
 

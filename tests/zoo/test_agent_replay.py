@@ -121,7 +121,8 @@ def test_success_is_fitted_by_every_head() -> None:
 @pytest.mark.parametrize(("p", "kept"), [(0.5, False), (0.51, True), (0.95, True), (0.96, False)])
 def test_replayed_actions_are_kept_by_their_probability(p: float, kept: bool) -> None:
     (row,) = rows_of([1.0], [0.0]).traces
-    row.streams["old"] = torch.full((len(row),), math.log(p), dtype=torch.float64)
+    row.streams["ref"] = torch.full((len(row),), math.log(p), dtype=torch.float64)
+    row.streams["old"] = torch.full((len(row),), math.log(0.3 if kept else 0.7), dtype=torch.float64)  # not asked
     part = fresh_or_familiar("step", 0.5, 0.95)
     part.call([Group(TASK, [row])], nothing())
     assert row.streams["claim:step"].tolist() == [False, True, True]

@@ -30,7 +30,9 @@ class Counts:
 
 @dataclass(frozen=True)
 class Norm:
-    """weight(tokens of the unit's sequence, tokens of its group), of a pair compared(traces of its group); size(counts)."""
+    """weight(tokens of the unit's sequence, tokens of its group), or compared(traces of the group) for a pair or list,
+    and size(counts).
+    """
 
     name: str
     weight: Callable[[int, int], float]

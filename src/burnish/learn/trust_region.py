@@ -6,10 +6,10 @@ Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477):
     x = F^-1 g by conjugate gradient;   step = sqrt(2 delta / x^T F x) x;   then backtrack until KL <= delta and the
     total fell
 
-F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 at theta + e v
-is its gradient at theta plus e F v to first order, with F the mean of grad log pi grad log pi^T over the sampled tokens.
-The gradient at theta is 0 where pi_old is the policy itself. It is not where the log-probs of pi_old come from another
-engine or from another moment: there 5e-2 of difference outweighs e F v, so it is taken off.
+F v, the Fisher matrix times a vector, is a finite difference: the gradient of (log pi - log pi_old)^2 / 2 at
+theta + e v is its gradient at theta plus e F v to first order, with F the mean of grad log pi grad log pi^T over the
+sampled tokens. The gradient at theta is 0 where pi_old is the policy itself. It is not where the log-probs of pi_old
+come from another engine or from another moment: there 5e-2 of difference outweighs e F v, so it is taken off.
 """
 
 from __future__ import annotations

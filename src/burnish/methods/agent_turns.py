@@ -79,7 +79,7 @@ def starpo(
 ) -> Method:
     """StarPO-S of RAGEN: trajectory-level PPO, stabilised.
 
-    Of the groups, the given share with the largest deviation of R is learned from.
+    Of the groups, the given share with the largest deviation of R, rounded down, is learned from.
     r_t = 0, plus R at the policy's last token;  A_t by GAE(gamma, lam) over the policy's tokens, whitened; no KL
     L = mean over tokens of -min(rho A, clip(rho, 1-eps_low, 1+eps_high) A) - entropy H + the critic's clipped loss
 

@@ -81,7 +81,8 @@ def orpo(
     p = exp( log pi(y|x) / |y| ),  odds = p / (1 - p)
     L = mean over chosen tokens of -log pi + lam mean over pairs of -log s( log odds(y_w) - log odds(y_l) )
 
-    lam = 0.1 is the usual choice. The SFT loss is a mean over tokens.
+    lam = 0.1 is the usual choice. The SFT loss is a mean over the tokens of the replies. Departure: the released code's
+    is over the prompt's tokens too, unless it is told otherwise.
     """
     return method(
         draw=draw.pairs(task),

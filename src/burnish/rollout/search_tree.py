@@ -85,8 +85,7 @@ def value_of(node: Node[Any]) -> float:
 def uct(c: float, value: Value = value_of, *, unvisited: float = math.inf) -> Rule:
     """Q + c sqrt(ln N / n), N visits of the parent, n of the child; `unvisited` for a child that was never visited.
 
-    Agent-R has c = 0.25 (arXiv 2501.11425), ReST-MCTS* c sqrt(2) with its own c of 0.4 to 0.7 (arXiv 2406.03816),
-    MedS3 c = 2 and unvisited = 5 (arXiv 2501.12051).
+    Agent-R has c = 0.25 (arXiv 2501.11425), MedS3 c = 2 and unvisited = 5 (arXiv 2501.12051).
     """
     return lambda parent, child: (
         unvisited if not child.visits else value(child) + c * math.sqrt(math.log(parent.visits) / child.visits)

@@ -98,13 +98,14 @@ def between(low: float, high: float, score: str = "reward") -> Part:
 
 @supplies("tag:spread")
 def most_spread(share: float, score: str = "reward") -> Part:
-    """Only the share of the groups whose scores have the largest deviation, at least one; their traces get the tag
-    "spread". Groups with equal deviations stay in their order (RAGEN's uncertainty filter, arXiv 2504.20073).
+    """Only the share of the groups whose scores have the largest deviation, rounded down, at least one; their traces
+    get the tag "spread". Groups with equal deviations stay in their order (RAGEN's uncertainty filter, arXiv
+    2504.20073).
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         spreads = [statistics.pstdev([trace.scores[score] for trace in group.traces]) for group in groups]
-        kept = sorted(range(len(groups)), key=lambda i: (-spreads[i], i))[: max(1, round(share * len(groups)))]
+        kept = sorted(range(len(groups)), key=lambda i: (-spreads[i], i))[: max(1, int(share * len(groups) + 1e-9))]
         for trace in (trace for i in kept for trace in groups[i].traces):
             trace.tags = trace.tags | {"spread"}
         step.notes.add("dropped/less_spread", len(groups) - len(kept), max(1, len(groups)))

@@ -103,8 +103,9 @@ def arena_learning(
 
     A stage has `stage` steps and its own prompts, a round four stages; ref is the policy at the start of a stage. Three
     rounds are the paper's: --steps 300 with stage = 25. Without losses the first stage learns nothing; with no rival
-    better than the target, dpo still prefers the target's replies. The paper's reward model and PPO share a shard. A
-    tie between rankings is not compared. `burnish arena` ranks models by their battles.
+    better than the target, dpo still prefers the target's replies. The paper's reward model and PPO share a shard.
+    Ties are dropped: an undecided rival's reply, and of rivals with the same d all but the first, stay out of the
+    ranking. `burnish arena` ranks models by their battles.
     """
     others, says = read_judges(rivals), read_judge(judge) if judge else None
     fights: dict[str, Any] = {

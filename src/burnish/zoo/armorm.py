@@ -35,7 +35,7 @@ def armorm(
 
     at the start:  r_i(x, y) = w_i . h(x, y), w_i a ridge regression on the replies that are rated for attribute i, its
                    penalty by validation; r'_i = r_i - lambda_i r_verbosity, lambda_i the least of a grid with
-                   Spearman's correlation of r'_i and r_verbosity at most 0.03
+                   Spearman's correlation of r'_i and r_verbosity at most 0.03; its last, 0.95, where none has
     then:          L = -log s( R(x, y_w) - R(x, y_l) ),  R = sum_i softmax(g(x) / temperature)_i r'_i, only g moves
 
     h is the last hidden state; start from a reward model (--model DIR), as the paper does. g is read at the last token

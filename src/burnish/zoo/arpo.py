@@ -34,6 +34,7 @@ def arpo(
         str, Option("Of turns that branches share: soft (each branch's own) or hard (their mean).")
     ] = "soft",
     eps: opt.ClipRange = 0.2,
+    dual: opt.DualClip = 3.0,
     updates: opt.Updates = 1,
     temperature: opt.Temperature = 1.0,
 ) -> Method:
@@ -41,13 +42,14 @@ def arpo(
 
     H_t = sum over the first `window` tokens of the reply after an answer of the environment of the entropy, / ln |V|
     branch with chance alpha + beta (H_t - H_0), at most once per episode and turn, until there are `budget` episodes
-    A_i = (R_i - mean R) / std R over all episodes of the task;  L = mean over tokens of -min(rho A, clip(rho) A)
+    A_i = (R_i - mean R) / std R over all episodes of the task;  L = mean over tokens of -min(rho A, clip(rho) A),
+    and at most -dual A where A < 0
 
     A turn that k branches share is trained k times, with the advantage of each ("soft", the default), or with the mean
     of their advantages ("hard"). The two have the same gradient where nothing is clipped. budget = fresh is GRPO over
-    episodes. `alpha`, `beta`, 16 and 8 are the released code's, whose rule is random; `tau` gives the paper's rule,
-    alpha + beta (H_t - H_0) > tau. The paper takes the window after the answer, as here; the released code takes it
-    before. Departures: the whole distribution's entropy, where the code has the ten likeliest tokens; H_0 is of the
+    episodes. `alpha`, `beta`, `dual`, 16 and 8 are the released code's, whose rule is random; `tau` gives the paper's
+    rule, alpha + beta (H_t - H_0) > tau. The paper takes the window after the answer, as here; the released code takes
+    it before. Departures: the whole distribution's entropy, where the code has the ten likeliest tokens; H_0 is of the
     episode's own first reply. The paper's reward (format, F1, a bonus for two tools) belongs to the task.
     """
     if advantage not in _SHARED:
@@ -64,7 +66,7 @@ def arpo(
             credit.behaviour(),
             credit.claim_copies("pg", "policy"),
         ),
-        learn=learn.Learn(learn.pg_clip(eps, on=learn.CLAIMED), updates=updates),
+        learn=learn.Learn(learn.pg_clip(eps, dual=dual, on=learn.CLAIMED), updates=updates),
         models=roles(),
     )
 

@@ -70,6 +70,7 @@ def constrained_rlhf(
     L = mean over tokens of -min(rho A, clip(rho, 1-eps, 1+eps) A)
       + value_coef mean over tokens of sum over heads of max((V - R)^2, (V_clip - R)^2) / 2
 
+    The released code starts all raw_i at one draw of N(0, 0.01^2), where here they start at 0.
     Rewards are those of --reward by their names, and `correct`. multiplier_lr 0: weighted-sum RLHF with fixed weights.
     theta_i are proxy points beyond which the true score falls; find them by runs with one reward each and an
     evaluation that you trust (the paper also searches them within a run by Nelder-Mead, which is left out).

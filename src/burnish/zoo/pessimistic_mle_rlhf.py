@@ -23,6 +23,7 @@ def pessimistic_mle(task: draw.Source, *, n: opt.GroupSize = 4, temperature: opt
     It learns the reward theta . phi(x, y), phi the last hidden state. The pessimism is in its use: the scorer
     `pessimistic` subtracts coef |phi - nu| in the norm of (Sigma + lambda I)^-1, Sigma the covariance of the feature
     differences of the data. K = 2 is reward_model. Departure: the paper fixes phi and constrains theta (sum 0, bounded
-    norm); here both are trained, without the constraint.
+    norm); here both are trained, without the constraint. The likelihood has no ties: of replies with equal scores the
+    first counts and the others are left out.
     """
     return ranked_model(task, n, temperature, terms.score_ranking(on=learn.CLAIMED))

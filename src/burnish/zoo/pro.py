@@ -39,7 +39,9 @@ def pro(
     task: draw.Source,
     *,
     n: opt.GroupSize = 4,
-    sft: Annotated[float, Option("Weight of imitating the best reply, times (K - 1)^2 for a list of K.", at_least=0)] = 0.05,
+    sft: Annotated[
+        float, Option("Weight of imitating the best reply, times (K - 1)^2 for a list of K.", at_least=0)
+    ] = 0.05,
     temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
@@ -48,8 +50,9 @@ def pro(
     m_i = log pi(y_i|x) / |y_i|, best first;  1/T_ki = r_k - r_i,  1/T_kk = max over i > k of r_k - r_i
     L = sum over k < K of -log[ e^(m_k/T_kk) / sum over i >= k of e^(m_i/T_ki) ] + sft (K - 1)^2 (-log pi(y_1|x))
 
-    Mean over prompts; K is the length of the prompt's own list. The imitation is summed over tokens while the scores are means, as in the authors' code.
-    Where the data has no ranked replies they are sampled from the starting policy. Equal rewards exclude nothing.
+    Mean over prompts; K is the length of the prompt's own list. The imitation is summed over tokens while the scores
+    are means, as in the authors' code. Where the data has no ranked replies, n are sampled from the starting policy.
+    Equal rewards exclude nothing.
     """
     sampled = rollout.sample(n, who="start", temperature=temperature)
     replies = ListOptions.of(task, sampled, "start", reward_model)
@@ -59,9 +62,7 @@ def pro(
         rollout=replies.rollout,
         score=replies.score,
         select=select.unequal_lists(),
-        credit=chain(
-            credit.shared("reward", "psi"), list_weights(), credit.claim("sft", replies.author, tag="best")
-        ),
+        credit=chain(credit.shared("reward", "psi"), list_weights(), credit.claim("sft", replies.author, tag="best")),
         learn=learn.Learn(
             lists.reward_ranking(on=replies.author),
             learn.imitate_weighted(coef=sft, norm=learn.seq_sum_mean, on=learn.CLAIMED),

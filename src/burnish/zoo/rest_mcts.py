@@ -23,8 +23,15 @@ from burnish.methods.tree_search import (
     taught,
 )
 from burnish.papers import Paper
+from burnish.rollout.search_tree import Rule, value_of
 
 REST_MCTS = Paper("rest-mcts", "2406.03816", "ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search")
+
+
+def eager_uct(c: float) -> Rule:
+    """V + c sqrt(2 ln N / n), and V + 1 for a child without visits: one far better than it is visited once more."""
+    known = rollout.uct(c * math.sqrt(2))
+    return lambda parent, child: known(parent, child) if child.visits else value_of(child) + 1.0
 
 
 @register(
@@ -39,7 +46,7 @@ def rest_mcts(
     *,
     rounds: Rounds = 16,
     width: Width = 3,
-    c: Explore = 0.4,
+    c: Explore = 0.7,
     alpha: Annotated[float, Option("The look-ahead's share of a value.", at_least=0, at_most=1)] = 0.5,
     ahead: Annotated[int, Option("Steps of the look-ahead.", at_least=1)] = 3,
     gate: Annotated[float, Option("A tree is done when one of its ends has this value.")] = 0.9,
@@ -53,7 +60,8 @@ def rest_mcts(
 ) -> Method:
     """ReST-MCTS*: tree search guided by a process model, which learns from the trees with the policy.
 
-    select argmax V + c sqrt(2 ln N / n), a node without visits first;  V of a new node = the process model's, in [0, 1]
+    select argmax V + c sqrt(2 ln N / n), V + 1 for a node without visits;  V of a new node = the process model's, in
+    [0, 1]
     visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
     v_0 = 0;  v_k = max(v_{k-1} + w_k, 0),  w_k = (1 - v_{k-1}) / (m_k + 1) (1 - 2 r_k)
     L = mean over steps of finished paths of (prm(prefix) - v)^2 + sft x mean over tokens of right paths of -log pi
@@ -69,7 +77,7 @@ def rest_mcts(
         rollout=rollout.stepped(
             rounds,
             width,
-            rule=rollout.uct(c * math.sqrt(2)),
+            rule=eager_uct(c),
             valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
             done=rollout.good_end(gate),
             take=rollout.paths(task),
@@ -99,7 +107,7 @@ def rest_mcts_search(
     prm: Scorer,
     rounds: Rounds = 16,
     width: Width = 3,
-    c: Explore = 0.4,
+    c: Explore = 0.7,
     alpha: Annotated[float, Option("The look-ahead's share of a value.", at_least=0, at_most=1)] = 0.5,
     ahead: Annotated[int, Option("Steps of the look-ahead.", at_least=1)] = 3,
     gate: Annotated[float, Option("The search ends at a finished reply of this value.")] = 0.9,
@@ -109,7 +117,8 @@ def rest_mcts_search(
 ) -> Method:
     """MCTS*: the search of `rest_mcts`. The answer is the finished reply with the largest value.
 
-    select argmax V + c sqrt(2 ln N / n);  V of a new node = the process model's, in [0, 1]
+    select argmax V + c sqrt(2 ln N / n), V + 1 for a node without visits;  V of a new node = the process model's, in
+    [0, 1]
     visit: V <- (1 - alpha) V + alpha max of V over a greedy look-ahead;  backup: V = sum n_i V_i / sum n_i
 
     Where none is finished, the policy goes on from the best path. The process model alone decides: the verifier only
@@ -118,7 +127,7 @@ def rest_mcts_search(
     found = rollout.stepped(
         rounds,
         width,
-        rule=rollout.uct(c * math.sqrt(2)),
+        rule=eager_uct(c),
         valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
         done=rollout.good_end(gate),
         take=rollout.answers(),

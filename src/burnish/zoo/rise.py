@@ -81,7 +81,7 @@ Rule = Callable[[Trace, Sequence[float]], bool]  # (the best candidate, the scor
 RULES: dict[str, Rule] = {
     "all": lambda best, earlier: True,
     "better": lambda best, earlier: not earlier or best.scores["reward"] > earlier[-1],
-    "best": lambda best, earlier: not earlier or best.scores["reward"] > max(earlier),
+    "best": lambda best, earlier: not earlier or best.scores["reward"] >= max(earlier),
     "success": lambda best, earlier: best.scores.get("correct", best.scores["reward"]) > 0,
 }
 
@@ -90,7 +90,7 @@ RULES: dict[str, Rule] = {
 def best_of_states(rule: str = "all") -> Part:
     """Of the candidates of each state the one that scores best, the earliest of equals, where the rule keeps it.
 
-    rule  all: always;  better: it scores more than the attempt before;  best: more than every attempt before;
+    rule  all: always;  better: it scores more than the attempt before;  best: no attempt before scored more;
           success: it is right. The first attempt has none before it, and is kept by all but the last rule.
     """
     if rule not in RULES:
@@ -161,12 +161,14 @@ def rise(
 
     Attempts at a question, each after "try again", until one is right; s_k: the conversation before attempt k
     a*_k = the best of `candidates` replies in s_k, by the policy itself or by `expert`;  w_k = exp(r(a*_k) / tau)
-    L = -(1 / N) sum over the N tokens of all a*_k of w_k log pi;  the attempts themselves are not trained on
+    L = mean over the a*_k of -w_k (mean over its tokens of log pi);  the attempts themselves are not trained on
 
     Weights are not normalised: a reply with r 0 weighs 1, one with r 1 exp(1 / 0.4) = 12.2. tau = inf is SFT on all
     the improved replies. rule: all, better than the attempt before, best so far, or only right ones. Departures: a step
-    plays new episodes and makes one pass, where the paper builds a data set in each round; the text between attempts is
-    ours. Left out: the majority over attempts in inference, which is a matter of asking.
+    plays new episodes and makes one pass, where the paper builds a data set in each round; the released code goes on
+    from the best reply of a state, and its rules compare best replies, where here the policy goes on from its own
+    attempt, as the paper writes; the text between attempts is ours. Left out: the majority over attempts in inference,
+    which is a matter of asking.
     """
 
     def own_score(made: Sequence[Attempt], over: bool) -> float:
@@ -179,6 +181,8 @@ def rise(
         score=score.verify(task, author=improver),
         select=best_of_states(rule),
         credit=chain(reward_weights(tau), credit.last_turn("sft", "improved")),
-        learn=learn.Learn(learn.imitate_weighted(on=learn.CLAIMED), updates=updates, logp_temperature=1.0),
+        learn=learn.Learn(
+            learn.imitate_weighted(norm=learn.seq_mean, on=learn.CLAIMED), updates=updates, logp_temperature=1.0
+        ),
         models=roles() if expert is None else roles(expert=frozen(expert)),
     )

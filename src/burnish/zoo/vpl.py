@@ -64,7 +64,9 @@ def vpl(
     The context of a pair is the user's other pairs in the batch; where there are none, z is drawn from the prior. Use
     `vpl(DIR, context=FILE)`: z is the mean, without the rescaling. The product has 1 + 5 latent labels. Departures: the
     encoder and the decoder are linear on a backbone that is trained (the paper: MLPs and attention on a frozen one),
-    and beta is constant. Where U is 0 it is reward_model.
+    beta is constant, a context's encodings are averaged without attention, and a user's rewards are not rescaled to the
+    scale of the others'. Left out: a policy conditioned on z, the choice of questions that tell users apart, and any
+    use of the variance of q but in training. Where U is 0 it is reward_model.
     """
     draw.require_column(task, (user,), f"user={user}", "who compared the replies", "reward_model")
     return method(

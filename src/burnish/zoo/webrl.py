@@ -65,9 +65,9 @@ def success_advantages(lam: float, *, above: float = 0.5) -> Part:
 def fresh_or_familiar(term: str, low: float, high: float) -> Part:
     """The term claims the own turn of fresh rows, and of replayed rows where low < p <= high.
 
-    p = exp(mean over the turn's tokens of stream "old"): the geometric mean of its token probabilities, so that the
-    perplexity 1 / p is in [1 / high, 1 / low). Actions that the policy is sure of already, and those that it would
-    hardly take, are left out.
+    p = exp(mean over the turn's tokens of stream "ref"): the geometric mean of its token probabilities under the last
+    phase's policy, so that the perplexity 1 / p is in [1 / high, 1 / low). Actions that the policy was sure of already,
+    and those that it would hardly have taken, are left out.
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -75,7 +75,7 @@ def fresh_or_familiar(term: str, low: float, high: float) -> Part:
             own = slice(*own_span(row))
             kept = True
             if PAST in row.tags:
-                kept = low < float(row.streams["old"][own].double().mean().exp()) <= high
+                kept = low < float(row.streams["ref"][own].double().mean().exp()) <= high
                 step.notes.add("replayed_kept", kept)
             row.streams[f"claim:{term}"] = torch.zeros(len(row), dtype=torch.bool)
             row.streams[f"claim:{term}"][own] = kept
@@ -84,7 +84,7 @@ def fresh_or_familiar(term: str, low: float, high: float) -> Part:
     return Part(
         name=f"fresh_or_familiar({term})",
         call=call,
-        reads=frozenset({"tag:turn", f"tag:{PAST}", "stream:old"}),
+        reads=frozenset({"tag:turn", f"tag:{PAST}", "stream:ref"}),
         writes=frozenset({f"claim:{term}"}),
     )
 
@@ -126,9 +126,10 @@ def webrl(
     start of the phase, which has `sync` steps
     tasks     failed ones and new ones, where hard <= V(s_0) <= easy
     replay    past successes, action by action where unsure < p <= sure, p the geometric mean of the token probabilities
+              under pi_ref
 
-    The loss and lam are as second-hand texts give them and are not confirmed; the released actor is another method (a
-    sign of a clamped advantage, a smooth-L1 loss). The band and the range of p are confirmed by the released code.
+    The loss and its constants are the paper's; the released actor is another method (a sign of a clamped advantage, a
+    smooth-L1 loss). The band and the range of p are confirmed by the released code.
     pi = pi_ref with A = 0 has no loss. Departures: new instructions are the source's next tasks, because an environment
     cannot be made of a text that a model writes; reward and success are the environment's in place of an outcome reward
     model's; beta, shares, sync, warmup and updates are ours.
@@ -140,7 +141,6 @@ def webrl(
         select=chain(select.beside_successes(store, replay), select.by_turn()),
         credit=chain(
             credit.ref(),
-            credit.old(),
             credit.streams("critic", "policy", value="value"),
             success_advantages(lam),
             fresh_or_familiar("step", unsure, sure),
