@@ -107,20 +107,26 @@ def answered(text: str) -> str:
     return f"<think>hm</think>\n<answer>{text}</answer>"
 
 
+def boxed(value: str) -> str:
+    return answered(f'```json\n{{"answer": {value}}}\n```')
+
+
 def test_table_r1_by_hand() -> None:
     """Format 1 + accuracy 1: {5, 3.004} is {3, 5} within 0.01; {5} has the format alone."""
-    assert score("table_r1", answered("[5, 3.004]"), answer=[3, 5]) == 2
-    assert score("table_r1", answered("5 | 3.004"), answer="[3, 5]") == 2
-    assert score("table_r1", answered('{"answer": ["5", "3"]}'), answer=["3", "5"]) == 2
-    assert score("table_r1", answered("[5]"), answer=[3, 5]) == 1
-    assert score("table_r1", answered("[3, 3, 5]"), answer=[3, 5]) == 1, "a multiset"
+    assert score("table_r1", boxed('["5", "3.004"]'), answer=[3, 5]) == 2
+    assert score("table_r1", boxed('["1,234", "5"]'), answer="[5, 1234]") == 2
+    assert score("table_r1", boxed('["5"]'), answer=[3, 5]) == 1
+    assert score("table_r1", boxed('["3", "3", "5"]'), answer=[3, 5]) == 1, "a multiset"
+    assert score("table_r1", boxed('["Rome", "Paris"]'), answer=["Paris", "Rome"]) == 2
+    assert score("table_r1", boxed('["rome", "Paris"]'), answer=["Paris", "Rome"]) == 1, "letter by letter"
     assert score("table_r1", "[3, 5]", answer=[3, 5]) == 0 == score("table_r1", "<think>x</think>", answer=[3])
-    assert score("table_r1", "<answer>[3, 5]</answer>", answer=[3, 5]) == 1, "the accuracy alone"
-    assert score("table_r1('label')", answered("Entailed."), answer="entailed") == 2
-    assert score("table_r1('short')", answered("refuted"), answer="entailed", table_kind="label") == 1
-    free = score("table_r1('free')", answered("the cat sat down"), answer="the cat sat down")
+    assert score("table_r1('label')", boxed('"entailed"'), answer="entailed") == 2
+    assert score("table_r1('short')", boxed('"refuted"'), answer=["entailed"], table_kind="label") == 1
+    assert score("table_r1('label')", boxed('"perhaps"'), answer="entailed") == 0, "no label"
+    free = score("table_r1('free')", boxed('"the cat sat down"'), answer="the cat sat down")
     assert free == pytest.approx(2)
-    assert score("table_r1(format_weight=0)", answered("x"), answer="x") == 1
+    assert score("table_r1('free')", "the cat sat down", answer=["the cat sat down"]) == pytest.approx(1)
+    assert score("table_r1(format_weight=0)", boxed('["x"]'), answer="x") == 1
     with pytest.raises(BadRow, match="table_kind"):
         score("table_r1", "x", answer="x", table_kind="other")
 

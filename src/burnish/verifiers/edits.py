@@ -27,27 +27,34 @@ def apply_blocks(text: str, files: Files) -> dict[str, str]:
         new lines
         >>>>>>> REPLACE
 
-    The search text must be found in the file; every occurrence is replaced. Search and replacement must differ.
+    The search text must be found in the file where a line begins; every such place is replaced. Search and replacement
+    must differ. A file that does not exist is empty, so that an empty search text writes it.
     """
     blocks = read_blocks(text)
     if not blocks:
         raise WrongEdit("there is no search/replace block")
     changed: dict[str, str] = {}
     for path, search, replacement in blocks:
-        if path not in files:
-            raise WrongEdit(f"there is no file {path[:80]!r}")
-        before = changed.get(path, files[path])
         if search == replacement:
             raise WrongEdit("search and replacement are the same")
-        if not search.strip() and before.strip():
+        before = "\n" + changed.get(path, files.get(path, ""))
+        sought, put = ("\n" + _ended(text) if text else "" for text in (search, replacement))
+        if not sought.strip() and before.strip():
             raise WrongEdit("the search text is empty")
-        found = before.count(search) if search else 1
+        found = before.count(sought or "\n")
+        if not found and path not in files:
+            raise WrongEdit(f"there is no file {path[:80]!r}")
         if not found:
             raise WrongEdit(f"the search text is not found in {path[:80]}")
-        if len(before) + found * len(replacement) > MOST_CHARACTERS:
+        if len(before) + found * len(put) > MOST_CHARACTERS:
             raise WrongEdit(f"{path[:80]} would have more than {MOST_CHARACTERS:,} characters")
-        changed[path] = before.replace(search, replacement) if search else replacement + before
-    return {path: text for path, text in changed.items() if text != files[path]}
+        changed[path] = before.replace(sought or "\n", put)[1:]
+    return {path: text for path, text in changed.items() if text != files.get(path, "")}
+
+
+def _ended(lines: str) -> str:
+    """Lines without the end of the last one."""
+    return lines.removesuffix("\n").removesuffix("\r")
 
 
 def read_blocks(text: str) -> list[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from burnish.verifiers import puzzles as puzzles
 from burnish.verifiers import retrieval as retrieval
 from burnish.verifiers import rewriting as rewriting
 from burnish.verifiers import sources as sources
+from burnish.verifiers import table_answers as table_answers
 from burnish.verifiers import tables as tables
 from burnish.verifiers import texts as texts
 from burnish.verifiers import tool_calls as tool_calls

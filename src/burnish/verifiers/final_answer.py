@@ -37,16 +37,16 @@ def _boxed(text: str) -> str | None:
     return None if last is None else text[slice(*last)]
 
 
-def spoken(reply: str) -> str:
+def spoken(reply: str, tag: str = "answer") -> str:
     """What a reply says after its thinking.
 
-    The text after the last `</think>`, and of that the contents of the last `<answer>...</answer>` if there is one;
-    nothing where a `<think>` is never closed.
+    The text after the last `</think>`, and of that the contents of the last `<answer>...</answer>` (or other `tag`) if
+    there is one; nothing where a `<think>` is never closed.
     """
     said = reply.rpartition("</think>")[2]
     if "<think>" in said:
         return ""
-    return said.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+    return said.rpartition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
 
 
 def final_answer(reply: str, right: str = "") -> str:

@@ -28,16 +28,22 @@ SECONDS = 5.0  # of CPU time for one comparison
 )
 def swe_rl(
     *,
-    think: Annotated[bool, Option("The reply must be <think>...</think><answer>...</answer>.")] = True,
+    think: Annotated[bool, Option("The reply must be <think>...</think><solution>...</solution>.")] = True,
     minimum: Annotated[float, Option("The similarity from which a reply counts as correct.", above=0, at_most=1)] = 1.0,
 ) -> Check:
     """-1 where the format is wrong, else the mean over the changed files of 2 M / T of their diffs (arXiv 2502.18449).
 
-    The format is wrong where a think or answer tag does not occur exactly once or is empty, there is no search/replace
-    block (burnish/verifiers/edits.py), a file does not exist, the search text is not in it, or search and
-    replacement are the same. Diffs have three lines of context; 2 M / T is the ratio of difflib.SequenceMatcher
+    The format is wrong where a think or solution tag (<solution>; <answer> does as well) does not occur exactly once or
+    is empty, there is no search/replace block (burnish/verifiers/edits.py), the search text is not in the file, or
+    search and replacement are the same. A block with an empty search text writes a new file. Diffs have three lines of
+    context; 2 M / T is the ratio of difflib.SequenceMatcher(said, right) over characters without the junk heuristic. A
+    file changed on one side alone counts 0. A comparison that takes more than 5 s of CPU time scores 0. Only an
+    identical patch is 1.
     (said, right) over characters without the junk heuristic. A file changed on one side alone counts 0. A comparison
     that takes more than 5 s of CPU time scores 0. Only an identical patch is 1.
+
+    Departures: blocks are read with or without a ``` fence around each, and an empty search text in a file that has
+    lines is wrong, where the released code puts the replacement before each of its lines.
     """
 
     def check(row: Row, reply: str) -> Verdict:
@@ -45,10 +51,11 @@ def swe_rl(
         right = _right(row, files)
         if reason := too_long(reply):
             return wrong(reason, -1.0)
-        if think and (problem := tag_problem(reply, ["think", "answer"], outside=True)):
+        tag = "answer" if "<answer>" in reply and "<solution>" not in reply else "solution"
+        if think and (problem := tag_problem(reply, ["think", tag], outside=True)):
             return wrong(problem, -1.0)
         try:
-            said = apply_blocks(spoken(reply), files)
+            said = apply_blocks(spoken(reply, tag), files)
         except WrongEdit as error:
             return wrong(str(error), -1.0)
         try:

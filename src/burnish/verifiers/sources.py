@@ -17,16 +17,19 @@ CODE = "code"  # stands for the verifier of programs by their tests
 
 _SOURCES = {  # call -> data sources, each the beginning of a name up to a character that is no letter or digit
     "math": "math gsm8k aime aime24 aime25 amc amc23 olympiad olympiadbench minerva deepscaler numina numinamath dapo "
-    "geometry3k omni deepmath bigmath orz skywork math500 polaris hendrycks",
+    "geometry3k omni deepmath bigmath orz skywork math500 polaris hendrycks stem stem__web",
     "choice": "mmlu gpqa arc arc_easy arc_challenge hellaswag medqa medmcqa openbookqa commonsense commonsenseqa "
-    "truthfulqa race logiqa supergpqa choice",
+    "truthfulqa race logiqa supergpqa stem__gpqa stem__supergpqa choice",
     "exact_match": "nq triviaqa popqa hotpotqa 2wikimultihopqa musique bamboogle squad searchr1 logic__graph tabfact "
     "graph_logical web_questions text",
     "answer_list": "table hitab multihier wtq wikitq finqa wikitablequestions list",
     "zebra": "zebra logic__zebra zebra_puzzle",
-    "json_equal": "arcagi arc_agi barc logic__arcagi logic__barc logic__ordering ordering_puzzle simulation codeio "
-    "cruxeval grid",
-    "instructions": "ifeval ifbench instructions instruction_following tulu_ifeval",
+    "ordering": "logic__ordering ordering_puzzle",
+    "grid": "arcagi arcagi1 arcagi2 arc_agi barc logic__arcagi logic__arcagi1 logic__arcagi2 logic__barc grid "
+    "simulation__arcagi simulation__arcagi1 simulation__barc",
+    "codeio": "codeio simulation__codeio",
+    "json_equal": "simulation cruxeval",
+    "instructions": "ifeval ood__ifeval ifbench ood__ifbench instructions instruction_following tulu_ifeval",
     "tool_calls": "toolrl bfcl xlam toolace tool tools rlla",
     "swe_rl": "swe swe_rl swegym swe_gym swe_bench patch",
     "logical_equivalence": "fol folio malls logicllama logic_formula",
@@ -53,8 +56,8 @@ def by_source(mapping: Mapped = None) -> Choose:
     A beginning ends where the name does or before a character that is no letter or digit, also after the last "/":
     openai/gsm8k, math__merged, logic__zebra_puzzle_1. `mapping` comes before the known sources. Rows of code go to the
     verifier of programs, which runs their tests. The answer of a row may stand in verl's `reward_model`
-    ({"ground_truth": ...}). All of Guru's verifiers (arXiv 2506.14965) are binary but for zebra puzzles; its science
-    questions need a model as judge and have no verifier here.
+    ({"ground_truth": ...}). All of Guru's verifiers (arXiv 2506.14965) are binary but for zebra puzzles. Departure: its
+    science questions (stem__web) are compared by `math`, where the paper asks a model of 1.5B parameters.
     """
     known = _known(mapping)
 

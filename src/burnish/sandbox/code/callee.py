@@ -79,9 +79,14 @@ class Objects:
         raise ValueError(kind)
 
 
-def _called(functions: dict[str, Any], objects: Objects, name: str, arguments: list[Any], named: Any) -> dict[str, Any]:
+def _called(
+    functions: dict[str, Any], objects: Objects, name: str | list[Any], arguments: list[Any] | None, named: Any
+) -> dict[str, Any]:
+    """The value of a call; of an attribute, where there are no arguments, the value, or that it is a method."""
     try:
-        function = _find(functions, name)
+        function = _find(functions, name) if isinstance(name, str) else getattr(objects.held[name[0]], name[1])
+        if arguments is None:
+            return {"method": True} if callable(function) else {"value": encode(function, objects.encoded)}
         given = [decode(value, objects.decoded) for value in arguments]
         by_name = {key: decode(value, objects.decoded) for key, value in named.items()}
         value = encode(function(*given, **by_name), objects.encoded)

@@ -42,10 +42,15 @@ class Raised(Exception):
 
 
 class Object:
-    """An object of the program that is no literal. It can be passed back to the program."""
+    """An object of the program that is no literal. It can be passed back to the program, and has its attributes."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, program: Program) -> None:
+        self.number, self._program = number, program
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._program.attribute(self.number, name)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Object) and other.number == self.number
@@ -63,18 +68,37 @@ class Program:
         self.gone = False
         self.error: dict[str, Any] | None = None  # of the last call
 
-    def call(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def call(self, name: str | list[Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The value of a call of a function, or of a method: [number of the object, name]."""
         given = [encode(value, _number_of) for value in arguments]
-        request = [name, given, {key: encode(value, _number_of) for key, value in named.items()}]
+        reply = self._asked([name, given, {key: encode(value, _number_of) for key, value in named.items()}])
+        return self._value(reply)
+
+    def attribute(self, number: int, name: str) -> Any:
+        """The value of an object's attribute, or a proxy of its method."""
+        reply = self._asked([[number, name], None, {}])
+        return Proxy(self, [number, name]) if reply.get("method") is True else self._value(reply)
+
+    def _asked(self, request: list[Any]) -> dict[str, Any]:
         self.error = None
         reply = self._ask(json.dumps(request).encode() + b"\n")
         if isinstance(reply.get("error"), dict):
             self.error = reply["error"]
             raise _exception(self.error)
+        return reply
+
+    def _value(self, reply: dict[str, Any]) -> Any:
         try:
-            return decode(reply["value"], _object_of)
+            return decode(reply["value"], self._object_of)
         except (KeyError, ValueError, RecursionError):
             raise self._end() from None
+
+    def _object_of(self, kind: str, items: Any) -> Any:
+        if kind == "object" and isinstance(items, int):
+            return Object(items, self)
+        if kind == "iterator":
+            return iter([decode(item, self._object_of) for item in items])
+        raise ValueError(kind)
 
     def _ask(self, request: bytes) -> dict[str, Any]:
         try:
@@ -108,14 +132,6 @@ def _number_of(value: Any, depth: int) -> Any:
     raise TypeError(f"an argument of type {type(value).__name__} cannot be sent to the program")
 
 
-def _object_of(kind: str, items: Any) -> Any:
-    if kind == "object" and isinstance(items, int):
-        return Object(items)
-    if kind == "iterator":
-        return iter([decode(item, _object_of) for item in items])
-    raise ValueError(kind)
-
-
 def _exception(error: dict[str, Any]) -> Exception:
     """The built-in exception of the same name as the program's, else Raised."""
     name, message = str(error.get("name")), str(error.get("message"))
@@ -129,11 +145,11 @@ def _exception(error: dict[str, Any]) -> Exception:
 
 
 class Proxy:
-    """A function of the program."""
+    """A function of the program, or a method of one of its objects."""
 
-    def __init__(self, program: Program, name: str) -> None:
-        self.__name__ = self._name = name
-        self._program = program
+    def __init__(self, program: Program, name: str | list[Any]) -> None:
+        self.__name__ = name if isinstance(name, str) else str(name[1])
+        self._name, self._program = name, program
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self._program.call(self._name, arguments, named)

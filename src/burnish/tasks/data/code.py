@@ -11,7 +11,7 @@ from burnish.core.seeds import key_of
 from burnish.core.task import Task
 from burnish.verifiers.code.canary import contradicting
 from burnish.verifiers.code.grader import Problem
-from burnish.verifiers.code.tests import has_tests, read_tests
+from burnish.verifiers.code.tests import ground_truth, has_tests, read_tests
 
 CANARY = "canary"  # the key of Task.given that marks a task whose tests are to contradict each other
 _SOLUTIONS = ("canonical_solution", "code")
@@ -19,7 +19,7 @@ _SOLUTIONS = ("canonical_solution", "code")
 
 def is_code(given: Mapping[str, Any]) -> bool:
     """Whether a row is a programming problem: it has tests, and no answer to compare with."""
-    return has_tests(given) and given.get("answer") is None
+    return has_tests(given) and (given.get("answer") is None or ground_truth(given) is not None)
 
 
 def code_prompt(text: str, row: Mapping[str, Any]) -> str:

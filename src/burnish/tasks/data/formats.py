@@ -16,6 +16,7 @@ from burnish.tasks.data.episodes import split_rewards
 from burnish.tasks.data.messages import conversation, read_messages, read_tools, reply_of, spelled_messages
 from burnish.tasks.data.preferences import NoPreference, after_prompt, fork, ranked
 from burnish.tasks.data.rows import Row
+from burnish.tasks.data.stepwise import spelled_steps
 from burnish.verifiers.final_answer import final_answer
 
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
@@ -32,6 +33,7 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
     """One row as a task: recognised columns under the name of their part, all others under their own name."""
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: is not an object with named columns but {type(row).__name__}")
+    row = spelled_steps(row, where)
     parts = find_parts(row, columns, where)
     prompt, given, spent = _asked(row, parts, where)
     for part in parts:

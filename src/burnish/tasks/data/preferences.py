@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from burnish.tasks.data.messages import conversation, reply_of
 from burnish.tasks.data.rows import Row
 
 _REPLY = ("response", "content", "text", "completion", "output")  # of a reply that is an object
-_SCORE = ("overall_score", "score", "rating", "fine-grained_score")
+_SCORE = ("fine-grained_score", "overall_score", "score", "rating")  # UltraFeedback's overall_score has 10 for some 1
 
 
 class NoPreference(ValueError):
@@ -81,7 +82,7 @@ def ranked(parts: Mapping[str, Any], where: str) -> Row:
     if not isinstance(listed, list | tuple) or not listed:
         return {}
     if "labels" in parts and len(parts["labels"]) == len(listed) and not {"ranks", "scores", "ranking"} & set(parts):
-        return {"steps": [str(step) for step in listed], "labels": [_label(label, where) for label in parts["labels"]]}
+        return {"steps": [str(step) for step in listed], "labels": step_labels(parts["labels"], where)}
     worth = _worths(listed, parts, where)
     if worth is None:
         return {}
@@ -94,6 +95,18 @@ def ranked(parts: Mapping[str, Any], where: str) -> Row:
     if "ranks" not in parts and "ranking" not in parts:
         found["scores"] = [worth[i] for i in order]
     return found | {"chosen": texts[0], "rejected": texts[-1]}
+
+
+def step_labels(given: Sequence[Any], where: str) -> list[bool | float | None]:
+    """The labels of steps; of signed ones 1 is true and -1 false."""
+    if not any(is_number(label) and label == -1 for label in given):
+        return [_label(label, where) for label in given]
+    if wrong := [label for label in given if label not in (1, -1, None)]:
+        raise ValueError(
+            f"{where}: the labels of steps hold -1 and {wrong[0]!r:.40}; with -1 and 1 give true, false, or null for a "
+            "step that is neither"
+        )
+    return [None if label is None else label == 1 for label in given]
 
 
 def _label(given: Any, where: str) -> bool | float | None:
@@ -117,14 +130,20 @@ def _worths(listed: Sequence[Any], parts: Mapping[str, Any], where: str) -> list
         if sorted(places) != list(range(first, first + len(listed))) or first not in (0, 1):
             raise ValueError(f"{where}: 'ranking' is not the numbers of the replies, best first, but {places}")
         return [-float(places.index(i + first)) for i in range(len(listed))]
-    own = [_own_score(one) for one in listed]
-    return None if None in own else [score for score in own if score is not None]
+    if not all(isinstance(one, Mapping) for one in listed):
+        return None
+    for own in ([_rated(one) for one in listed], *([one.get(key) for one in listed] for key in _SCORE)):
+        if all(map(is_number, own)):
+            return [float(score) for score in own]
+    return None
 
 
-def _own_score(reply: Any) -> float | None:
-    """The score that a reply carries itself, as in UltraFeedback."""
-    scores = [reply.get(key) for key in _SCORE] if isinstance(reply, Mapping) else []
-    return next((float(score) for score in scores if is_number(score)), None)
+def _rated(reply: Mapping[str, Any]) -> float | None:
+    """The mean of a reply's ratings by aspect, of those that are numbers, as in UltraFeedback."""
+    aspects = reply.get("annotations")
+    given = [one.get("Rating") for one in aspects.values() if isinstance(one, Mapping)] if aspects else []
+    ratings = [float(str(rating)) for rating in given if re.fullmatch(r"[0-9]+(\.[0-9]+)?", str(rating).strip())]
+    return sum(ratings) / len(ratings) if ratings else None
 
 
 def _numbers(value: Any, count: int, name: str, where: str) -> list[float]:

@@ -17,7 +17,7 @@ from burnish.tasks.data.formats import to_task
 from burnish.tasks.data.preferences import NoPreference
 from burnish.tasks.data.rows import Rows
 
-VERSION = 2  # of what a scan finds; a cache of another version is not used
+VERSION = 3  # of what a scan finds; a cache of another version is not used
 WEIGHTS = "message weights"  # in `gives`, where a message counts in part
 UNCLEAR_LABELS = "unclear labels"  # in `gives`, where a label is neither true nor false
 REMARKS = frozenset({WEIGHTS, UNCLEAR_LABELS})  # on some rows, while all else in `gives` is in every row

@@ -29,6 +29,13 @@ class Program:
     above: int
     own: str
 
+    def below(self, header: str) -> Program:
+        """The same program, with code of the problem above it."""
+        if not header.strip():
+            return self
+        header = header if header.endswith("\n") else header + "\n"
+        return Program(header + self.code, self.start, self.above + header.count("\n"), self.own)
+
     def place(self, line: int | None) -> tuple[int, int] | None:
         """The characters of a line of the reply's part (from 1) in the reply."""
         lines = self.own.splitlines(keepends=True)

@@ -30,7 +30,7 @@ def grade(box: Box, tests: Tests, reply: str, limits: Limits) -> Outcome:
     if isinstance(tests, Calls):
         return _graded_calls(box, tests, program, limits)
     if isinstance(tests, Asserts):
-        return _graded_asserts(box, tests, program, limits)
+        return _graded_asserts(box, tests, program.below(tests.header), limits)
     return _graded_scripts(box, tests, program, limits)
 
 

@@ -38,12 +38,14 @@ class Asserts:
 
     before  code that defines what the tests need
     prompt  the beginning of the program that the prompt shows, as in HumanEval
+    header  code that stands before every program: imports and classes of the problem
     """
 
     tests: tuple[str, ...]
     before: str = ""
     entry: str | None = None
     prompt: str = ""
+    header: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,23 @@ def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | Non
 
     calls + entry_point       a list of {"args": [...], "expected": ...}, with "function" and "kwargs" if need be
     test + entry_point        a function check(candidate), as in HumanEval
-    test_list                 asserts, as in MBPP, with test_setup_code or test_imports
+    test_list                 asserts, as in MBPP, with test_setup_code or test_imports; test_cases, as in AceCode
     inputs + outputs          standard input and output, or with fn_name the arguments and values of a function
     input_output              the same two as an object, or as its JSON
     judge                     beside inputs and outputs: a source with judge(input, expected, printed) -> bool
     cases                     inputs of f(x) with its values, as in the built-in task `code`
     numbers + value           the final answer is an expression with these numbers and this value, as there
+    reward_model              verl's {"ground_truth": JSON} (Guru): {"functional": test code}, which stands after the
+                              program and extra_info's `prefix` before it, or inputs and outputs as above
     """
+    if (truth := ground_truth(given)) is not None:
+        return _verl(truth, given, where)
     entry = _text(given.get("entry_point") or given.get("fn_name"))
     if given.get("calls"):
         return Calls(tuple(_call(one, entry, where) for one in _json(given["calls"])), entry=entry, prompt=prompt)
-    if given.get("test_list"):
+    if asserts := given.get("test_list") or _assert_cases(given):
         before = [given.get("test_setup_code"), *(given.get("test_imports") or [])]
-        tests = [str(test) for test in _json(given["test_list"])]
+        tests = [str(test) for test in _json(asserts)]
         return Asserts(tuple(tests), "\n".join(str(code) for code in before if code), entry, prompt)
     if given.get("test") and isinstance(given["test"], str):
         return Asserts((given["test"],), prompt if entry and f"def {entry}" in prompt else "", entry, prompt)
@@ -101,16 +107,46 @@ def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | Non
     return None
 
 
+_OF_PROGRAMS = ({"functional"}, {"inputs", "outputs"})
+
+
+def ground_truth(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The tests in a row's `reward_model`, or in the JSON that is its answer, as verl's rows of code have them."""
+    told = given.get("reward_model")
+    truth = told.get("ground_truth") if isinstance(told, Mapping) else None
+    for value in (truth, given.get("answer"), given.get("ground_truth")):
+        if isinstance(value, str) and value.lstrip()[:1] != "{":
+            continue
+        found = _json(value)
+        if isinstance(found, Mapping) and any(names <= found.keys() for names in _OF_PROGRAMS):
+            return found
+    return None
+
+
+def _verl(truth: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Tests:
+    if "functional" not in truth:
+        return _pairs(_json(truth["inputs"]), _json(truth["outputs"]), _text(truth.get("fn_name")), where)
+    extra = given.get("extra_info")
+    prefix = _text(extra.get("prefix")) if isinstance(extra, Mapping) else None
+    return Asserts((str(truth["functional"]),), before=prefix or "", header=prefix or "")
+
+
+def _assert_cases(given: Mapping[str, Any]) -> Any:
+    """AceCode's `test_cases`: a list of asserts."""
+    cases = _json(given["test_cases"]) if given.get("test_cases") else None
+    return cases if isinstance(cases, list) and all(isinstance(one, str) for one in cases) else None
+
+
 def names_tests(columns: Set[str]) -> bool:
     """Whether these are columns of a row with tests."""
-    if columns & {"calls", "test_list", "input_output"}:
+    if columns & {"calls", "test_list", "test_cases", "input_output"}:
         return True
     return columns >= {"test", "entry_point"} or columns >= {"inputs", "outputs"}
 
 
 def has_tests(given: Mapping[str, Any]) -> bool:
     """Whether a row has tests, without reading them."""
-    return names_tests({name for name, value in given.items() if value})
+    return names_tests({name for name, value in given.items() if value}) or ground_truth(given) is not None
 
 
 def _pairs(inputs: Any, outputs: Any, function: str | None, where: str) -> Tests:

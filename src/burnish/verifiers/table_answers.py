@@ -1,0 +1,166 @@
+"""Answers to questions about tables, as JSON in a reply: short answers, labels and free text (Table-R1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, Any
+
+from burnish import papers
+from burnish.core.option import Option
+from burnish.core.task import Verdict
+from burnish.verifiers.checks import BadRow
+from burnish.verifiers.final_answer import number
+from burnish.verifiers.formats import tag_problem
+from burnish.verifiers.read import LONGEST, read_json, too_long, wrong
+from burnish.verifiers.similarity import bleu, rouge_l, tokens, words
+from burnish.verifiers.table import Check, Row, verifier
+from burnish.verifiers.tables import Tolerance, entries
+
+MOST_ANSWERS = 100
+SOURCES = {"wtq": "short", "hitab": "short", "tabfact": "label", "fetaqa": "free"}  # data_source of the authors' rows
+LABELS = ("entailed", "refuted")
+_OPENED = re.compile(r'\{\s*"answer"\s*:')
+
+
+def said_answer(reply: str) -> Any:
+    """The value of {"answer": ...} after the thinking: in the <answer>, else anywhere; None where there is none."""
+    told = reply.rpartition("</think>")[2]
+    if "<think>" in told:
+        return None
+    block = told.partition("<answer>")[2].partition("</answer>")
+    for text in (block[0] if block[1] else "", told):
+        for piece in (*_blocks(text), *_bare(text)):
+            if (found := _value(piece)) is not None:
+                return found
+    return None
+
+
+def _blocks(text: str) -> list[str]:
+    """The contents of the ```json blocks of a text."""
+    return [part[4:].strip() for part in text.split("```")[1:-1] if part.startswith("json")]
+
+
+def _bare(text: str) -> list[str]:
+    """The first {"answer": ...} of a text, up to each of the braces that may close it."""
+    if (opened := _OPENED.search(text)) is None:
+        return []
+    rest = text[opened.start() :]
+    return [rest[: brace.end()] for brace in [*re.finditer(r"\}", rest)][:20]]
+
+
+def _value(text: str) -> Any:
+    try:
+        found = read_json(text)
+    except ValueError:
+        return None
+    return found.get("answer") if isinstance(found, dict) else None
+
+
+def fenced_answer(reply: str, kind: str) -> str:
+    """Why a reply is not <think>...</think><answer>```json {"answer": ...}```</answer>; nothing if it is."""
+    if problem := tag_problem(reply, ["think", "answer"]):
+        return problem
+    blocks = _blocks(reply.partition("<answer>")[2].partition("</answer>")[0])
+    said = next((found for block in blocks if (found := _value(block)) is not None), None)
+    if said is None:
+        return '<answer> has no ```json {"answer": ...} block'
+    if kind == "short" and not (isinstance(said, list) and all(isinstance(one, str) for one in said)):
+        return "the answer is not a list of texts"
+    return "" if kind != "label" or said in LABELS else f"the answer is not {' or '.join(LABELS)}"
+
+
+def same_answers(said: list[Any], right: list[Any], tolerance: float) -> bool:
+    """Whether two lists hold the same answers, in any order, each as often: numbers within the tolerance, other texts
+    letter by letter."""
+    if len(said) != len(right) or not 0 < len(said) <= MOST_ANSWERS:
+        return False
+    left = [_plain(one) for one in right]
+    for one in map(_plain, said):
+        found = next((i for i, other in enumerate(left) if _same(one, other, tolerance)), None)
+        if found is None:
+            return False
+        del left[found]
+    return True
+
+
+def _plain(value: Any) -> Fraction | str:
+    """A number, with thousands separators or without; else the text itself."""
+    text = str(value)
+    found = None if any(sign in text for sign in "$%/") else number(text)
+    return text if found is None else found
+
+
+def _same(a: Fraction | str, b: Fraction | str, tolerance: float) -> bool:
+    if isinstance(a, Fraction) and isinstance(b, Fraction):
+        return abs(a - b) <= Fraction(tolerance)
+    return a == b
+
+
+def _short(said: Any, right: Any, tolerance: float) -> float:
+    mine = said if isinstance(said, list) else [said]
+    theirs = right if isinstance(right, list) else entries(right)
+    return float(not any(isinstance(one, list | dict) for one in mine) and same_answers(mine, theirs, tolerance))
+
+
+def _label(said: Any, right: Any, tolerance: float) -> float:
+    return float(said == _first(right))
+
+
+def _free(said: Any, right: Any, tolerance: float) -> float:
+    text = " ".join(str(one).strip() for one in said) if isinstance(said, list) else str(said).strip()
+    references = [str(one) for one in right] if isinstance(right, list) else [str(right)]
+    overlap = bleu(tokens(text), [tokens(one) for one in references])
+    return (overlap + max(rouge_l(words(text), words(one)) for one in references)) / 2
+
+
+def _first(right: Any) -> Any:
+    return right[0] if isinstance(right, list) and right else right
+
+
+KINDS: dict[str, Callable[[Any, Any, float], float]] = {"short": _short, "label": _label, "free": _free}
+
+
+@verifier(
+    papers.TABLE_R1,
+    needs=("answer",),
+    kinds=("table",),
+    summary="Format 1 + accuracy 1 of answers to questions about tables (Table-R1).",
+    when="Rows have `answer`, and `table_kind` (short, label or free) or the authors' data_source (WTQ, TabFact, ...).",
+)
+def table_r1(
+    kind: Annotated[str, Option("What the answers are, of rows that do not say.", choices=tuple(KINDS))] = "short",
+    *,
+    tolerance: Tolerance = 0.01,
+    format_weight: Annotated[float, Option("The reward of the format.", at_least=0)] = 1.0,
+) -> Check:
+    """format_weight 1[format] + accuracy, in arXiv 2505.23621; 0 without {"answer": ...}.
+
+    format: <think>...</think><answer>...</answer>, each once and in order, and inside <answer> a ```json block with
+    {"answer": ["text", ...]}, {"answer": "entailed"} or {"answer": "text"}. accuracy, also of JSON without the block:
+    short answers 1[equal multisets, numbers within the tolerance, texts letter by letter]; labels 1[equal]; free text
+    (BLEU + ROUGE-L) / 2, of the whole reply where it has no JSON. A reply is correct where its accuracy is above 0.5.
+    The staged format rewards that the authors give to base models (0.3, 0.2, 0.3, 0.2) are not here; `tag_count` is a
+    graded format reward.
+    """
+
+    def check(row: Row, reply: str) -> Verdict:
+        source = str(row.get("data_source") or "").rpartition("/")[2].casefold()
+        mine = str(row.get("table_kind") or SOURCES.get(source) or kind)
+        if mine not in KINDS:
+            raise BadRow(f"the column 'table_kind' of a row is {mine!r:.40}; it is {', '.join(KINDS)}")
+        if reason := too_long(reply, LONGEST):
+            return wrong(reason)
+        said = said_answer(reply)
+        if said is None and mine == "free":
+            said = reply
+        if said is None or said == [] or (mine == "label" and said not in LABELS):
+            return wrong('there is no {"answer": ...}')
+        problem = fenced_answer(reply, mine)
+        right = list(row["answer"]) if isinstance(row["answer"], tuple) else row["answer"]
+        accuracy = KINDS[mine](said, right, tolerance)
+        score = accuracy + (0.0 if problem else format_weight)
+        return Verdict(score, True) if accuracy > 0.5 else wrong(problem or "the answer is not right", score)
+
+    return check
