@@ -1,6 +1,6 @@
 """A method with the scorers of a run in its score stage.
 
-In each phase whose score stage writes the reward of sampled replies, behind that part:
+In each phase whose score stage writes the reward of replies, whoever wrote them, behind that part:
 
     verify -> the part of each --reward scorer -> add_rewards -> each --shape scorer, noting what it changed -> the rest
 """
@@ -14,6 +14,7 @@ import torch
 
 from burnish import credit
 from burnish.compose.guard import guarded
+from burnish.compose.writers import POLICY, for_writer, writer_of
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Part, chain
 from burnish.core.roles import Role
@@ -74,16 +75,17 @@ def scored_replies(source: Source, rewards: Sequence[Named]) -> Part:
 
 def _in_phase(phase: Phase, rewards: Sequence[Named], shapes: Sequence[Named], drop_failed: bool) -> Phase:
     atoms = list(phase.score)
-    places = [i for i, atom in enumerate(atoms) if REWARD in atom.writes and "tokens:policy" in atom.reads]
+    places = [i for i, atom in enumerate(atoms) if REWARD in atom.writes and writer_of(atom) is not None]
     if not places and not {REWARD, "tokens:policy"} <= phase.rollout.writes:
         return phase
     after = places[-1] + 1 if places else 0  # environments reward their episodes in the rollout
+    author = (writer_of(atoms[places[-1]]) if places else None) or POLICY
     dense = [one for one in (*rewards, *shapes) if one.scorer.dense]
     token_rewards = [i for i, atom in enumerate(phase.credit) if "stream:reward" in atom.writes]
-    added = [guarded(one.scorer.part, one.name, _measures(one)) for one in rewards]
+    added = [guarded(for_writer(one.scorer.part, author), one.name, _measures(one)) for one in rewards]
     if rewards:
         added.append(add_rewards({one.name: one.weight for one in rewards if not one.scorer.dense}))
-    added += [_noting(one) for one in shapes]
+    added += [_noting(one, author) for one in shapes]
     credits = list(phase.credit)
     for one in dense:
         if token_rewards:
@@ -151,9 +153,9 @@ def _measures(one: Named) -> str:
     return f"stream:{DENSE}{one.name}" if one.scorer.dense else f"score:{MEASURED}{one.name}"
 
 
-def _noting(one: Named) -> Part:
+def _noting(one: Named, author: str) -> Part:
     """The part of a shape, which notes how much it changed the reward of each trace as scores["reward/NAME"]."""
-    inner = guarded(one.scorer.part, one.name, REWARD)
+    inner = guarded(for_writer(one.scorer.part, author), one.name, REWARD)
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         before = {trace.id: trace.scores["reward"] for group in groups for trace in group.traces}

@@ -39,8 +39,6 @@ def swe_rl(
     context; 2 M / T is the ratio of difflib.SequenceMatcher(said, right) over characters without the junk heuristic. A
     file changed on one side alone counts 0. A comparison that takes more than 5 s of CPU time scores 0. Only an
     identical patch is 1.
-    (said, right) over characters without the junk heuristic. A file changed on one side alone counts 0. A comparison
-    that takes more than 5 s of CPU time scores 0. Only an identical patch is 1.
 
     Departures: blocks are read with or without a ``` fence around each, and an empty search text in a file that has
     lines is wrong, where the released code puts the replacement before each of its lines.
