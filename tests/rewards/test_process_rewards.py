@@ -188,7 +188,11 @@ def test_steps_are_joined_and_end_where_their_text_ends(small_model: Path) -> No
     label = trace.streams["label"]
     assert label[trace.note["ends"]].nan_to_num(-1).tolist() == [1.0, 0.5, -1.0, 0.0]
     assert trace.streams["claim:step"].nonzero()[:, 0].tolist() == [at + 2, at + 3, len(trace) - 1]
-    task.given["labels"][0] = -1
+    task.given["labels"] = [1, -1, None, -1]
+    (group,) = method.phases[0].credit.call([group], step)
+    found = group.traces[0].streams["label"][trace.note["ends"]].nan_to_num(-9).tolist()
+    assert found == [1.0, 0.0, -9.0, 0.0], "signed labels: right and wrong"
+    task.given["labels"] = [-1, 0.5, None, 0]
     with pytest.raises(ValueError, match="the label -1; labels of steps are between 0 and 1"):
         method.phases[0].credit.call([group], step)
     merged = Task("demo", "q", {"steps": ["ab", "", "cd"], "labels": [1, 1, 1], "separator": ""}, "q")

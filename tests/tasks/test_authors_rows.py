@@ -1,4 +1,4 @@
-"""Rows as the authors of datasets release them: PRM800K, Math-Shepherd, ProcessBench, UltraFeedback, signed labels."""
+"""Rows as the authors of datasets release them: PRM800K, Math-Shepherd, ProcessBench, UltraFeedback."""
 
 from __future__ import annotations
 
@@ -66,14 +66,6 @@ def test_processbench(label: int, labels: list[bool | None]) -> None:
     assert (given["steps"], given["labels"], given["id"]) == (["a", "b", "c"], labels, "gsm8k-1")
     with pytest.raises(ValueError, match="the first wrong step is 3"):
         one({**row, "label": 3})
-
-
-def test_signed_labels_of_steps() -> None:
-    row = {"prompt": "Why?", "completions": ["a", "b", "c"]}
-    assert one({**row, "labels": [1, -1, None]})["labels"] == [True, False, None]
-    assert one({**row, "labels": [1, 0.25, 0]})["labels"] == [True, 0.25, False]
-    with pytest.raises(ValueError, match="hold -1 and 0; with -1 and 1 give true, false, or null"):
-        one({**row, "labels": [1, 0, -1]})
 
 
 def rated(text: str, overall: float, *ratings: str) -> dict[str, Any]:

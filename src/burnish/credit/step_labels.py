@@ -14,12 +14,15 @@ from burnish.score.step_rewards import place
 def step_labels(*, low: float = 0.0, high: float = 1.0, stream: str = "label") -> Part:
     """The task's labels at the ends of the steps, NaN elsewhere and where a step has no label (None).
 
-    Labels outside of [low, high] are refused: a label of -1 is no chance of being right.
+    Signed labels, 1 and -1 alone, stand for right and wrong: -1 becomes `low`. Other labels outside of [low, high] are
+    refused: a label of -1 beside one of 0.5 is no chance of being right.
     """
 
     def write(trace: Trace, group: Group, step: Step) -> None:
         ends = trace.note["ends"]
         labels = [math.nan if label is None else float(label) for label in group.task.given["labels"]]
+        if {label for label in labels if not math.isnan(label)} <= {1.0, -1.0}:
+            labels = [low if label == -1 else label for label in labels]
         for label in labels:
             if not math.isnan(label) and not low <= label <= high:
                 raise ValueError(

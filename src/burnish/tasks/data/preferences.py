@@ -82,7 +82,7 @@ def ranked(parts: Mapping[str, Any], where: str) -> Row:
     if not isinstance(listed, list | tuple) or not listed:
         return {}
     if "labels" in parts and len(parts["labels"]) == len(listed) and not {"ranks", "scores", "ranking"} & set(parts):
-        return {"steps": [str(step) for step in listed], "labels": step_labels(parts["labels"], where)}
+        return {"steps": [str(step) for step in listed], "labels": [_label(label, where) for label in parts["labels"]]}
     worth = _worths(listed, parts, where)
     if worth is None:
         return {}
@@ -95,18 +95,6 @@ def ranked(parts: Mapping[str, Any], where: str) -> Row:
     if "ranks" not in parts and "ranking" not in parts:
         found["scores"] = [worth[i] for i in order]
     return found | {"chosen": texts[0], "rejected": texts[-1]}
-
-
-def step_labels(given: Sequence[Any], where: str) -> list[bool | float | None]:
-    """The labels of steps; of signed ones 1 is true and -1 false."""
-    if not any(is_number(label) and label == -1 for label in given):
-        return [_label(label, where) for label in given]
-    if wrong := [label for label in given if label not in (1, -1, None)]:
-        raise ValueError(
-            f"{where}: the labels of steps hold -1 and {wrong[0]!r:.40}; with -1 and 1 give true, false, or null for a "
-            "step that is neither"
-        )
-    return [None if label is None else label == 1 for label in given]
 
 
 def _label(given: Any, where: str) -> bool | float | None:
