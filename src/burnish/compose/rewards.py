@@ -1,6 +1,6 @@
 """A method with the scorers of a run in its score stage.
 
-In each phase whose score stage writes the reward of replies, whoever wrote them, behind that part:
+In each phase whose score stage writes the reward of replies, of the policy or another author, behind that part:
 
     verify -> the part of each --reward scorer -> add_rewards -> each --shape scorer, noting what it changed -> the rest
 """

@@ -82,7 +82,7 @@ def orpo(
     L = mean over chosen tokens of -log pi + lam mean over pairs of -log s( log odds(y_w) - log odds(y_l) )
 
     lam = 0.1 is the usual choice. The SFT loss is a mean over the tokens of the replies. Departure: the released code's
-    is over the prompt's tokens too, unless it is told otherwise.
+    is over the prompt's tokens too, by default.
     """
     return method(
         draw=draw.pairs(task),
