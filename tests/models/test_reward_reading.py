@@ -217,7 +217,8 @@ def scored(models: Models) -> list[str]:
     return models["rm"].warnings
 
 
-def test_another_template_is_warned_of_and_another_tokenizer_refused(small_model: Path, tmp_path: Path) -> None:
+def test_another_template_is_warned_of_and_another_tokenizer_reads_words(small_model: Path, tmp_path: Path) -> None:
+    """With another tokenizer the score is that of transformers on what the reward model's own template writes."""
     cases: dict[str, Models] = {}
     for change in ("tokenizer", "template", "no template"):
         path = judge(tmp_path / change, change)
@@ -225,8 +226,26 @@ def test_another_template_is_warned_of_and_another_tokenizer_refused(small_model
     assert scored(cases["no template"]) == []
     (warning,) = scored(cases["template"])
     assert "another chat template than the policy" in warning and "--chat-template" in warning
+    models = cases["tokenizer"]
+    step = Step(Clock(0, 1), models, SMALL)
+    task = Task("question", ({"role": "user", "content": "a bee, an ape"},), {}, "q")
+    replies = ["each a tea", "bees"]
+    chat, tokenizer = models["policy"].chat, AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    prompt = Turn(chat.prompt(task), "task")
+    traces = [Trace((prompt, Turn(chat.reply(text), "policy", parent=prompt)), i) for i, text in enumerate(replies)]
+    reward_model().call([Group(task, traces)], step)
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "tokenizer").eval()
+    for trace, text in zip(traces, replies, strict=True):
+        said = [*task.prompt, {"role": "assistant", "content": text}]
+        ids = tokenizer.apply_chat_template(said, return_tensors="pt", return_dict=True)["input_ids"]
+        with torch.no_grad():
+            wanted = float(theirs(ids).logits[0, 0])
+        assert trace.scores["reward"] == pytest.approx(wanted, abs=1e-4)
+        assert trace.turns[0] is prompt and trace.authors() == ("task", "policy")
+    assert traces[0].scores["reward"] != pytest.approx(traces[1].scores["reward"], abs=1e-6)
+    episode = Trace((*traces[0].turns, Turn(chat.observation("on"), "env", parent=traces[0].turns[-1])))
     with pytest.raises(ValueError, match="'rm' has another tokenizer than the policy"):
-        scored(cases["tokenizer"])
+        reward_model().call([Group(task, [episode])], step)
 
 
 def test_a_reward_model_without_its_tokenizer_is_refused(small_model: Path, tmp_path: Path) -> None:
@@ -236,7 +255,7 @@ def test_a_reward_model_without_its_tokenizer_is_refused(small_model: Path, tmp_
         build(roles(rm=frozen(str(tmp_path / "rm"), outputs=1)), small_model, SMALL, device="cpu")
 
 
-@pytest.mark.parametrize("how", ["reward_model", "reward", "critic"])
+@pytest.mark.parametrize("how", ["critic"])
 def test_a_run_refuses_a_model_that_reads_other_words(how: str, small_model: Path, tmp_path: Path) -> None:
     path = judge(tmp_path / "rm", "tokenizer")
     given = {how: f"rm({path})" if how == "reward" else str(path)}

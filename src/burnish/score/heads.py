@@ -20,7 +20,7 @@ from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.score import aggregate
 from burnish.score.lengths import reply_length
-from burnish.score.reading import as_read, last_token, require_same_tokens
+from burnish.score.reading import as_read, in_words_of, last_token, require_same_tokens
 
 Aggregate = Callable[[Tensor], Tensor]  # [n, k] -> [n]
 Places = Callable[[Trace, Chat], Tensor]  # a trace -> [T] bool: the tokens whose scores count
@@ -121,11 +121,16 @@ def scoring_part(
     output: str = "score",
     needs: tuple[str, ...] = (),
     state: tuple[Stateful, ...] = (),
+    by_words: bool = False,
 ) -> Part:
-    """A part that writes scores[name] of every trace, from `values`, with an output of some models."""
+    """A part that writes scores[name] of every trace, from `values`, with an output of some models.
+
+    by_words  `values` itself gives each model the traces in its own tokens (score/reading.py); else a model of another
+              tokenizer is refused
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        for model in models:
+        for model in () if by_words else models:
             require_same_tokens(model, author, step)
         traces = [trace for group in groups for trace in group.traces]
         for trace, value in zip(traces, values(groups, step).tolist() if traces else (), strict=True):
@@ -163,15 +168,21 @@ def aggregated(
     """
 
     def values(groups: list[Group], step: Step) -> Tensor:
-        traces = all_traces(groups)
-        scores = torch.cat([outputs_over(traces, step, model, places, over) for model in models], -1)
+        read = {model: all_traces(in_words_of(model, groups, author, step)) for model in models}
+        scores = torch.cat([outputs_over(read[model], step, model, places, over) for model in models], -1)
         scores = scores if scale is None else scale(scores)
         step.notes.add("head_spread", float(scores.std(-1, unbiased=False).sum()), len(scores))
         return how(scores)
 
     state = (*(() if scale is None else (scale,)), *((how,) if isinstance(how, GroupWeights) else ()))
     return scoring_part(
-        f"aggregated({', '.join(models)})", values, models=models, author=author, name=name, state=state
+        f"aggregated({', '.join(models)})",
+        values,
+        models=models,
+        author=author,
+        name=name,
+        state=state,
+        by_words=True,
     )
 
 
@@ -182,7 +193,7 @@ def gated(model: str = "rm", *, temperature: float = 10.0, author: str = "policy
     """
 
     def values(groups: list[Group], step: Step) -> Tensor:
-        traces = all_traces(groups)
+        traces = all_traces(in_words_of(model, groups, author, step))
         ends = end_outputs(traces, step, model)
         prompts = outputs_over(traces, step, model, _prompt_end, lambda scores: scores[-1])
         half = ends.shape[1] // 2
@@ -193,7 +204,7 @@ def gated(model: str = "rm", *, temperature: float = 10.0, author: str = "policy
             )
         return aggregate.gated(ends[:, :half], prompts[:, half:], temperature)
 
-    return scoring_part(f"gated({model})", values, models=(model,), author=author, name=name)
+    return scoring_part(f"gated({model})", values, models=(model,), author=author, name=name, by_words=True)
 
 
 def _prompt_end(trace: Trace, chat: Chat) -> Tensor:
@@ -226,11 +237,11 @@ def preferred_to_baseline(
         replies = [answered(group.task, str(group.task.given[column]), chat, limit) for group in groups]
         baselines = end_outputs(replies, step, model).mean(-1)
         sizes = torch.tensor([len(group.traces) for group in groups])
-        own = end_outputs(all_traces(groups), step, model).mean(-1)
+        own = end_outputs(all_traces(in_words_of(model, groups, author, step)), step, model).mean(-1)
         return aggregate.against_baseline(own, baselines.repeat_interleave(sizes))
 
     label, needs = f"preferred_to_baseline({column})", (f"given:{column}",)
-    return scoring_part(label, values, models=(model,), author=author, name=name, needs=needs)
+    return scoring_part(label, values, models=(model,), author=author, name=name, needs=needs, by_words=True)
 
 
 @supplies("score:reward")
@@ -243,9 +254,10 @@ def discriminated(model: str = "rm", *, shortest: float = 0.0, author: str = "po
     def values(groups: list[Group], step: Step) -> Tensor:
         traces = all_traces(groups)
         enough = [reply_length(trace, author) >= shortest * len(trace.turns[0]) for trace in traces]
-        return end_outputs(traces, step, model).mean(-1).sigmoid() * torch.tensor(enough, dtype=torch.float64)
+        read = all_traces(in_words_of(model, groups, author, step))
+        return end_outputs(read, step, model).mean(-1).sigmoid() * torch.tensor(enough, dtype=torch.float64)
 
-    return scoring_part(f"discriminated({model})", values, models=(model,), author=author, name=name)
+    return scoring_part(f"discriminated({model})", values, models=(model,), author=author, name=name, by_words=True)
 
 
 def answered(task: Task, text: str, chat: Chat, limit: int) -> Trace:

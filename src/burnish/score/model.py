@@ -8,19 +8,22 @@ from burnish.core.parts import Part, supplies
 from burnish.core.roles import Role, frozen
 from burnish.core.step import Step
 from burnish.core.types import Group
-from burnish.score.reading import end_scores, require_same_tokens
+from burnish.score.reading import end_scores, in_words_of
 from burnish.score.verify import verify
 from burnish.tasks.source import Source
 
 
 @supplies("score:reward")
 def reward_model(model: str = "rm", *, author: str = "policy", name: str = "reward") -> Part:
-    """scores[name] = the model's score at the last token of the trace (see `last_token`)."""
+    """scores[name] = the model's score at the last token of the trace (see `last_token`).
+
+    A model with another tokenizer reads the same words in tokens and a chat template of its own.
+    """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        require_same_tokens(model, author, step)
         traces = [trace for group in groups for trace in group.traces]
-        found = end_scores(traces, step.models[model], step.settings.token_budget)
+        read = [trace for group in in_words_of(model, groups, author, step) for trace in group.traces]
+        found = end_scores(read, step.models[model], step.settings.token_budget)
         for trace, score in zip(traces, found, strict=True):
             trace.scores[name] = only_score(score, model)
         return groups

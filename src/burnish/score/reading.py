@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from burnish.core.step import Step
 from burnish.core.task import Task
-from burnish.core.types import Trace, Turn
+from burnish.core.types import Group, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.models.model import Model
 
@@ -54,7 +55,7 @@ def require_same_tokens(model: str, author: str, step: Step) -> None:
     reader, writer = step.models[model], step.models[author].chat
     if reader.chat.identity == writer.identity:  # a hash that is kept: nothing is encoded in each step
         return
-    if reader.chat.written(PROBE).tolist() != writer.written(PROBE).tolist():
+    if not same_tokens(reader.chat, writer):
         raise ValueError(
             f"the model {model!r} has another tokenizer than the {author}, whose tokens it reads; pass one that was "
             f"trained from the {author}'s model"
@@ -64,3 +65,34 @@ def require_same_tokens(model: str, author: str, step: Step) -> None:
             f"the model {model!r} has another chat template than the {author}, and reads prompts in the form of the "
             f"{author}'s; --chat-template FILE gives all models the same one"
         )
+
+
+def same_tokens(one: Chat, other: Chat) -> bool:
+    """Whether two chats write the same words as the same tokens."""
+    return one.identity == other.identity or one.written(PROBE).tolist() == other.written(PROBE).tolist()
+
+
+def in_words_of(model: str, groups: list[Group], author: str, step: Step) -> list[Group]:
+    """The groups as a model reads them that scores whole replies: themselves where it has the author's tokens.
+
+    A model with another tokenizer gets the prompt of the task in its own chat template, and the text of the reply in
+    its own tokens. That is for traces of one reply; an episode, whose turns an environment wrote in the author's
+    template, is refused as `require_same_tokens` does. Scores that are written on the traces are those of the traces.
+    """
+    writer = step.models.by_name.get(author, step.models.by_name.get("policy"))
+    reader = step.models[model]
+    if writer is None or model == author or same_tokens(reader.chat, writer.chat):
+        require_same_tokens(model, author, step)
+        return groups
+    if any(len(trace.turns) != 2 for group in groups for trace in group.traces):
+        require_same_tokens(model, author, step)
+    return [
+        replace(group, traces=[_said_again(group.task, trace, writer.chat, reader) for trace in group.traces])
+        for group in groups
+    ]
+
+
+def _said_again(task: Task, trace: Trace, chat: Chat, reader: Model) -> Trace:
+    prompt = Turn(reader.chat.prompt(task), "task")
+    said = Turn(reader.chat.reply(chat.text(trace.turns[1].tokens)), trace.turns[1].author, parent=prompt)
+    return replace(trace, turns=(prompt, said.first(max(1, reader.context - len(prompt)))), streams={})
