@@ -207,5 +207,8 @@ def test_programs_of_guru_and_acecode_run_their_tests() -> None:
     replies += [text.format(k) for text in (twice, printed, twice) for k in (2, 3)]
     found = rewarded(rows, replies)
     assert [one.score for one in found] == [1, 0] * 4, [one.reason for one in found]
+    listed = [{"test_cases": [{"input": "3\n", "output": "6"}]}, {"test_cases": {"inputs": ["3\n"], "outputs": ["6"]}}]
+    found = rewarded([*listed, *listed], [printed.format(k) for k in (2, 2, 3, 3)])
+    assert [one.score for one in found] == [1, 1, 0, 0]
     only = rewarded([ace, ace], [twice.format(2), twice.format(0)], "acecoder(share=True)")
     assert [one.score for one in only] == pytest.approx([1, 1 / 3])

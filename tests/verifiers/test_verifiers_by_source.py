@@ -48,6 +48,12 @@ def test_the_longest_known_beginning_decides(source: str, call: str | None) -> N
             by_source()({"data_source": source})
 
 
+def test_a_source_that_cannot_be_judged_is_refused() -> None:
+    with pytest.raises(ValueError, match="no verifier is for the data_source 'simulation__cruxeval-o': their replies"):
+        by_source()({"data_source": "simulation__cruxeval-o"})
+    assert by_source({"simulation__cruxeval": "exact"})({"data_source": "simulation__cruxeval-o"}) == "exact"
+
+
 def test_a_mapping_of_ones_own_comes_first() -> None:
     choose = auto({"My_Data": "f1(minimum=0.9)", "gsm8k": "exact"})
     assert choose({"data_source": "my_data/part1"}) == "f1(minimum=0.9)"

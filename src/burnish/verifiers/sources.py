@@ -28,7 +28,7 @@ _SOURCES = {  # call -> data sources, each the beginning of a name up to a chara
     "grid": "arcagi arcagi1 arcagi2 arc_agi barc logic__arcagi logic__arcagi1 logic__arcagi2 logic__barc grid "
     "simulation__arcagi simulation__arcagi1 simulation__barc",
     "codeio": "codeio simulation__codeio",
-    "json_equal": "simulation cruxeval",
+    "json_equal": "simulation",
     "instructions": "ifeval ood__ifeval ifbench ood__ifbench instructions instruction_following tulu_ifeval",
     "tool_calls": "toolrl bfcl xlam toolace tool tools rlla",
     "swe_rl": "swe swe_rl swegym swe_gym swe_bench patch",
@@ -39,6 +39,10 @@ _SOURCES = {  # call -> data sources, each the beginning of a name up to a chara
     "lean": "lean minif2f lean_workbook proofnet putnambench",
     CODE: "code codegen apps taco codecontests code_contests codeforces livecodebench lcb humaneval mbpp leetcode "
     "leetcode2k primeintellect kodcode acecode acecoder hardtests opencoder",
+}
+_NOT_HERE = {  # beginning of a data source -> why no verifier here is for it
+    "simulation__cruxeval": "their replies are assertions that are run as they are, so that `assert True` is right",
+    "cruxeval": "their replies are assertions that are run as they are, so that `assert True` is right",
 }
 SOURCES = {source: call for call, sources in _SOURCES.items() for source in sources.split()}
 Mapped = Annotated[dict[str, str] | None, Option("Data sources of your own: {'my_data': 'f1(minimum=0.8)'}.")]
@@ -152,6 +156,8 @@ def _named(text: str) -> str:
 def _of_source(source: str, known: Mapping[str, str], column: str) -> str:
     whole = source.strip().casefold()
     for name in dict.fromkeys((whole, whole.rpartition("/")[2])):
+        if why := next((why for key, why in _NOT_HERE.items() if name.startswith(key) and key not in known), ""):
+            raise ValueError(f"no verifier is for the {column} {source[:60]!r}: {why}; leave these rows out")
         found = [key for key in known if name.startswith(key) and not name[len(key) : len(key) + 1].isalnum()]
         if found:
             call = known[max(found, key=len)]

@@ -99,7 +99,7 @@ def read_tests(given: Mapping[str, Any], prompt: str, where: str) -> Tests | Non
         return Calls(tuple(Call("f", (x,), value) for x, value in given["cases"]), entry="f")
     if given.get("numbers") and given.get("value") is not None:
         return Expression(tuple(given["numbers"]), given["value"])
-    pairs = _json(given["input_output"]) if given.get("input_output") else given
+    pairs = _json(given["input_output"]) if given.get("input_output") else _listed_pairs(given) or given
     if isinstance(pairs, Mapping) and pairs.get("inputs") is not None and pairs.get("outputs") is not None:
         found = _pairs(_json(pairs["inputs"]), _json(pairs["outputs"]), _text(pairs.get("fn_name")) or entry, where)
         judge = _text(given.get("judge")) or ""
@@ -129,6 +129,18 @@ def _verl(truth: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Tes
     extra = given.get("extra_info")
     prefix = _text(extra.get("prefix")) if isinstance(extra, Mapping) else None
     return Asserts((str(truth["functional"]),), before=prefix or "", header=prefix or "")
+
+
+def _listed_pairs(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """`test_cases` as inputs and outputs: one object of both, or a list of {"input", "output"}."""
+    cases = _json(given["test_cases"]) if given.get("test_cases") else None
+    if (
+        isinstance(cases, list)
+        and cases
+        and all(isinstance(x, Mapping) and {"input", "output"} <= x.keys() for x in cases)
+    ):
+        return {"inputs": [x["input"] for x in cases], "outputs": [x["output"] for x in cases]}
+    return cases if isinstance(cases, Mapping) else None
 
 
 def _assert_cases(given: Mapping[str, Any]) -> Any:
