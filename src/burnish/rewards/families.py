@@ -7,6 +7,7 @@ from burnish.rewards import code as code
 from burnish.rewards import compared as compared
 from burnish.rewards import confidence as confidence
 from burnish.rewards import diversity as diversity
+from burnish.rewards import encoders as encoders
 from burnish.rewards import evolving as evolving
 from burnish.rewards import fine_grained as fine_grained
 from burnish.rewards import induced as induced
