@@ -27,7 +27,8 @@ def _prm800k(row: Row, question: Mapping[str, Any], label: Mapping[str, Any], wh
 
     A step that the labeler wrote is right. Where none was chosen, the first alternative is taken.
     """
-    steps, labels = [], []
+    steps: list[str] = []
+    labels: list[bool | None] = []
     for step in label["steps"]:
         place, own = step.get("chosen_completion"), step.get("human_completion")
         if place is None and own is not None:
@@ -50,7 +51,8 @@ def _prm800k(row: Row, question: Mapping[str, Any], label: Mapping[str, Any], wh
 def _math_shepherd(row: Row, where: str) -> Row:
     """`input` has a tag after each step, and `label` a + or a - in its place; the problem stands before Step 1."""
     *pieces, rest = row["input"].split(MARK)
-    told, place, labels = row["label"], 0, []
+    told, place = row["label"], 0
+    labels: list[bool] = []
     for piece in pieces:
         place += len(piece)
         if told[place - len(piece) : place] != piece or told[place : place + 1] not in ("+", "-"):
