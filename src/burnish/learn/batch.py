@@ -133,13 +133,14 @@ def _counted(masks: list[Tensor]) -> list[int]:
 def count(term: Term, groups: Iterable[Group], claimed: Claims, longest: int) -> Counts:
     """What the term claims over the whole batch."""
     tokens = sequences = with_members = pairs = lists = traces = comparing = 0
-    for group, sizes in zip(groups, claimed[term.name].sizes, strict=True):
+    everyone = zip(*(claim.sizes for claim in claimed.values()), strict=True)  # by group, then by term
+    for group, sizes, of_all in zip(groups, claimed[term.name].sizes, everyone, strict=True):
         tokens += sum(sizes)
         sequences += sum(size > 0 for size in sizes)
         with_members += any(sizes)
         pairs += len(group.pairs or ())
         lists += len(group.lists or ())
-        traces += len(group.traces)
+        traces += sum(map(any, zip(*of_all, strict=True)))
         comparing += bool(group.pairs or group.lists)
     units = {"token": tokens, "sequence": sequences, "pair": pairs, "list": lists, "group": with_members}[term.unit]
     return Counts(tokens, sequences, with_members, units, longest, traces, comparing)

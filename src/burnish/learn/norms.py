@@ -16,7 +16,7 @@ from dataclasses import dataclass
 class Counts:
     """What a term claims in the global batch: claimed tokens, sequences and groups that have any, and its units.
 
-    Beside it the traces of the whole batch, claimed or not, and its comparing groups: those with a pair or a list.
+    Beside it the traces of which any term claims a token, and the comparing groups: those with a pair or a list.
     """
 
     tokens: int
@@ -60,5 +60,5 @@ def constant(budget: int | None = None) -> Norm:
 
 
 def constant_over_all() -> Norm:
-    """`constant()`, whose sequences are all of the batch's: for terms that share a batch by author (LUFFY)."""
+    """`constant()`, whose sequences are those of all terms: for terms that share a batch by author (LUFFY)."""
     return Norm("sum over all sequences x budget", lambda seq, group: 1.0, lambda n: n.traces * n.longest)
