@@ -127,7 +127,10 @@ class Method:
     @property
     def samples(self) -> bool:
         """Whether replies are sampled for it."""
-        return any(name.endswith(".generate") for phase in self.phases for name in phase.rollout.reads)
+        parts = [phase.rollout for phase in self.phases]
+        return any(name.endswith(".generate") for part in parts for name in part.reads) or any(
+            name.startswith("mu:") for part in parts for name in part.writes
+        )
 
     def sampled(self, **given: float) -> Sampling:
         """How its replies are sampled where the user gives these settings of `Sampling`.

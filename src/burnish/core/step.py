@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNFINISHED = "unfinished"  # metric: replies that are still unfinished at the end of a step
 
 
-LogpTemperature = float | Literal["run"] | None  # what `Learn` and `credit.streams` may be told (learn/learn.py)
+LogpTemperature = float | Literal["run"] | None  # an argument of `Learn` and `credit.streams`
 
 
 class LogpAt(NamedTuple):
