@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from burnish.core.option import Option
 from burnish.core.parts import (
@@ -132,7 +133,7 @@ class Method:
             name.startswith("mu:") for part in parts for name in part.writes
         )
 
-    def sampled(self, **given: float) -> Sampling:
+    def sampled(self, **given: Any) -> Sampling:
         """How its replies are sampled where the user gives these settings of `Sampling`.
 
         From a part of the vocabulary, or under a penalty, log-probs are as drawn if they are compared with those of the
