@@ -42,7 +42,6 @@ def pro(
     sft: Annotated[
         float, Option("Weight of imitating the best reply, times (K - 1)^2 for a list of K.", at_least=0)
     ] = 0.05,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PRO.
@@ -54,7 +53,7 @@ def pro(
     are means, as in the authors' code. Where the data has no ranked replies, n are sampled from the starting policy.
     Equal rewards exclude nothing.
     """
-    sampled = rollout.sample(n, who="start", temperature=temperature)
+    sampled = rollout.sample(n, who="start")
     replies = ListOptions.of(task, sampled, "start", reward_model)
     start = {"start": frozen("policy")} if replies.author == "start" else {}
     return method(
