@@ -25,6 +25,7 @@ def grpo(
     beta: opt.KLCoef = 0.04,
     temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
+    minibatches: opt.Minibatches = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Group relative policy optimisation.
@@ -43,7 +44,10 @@ def grpo(
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(
-            learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean), updates=updates
+            learn.pg_clip(eps, norm=learn.seq_mean),
+            learn.kl_k3(coef=beta, norm=learn.seq_mean),
+            updates=updates,
+            minibatches=minibatches,
         ),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )

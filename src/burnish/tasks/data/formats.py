@@ -163,6 +163,9 @@ def _rank(row: Row, parts: dict[str, str], given: Row, spent: set[str], where: s
 
 def _answer(given: Row, parts: dict[str, str]) -> None:
     """The reference answer: of a worked answer the marked result, of a solution its marked result or a short whole."""
+    told = given.get("reward_model")  # verl's rows keep it there
+    if given.get("answer") is None and isinstance(told, Mapping) and told.get("ground_truth") is not None:
+        given["answer"] = told["ground_truth"]
     answer = given.get("answer")
     if isinstance(answer, str) and _MARKED.search(answer):
         given.setdefault("demo", answer)
