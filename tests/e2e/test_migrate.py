@@ -207,7 +207,8 @@ WANTED: dict[str, dict[str, Any]] = {
         "keep": 1,
         "run_name": "grpo-sums",
         "checkpoint_activations": "recompute",
-        "swap": "pg=pg_clip(0.2, 0.28); group_relative=group_relative(std=False)",
+        "swap": "pg=pg_clip(0.2, 0.28, norm=token_mean); kl=kl_k3(coef=0.001, norm=token_mean); "
+        "group_relative=group_relative(std=False)",
     },
     "factory.yaml": {
         "method": "dpo",
@@ -236,7 +237,8 @@ WANTED: dict[str, dict[str, Any]] = {
         "n": 5,
         "lr": 1e-6,
         "beta": 0.002,
-        "eps": 0.3,
+        "minibatches": 2,
+        "swap": "pg=pg_clip(0.3, dual=3, norm=token_mean); kl=kl_k3(coef=0.002, norm=token_mean)",
         "temperature": 0.9,
         "steps": 40,
         "max_new_tokens": 24,
@@ -288,7 +290,7 @@ def test_an_imported_file_trains(name: str, place: Path, small_model: Path, caps
     ours = yaml.safe_load(Path("ours.yaml").read_text())
     assert {key: ours.get(key) for key in WANTED[name]} == WANTED[name]
     assert ours["model"] == str(small_model) and ours["task"].split(",")[0].startswith(str(place))
-    assert "without counterpart:" in said and "run it: burnish train ours.yaml" in said
+    assert "not carried:" in said and "run it: burnish train ours.yaml" in said
     small = [*SMALL, "--ranks", "1", *(["--n", "2"] if "n" in ours else [])]
     assert main(["train", "ours.yaml", *small, "--out", "run", "--lr-warmup", "0"]) == 0
     assert main(["import", name, "-o", "ours.yaml"]) == 2
@@ -313,7 +315,7 @@ def test_what_has_no_counterpart_is_listed_with_the_reason(place: Path, capsys: 
 def test_several_rewards_and_datasets_are_translated_with_their_weights(
     place: Path, small_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Reward functions beside the file, by dotted names; two datasets in equal shares, with LLaMA-Factory's columns."""
+    """Reward functions beside the file, by dotted names; two datasets one after the other, as theirs are."""
     Path("rewards.py").write_text(
         "def short(completions):\n    return [-float(len(text)) for text in completions]\n\n\n"
         "def digits(completions):\n    return [float(text.isdigit()) for text in completions]\n"
@@ -333,7 +335,7 @@ def test_several_rewards_and_datasets_are_translated_with_their_weights(
     assert main(["import", "several.yaml", "-o", "several-ours.yaml"]) == 0
     ours = yaml.safe_load(Path("several-ours.yaml").read_text())
     assert ours["reward"] == "rewards.py:short,rewards.py:digits*0.5" and ours["max_length"] == 32
-    assert ours["task"] == "sums.jsonl*0.5,sums.jsonl*0.5"
+    assert ours["task"] == "sums.jsonl,sums.jsonl"
     ours["task"] = "sums.jsonl"
     Path("one.yaml").write_text(yaml.safe_dump({key: value for key, value in ours.items() if key != "epochs"}))
     assert main(["train", "one.yaml", *SMALL, "--out", "run"]) == 0
@@ -342,8 +344,7 @@ def test_several_rewards_and_datasets_are_translated_with_their_weights(
     )
     capsys.readouterr()
     assert main(["import", "factory2.yaml"]) == 0
-    columns = f"{place}/pairs.jsonl*0.5,prompt=prompt,chosen=chosen,b*0.5"
-    assert yaml.safe_load(capsys.readouterr().out)["task"] == columns
+    assert yaml.safe_load(capsys.readouterr().out)["task"] == f"{place}/pairs.jsonl,heldout=0.1,b,heldout=0.1"
 
 
 def test_their_defaults_are_written_where_they_train_something_else(
@@ -353,7 +354,7 @@ def test_their_defaults_are_written_where_they_train_something_else(
     Path("few.yaml").write_text("model_name_or_path: tiny\nnum_generations: 4\n")
     assert main(["import", "few.yaml"]) == 0
     ours = yaml.safe_load(capsys.readouterr().out)
-    assert (ours["beta"], ours["lr"], ours["n"], ours["prompts"], ours["max_new_tokens"]) == (0.0, 1e-6, 4, 2, 256)
+    assert (ours["beta"], ours["lr"], ours["n"], ours["prompts"], ours["max_new_tokens"]) == (0.0, 1e-6, 4, 2, 512)
 
 
 @pytest.mark.parametrize(

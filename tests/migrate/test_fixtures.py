@@ -224,9 +224,11 @@ def _two_steps(one: Fixture, folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert ours["method"] == one.wanted["method"] and "run it: burnish train ours.yaml" in listing
     small = {"--model": "tiny", "--task": _local(ours["task"], one.kind, folder), "--ranks": "1", "--prompts": "4"}
     small |= {"--max-length": "128"} if "max_length" in ours else {}
-    small |= {"--max-new-tokens": "6", "--n": str(min(ours["n"], 4))} if "n" in ours else {}
-    small |= {"--critic": "tiny"} if "critic" in ours else {}
-    small |= {"--lora-targets": "all-linear"} if "lora_targets" in ours and "_proj" not in ours["lora_targets"] else {}
+    small |= {"--max-new-tokens": "6"} if "max_new_tokens" in ours else {}
+    small |= {"--n": str(min(ours["n"], 4))} if "n" in ours else {}
+    small |= {"--checkpoint-activations": "recompute"} if ours.get("checkpoint_activations") == "offload" else {}
+    small |= {"--patience": "0"} if "patience" in ours else {}
+    small |= {"--product": "last"} if "product" in ours else {}
     if "reward_model" in ours:
         rows(folder / "compared.jsonl", *(_row("pairs", *each) for each in SUMS))
         trained = ["train", "reward_model", "--task", "compared.jsonl", "--steps", "1", "--eval-tasks", "0", "--quiet"]
@@ -236,7 +238,7 @@ def _two_steps(one: Fixture, folder: Path, capsys: pytest.CaptureFixture[str]) -
         text = re.sub(r"^epochs:.*$", "steps: 2", (folder / "ours.yaml").read_text(), flags=re.MULTILINE)
         (folder / "ours.yaml").write_text(text)
     words = [word for pair in small.items() for word in pair]
-    assert main(["plan", "ours.yaml", *words]) == 0
+    assert main(["plan", "ours.yaml", *words]) == 0, capsys.readouterr().err
     assert "peak on a GPU, predicted" in capsys.readouterr().out
     run = ["--steps", "2", "--eval-tasks", "0", "--save-every", "0", "--lr-warmup", "0", "--quiet", "--out", "run"]
     assert main(["train", "ours.yaml", *words, *run]) == 0, capsys.readouterr().err

@@ -153,7 +153,24 @@ WITHOUT: dict[str, str] = {
     "a Ray run has flags of its own, listed by --help-all": "n_gpus_per_node hybrid_engine "
     "actor_rollout_ref.hybrid_engine ray_kwargs",
     "every reply counts; --shape unfinished gives those that were cut off a reward of their own": "mask_truncated_completions",
-    "the policy's loss has no entropy bonus": f"entropy_coeff entropy_coef {_ACTOR}.entropy_coeff",
+    "rows and models are prepared by burnish itself": "dataset_kwargs eos_token pad_token cast_lm_head_to_fp32 "
+    "precompute_ref_batch_size torch_empty_cache_steps bnb_4bit_quant_storage lora_target_parameters "
+    "chat_template_kwargs",
+    "burnish samples with its own engine, or with vLLM as --engine vllm starts it": "vllm_model_impl vllm_group_port "
+    "vllm_structured_outputs_regex vllm_importance_sampling_clip_min vllm_importance_sampling_cap generation_kwargs "
+    "use_transformers_continuous_batching transformers_continuous_batching_config use_transformers_paged "
+    "vllm_mode_server log_multimodal log_completions_hub_repo",
+    "the KL is not multiplied by the ratio": "use_bias_correction_kl",
+    "rewards are summed with their weights, then compared within the group": "multi_objective_aggregation",
+    "it is a method of its own: high_entropy_tokens": "top_entropy_quantile",
+    "the most turns of an episode are --turns": "max_tool_calling_iterations",
+    "replies are of the present weights unless --lag says otherwise": "off_policy_mask_threshold",
+    "advantages are those of the method; --swap changes parts": "normalize_advantages reward_clip_range "
+    "use_adaptive_entropy entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target whiten_rewards",
+    "it is a method of its own: wpo": "use_weighting dpo_use_weighting",
+    "it is a method of its own: ld_dpo": "ld_alpha",
+    "it is a method of its own: f_dpo": "f_divergence_type f_alpha_divergence_coef",
+    "the policy's loss has no entropy bonus": "entropy_coeff entropy_coef",
     "the critic learns from the first step": "critic_warmup trainer.critic_warmup",
     "dropout is off": "disable_dropout lora_random_state",
     "rows of different kinds are never padded to each other": "padding_free eval_packing packing_strategy "
@@ -173,7 +190,7 @@ WITHOUT: dict[str, str] = {
     "the first replies to a prompt do not depend on a cache": "cache_implementation ds3_gather_for_generation",
     "prompts are read from the columns": "data.prompt_key data.reward_fn_key data.return_raw_chat data.messages_key",
     "devices are chosen by --device and --ranks": "device_map torch_dtype_device max_memory trainer.device "
-    "world_size gpus",
+    "gpus",
     "the tokenizer's own special tokens are used": "special_tokens special_tokens.pad_token special_tokens.eos_token",
     "models are loaded with burnish's own settings": "model_init_kwargs strict",
     "the task names it: a path, or owner/name:config of the hub": "dataset_info dataset_dir dataset_config",

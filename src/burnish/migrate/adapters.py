@@ -22,7 +22,7 @@ _DEFAULTS: dict[str, tuple[int, int | None, float, str | None]] = {
     "LoraConfig": (8, 8, 0.0, _QUERY_VALUE),
     "get_peft_model": (16, 16, 0.0, _SEVEN),
     "LLaMA-Factory": (8, None, 0.0, None),
-    "Axolotl": (8, 8, 0.0, _QUERY_VALUE),
+    "Axolotl": (8, None, 0.0, _QUERY_VALUE),
     "verl": (8, 16, 0.0, None),
 }
 

@@ -19,6 +19,7 @@ _AGGREGATED = {
 _OWN = {"grpo": "seq_mean", "ppo": "token_mean", "reinforce_pp": "token_mean", "reinforce_pp_baseline": "token_mean"}
 _THEIRS = {"gspo": "seq_mean", "gmpo": "seq_mean", "remax": "token_mean"}
 _IN_REWARD = {"ppo": "kl", "reinforce_pp": "beta", "remax": "beta"}  # verl's methods whose KL stands in the reward
+_SCALED = ("grpo", "cispo", "sapo", "gspo")
 _IN_LOSS = {"grpo": "beta", "reinforce_pp_baseline": "beta"}
 
 
@@ -107,6 +108,8 @@ def _clip(draft: Draft, norm: str) -> list[str]:
     for key in (low_key, high_key, dual_key):
         draft.same(key, "swap: pg_clip")
     swaps = [f"pg=pg_clip({arguments}, norm={norm})"]
+    if beta and draft.library in ("TRL", "Unsloth") and truth(draft.value("use_bias_correction_kl", default=True)):
+        draft.notes.append("TRL multiplies the KL by the ratio of the policies (use_bias_correction_kl); ours is plain k3")
     if beta and norm != _OWN[draft.method] and draft.method == "grpo":
         swaps.append(f"kl=kl_k3(coef={_plain(beta)}, norm={norm})")
     return swaps
@@ -148,8 +151,11 @@ def _scaled(draft: Draft) -> list[str]:
     if value in ("true", "group"):
         draft.same(key, "advantages are divided by the group's spread")
     elif value == "batch":
-        draft.leave(key, "advantages are divided by the group's spread; method lite_ppo divides by the batch's")
-    elif draft.method in ("grpo", "cispo", "sapo", "gspo"):
+        if draft.method in _SCALED:
+            draft.same(key, "swap: group_mean_batch_std(), which divides by the spread of the batch")
+            return ["group_relative=group_mean_batch_std()"]
+        draft.leave(key, f"{draft.method} has no group_relative part")
+    elif draft.method in _SCALED:
         draft.same(key, "swap: group_relative(std=False)")
         return ["group_relative=group_relative(std=False)"]
     else:

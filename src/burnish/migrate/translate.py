@@ -197,6 +197,14 @@ def _special(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
         if draft.options.get("task") and "," not in str(draft.options["task"]):
             draft.options["task"] += f",text={value}"
             return CARRIED, f"task: text={value}"
+    if last == "multi_objective_aggregation" and value == "sum_then_normalize":
+        return CARRIED, "rewards are summed with their weights, then compared within the group"
+    if last == "top_entropy_quantile" and float(value) == 1:
+        return CARRIED, "off, here too"
+    if last == "precompute_ref_log_probs":
+        return CARRIED, "the reference's log-probs are computed once and kept"
+    if last == "f_divergence_type" and value == "reverse_kl":
+        return CARRIED, "the reverse KL"
     if last == "disable_dropout":
         return (CARRIED, "dropout is off") if value in (True, "true", "True") else None
     if last == "chat_template_name":
