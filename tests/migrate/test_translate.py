@@ -98,7 +98,9 @@ def test_the_kl_is_averaged_like_the_loss(tmp_path: Path) -> None:
     assert found.options["swap"] == "pg=pg_clip(0.2, norm=constant); kl=kl_k3(coef=0.1, norm=constant)"
     plain = imported(tmp_path, "h.yaml", "model_name_or_path: x\nnum_generations: 4\nbeta: 0.1\nloss_type: grpo\n")
     assert "swap" not in plain.options and plain.options["beta"] == 0.1
-    high = imported(tmp_path, "i.yaml", "model_name_or_path: x\nnum_generations: 4\nloss_type: grpo\nepsilon_high: 0.3\n")
+    high = imported(
+        tmp_path, "i.yaml", "model_name_or_path: x\nnum_generations: 4\nloss_type: grpo\nepsilon_high: 0.3\n"
+    )
     assert high.options["swap"] == "pg=pg_clip(0.2, 0.3, norm=seq_mean)"
 
 

@@ -61,7 +61,10 @@ def swapped(method: Method, words: str) -> Method:
 
 
 def part_from(call: str) -> New:
-    """A part from words such as "leave_one_out()" or "pg_clip(0.2, norm=token_mean)"; arguments are literals and norms."""
+    """A part from words such as "leave_one_out()" or "pg_clip(0.2, norm=token_mean)".
+
+    Arguments are literals and norms.
+    """
     try:
         tree = ast.parse(call if call.endswith(")") else f"{call}()", mode="eval").body
     except SyntaxError:

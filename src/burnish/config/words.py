@@ -25,7 +25,8 @@ COUNTERPARTS: dict[str, str] = {
     "epochs|steps": "num_train_epochs num_epochs total_epochs max_epochs trainer.total_epochs",
     "prompts": "per_device_train_batch_size train_batch_size batch_size gradient_accumulation_steps micro_batch_size "
     "rollout_batch_size generation_batch_size effective_batch_size data.train_batch_size global_batch_size",
-    "token_budget": "data.micro_batch_size_per_gpu micro_train_batch_size ppo_micro_batch_size ppo_micro_batch_size_per_gpu "
+    "token_budget": "data.micro_batch_size_per_gpu "
+    "micro_train_batch_size ppo_micro_batch_size ppo_micro_batch_size_per_gpu "
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu {_ACTOR}.ppo_micro_batch_size {_ACTOR}.ppo_max_token_len_per_gpu",
     "max_new_tokens": "max_completion_length max_response_length response_length generate_max_len completion_length "
     "max_tokens data.max_response_length",
@@ -112,7 +113,8 @@ WITHOUT: dict[str, str] = {
     "the split is the data's own test or validation split, or a tenth of the prompts": "val_size "
     "val_set_size eval_dataset "
     "dataset_test_split dataset_train_split test_size data.val_files val_files validation_split eval_split",
-    "--ranks N uses N GPUs, and --shard-optimiser divides AdamW's moments among them": "deepspeed fsdp fsdp_config fsdp_version offload_params "
+    "--ranks N uses N GPUs, and --shard-optimiser divides AdamW's moments among them": "deepspeed fsdp fsdp_config "
+    "fsdp_version offload_params "
     f"ddp_timeout trainer.nnodes tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
     f"{_ACTOR}.fsdp_config.param_offload {_ACTOR}.fsdp_config.optimizer_offload ddp_find_unused_parameters "
     "ref_num_nodes "
@@ -152,7 +154,8 @@ WITHOUT: dict[str, str] = {
     "the number of rows is the file's": "max_samples max_train_samples data.train_max_samples",
     "a Ray run has flags of its own, listed by --help-all": "n_gpus_per_node hybrid_engine "
     "actor_rollout_ref.hybrid_engine ray_kwargs",
-    "every reply counts; --shape unfinished gives those that were cut off a reward of their own": "mask_truncated_completions",
+    "every reply counts; --shape unfinished gives those that were cut off a reward of their own": ""
+    "mask_truncated_completions",
     "rows and models are prepared by burnish itself": "dataset_kwargs eos_token pad_token cast_lm_head_to_fp32 "
     "precompute_ref_batch_size torch_empty_cache_steps bnb_4bit_quant_storage lora_target_parameters "
     "chat_template_kwargs",
@@ -189,8 +192,7 @@ WITHOUT: dict[str, str] = {
     "the router of a mixture of experts has no loss of its own": "router_aux_loss_coef output_router_logits",
     "the first replies to a prompt do not depend on a cache": "cache_implementation ds3_gather_for_generation",
     "prompts are read from the columns": "data.prompt_key data.reward_fn_key data.return_raw_chat data.messages_key",
-    "devices are chosen by --device and --ranks": "device_map torch_dtype_device max_memory trainer.device "
-    "gpus",
+    "devices are chosen by --device and --ranks": "device_map torch_dtype_device max_memory trainer.device gpus",
     "the tokenizer's own special tokens are used": "special_tokens special_tokens.pad_token special_tokens.eos_token",
     "models are loaded with burnish's own settings": "model_init_kwargs strict",
     "the task names it: a path, or owner/name:config of the hub": "dataset_info dataset_dir dataset_config",

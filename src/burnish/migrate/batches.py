@@ -1,4 +1,4 @@
-"""Batch, steps and epochs: theirs count samples, completions or prompts; ours are prompts of a step, and updates of it."""
+"""Batch, steps and epochs: theirs count samples, completions or prompts; ours are prompts and updates of a step."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def _of_verl(draft: Draft, default: int) -> None:
         elif updates > 1 and small:
             draft.leave(small, f"{draft.method} makes one update of a batch, where theirs makes {updates}")
         elif updates > 1:
-            draft.notes.append(f"{draft.method} makes one update of a batch, where theirs makes {updates} (mini-batches of 256)")
+            draft.notes.append(
+                f"{draft.method} makes one update of a batch, where theirs makes {updates} (mini-batches of 256)"
+            )
         draft.same(small, "one update of a batch")
     gpus, nodes = draft.named("trainer.n_gpus_per_node"), draft.named("trainer.nnodes")
     many = whole_number(draft.flat[nodes], "trainer.nnodes") if nodes else 1

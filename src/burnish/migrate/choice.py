@@ -53,7 +53,14 @@ _POLICY = {  # TRL's loss_type of GRPO -> our method, and its name for the norm
     "cispo": ("cispo", "token_mean"),
     "sapo": ("sapo", "seq_mean"),
 }
-_LOSS_MODES = {"vanilla": "", "gspo": "gspo", "gpg": "gpg", "clip_cov": "clip_cov", "geo_mean": "gmpo", "cispo": "cispo"}
+_LOSS_MODES = {
+    "vanilla": "",
+    "gspo": "gspo",
+    "gpg": "gpg",
+    "clip_cov": "clip_cov",
+    "geo_mean": "gmpo",
+    "cispo": "cispo",
+}
 
 
 def choose(draft: Draft, asked: str | None) -> str:
@@ -117,7 +124,13 @@ def _word(draft: Draft) -> str:
 
 
 def _listed(value: Any) -> list[str]:
-    return [str(one).lower() for one in value] if isinstance(value, list | tuple) else [str(value).lower()] if value else []
+    return (
+        [str(one).lower() for one in value]
+        if isinstance(value, list | tuple)
+        else [str(value).lower()]
+        if value
+        else []
+    )
 
 
 def _of_sft(draft: Draft) -> str:
@@ -202,7 +215,9 @@ def _of_verl(draft: Draft) -> str:
     word = str(value).lower()
     mode = str(draft.value("actor_rollout_ref.actor.policy_loss.loss_mode", default="vanilla")).lower()
     if isinstance(value, Unread) or mode not in _LOSS_MODES:
-        draft.leave("actor_rollout_ref.actor.policy_loss.loss_mode", "burnish has no such loss; the method's own is used")
+        draft.leave(
+            "actor_rollout_ref.actor.policy_loss.loss_mode", "burnish has no such loss; the method's own is used"
+        )
         mode = "vanilla"
     name = "actor_rollout_ref.actor.policy_loss.loss_mode"
     if _LOSS_MODES[mode]:

@@ -227,8 +227,6 @@ def _needs_resume(value: Any, key: str, draft: Draft) -> Any:
     raise Skip("burnish train --resume RUN resumes a run")
 
 
-
-
 _CONVERT: dict[str, Callable[[Any, str, Draft], Any]] = {
     "steps": _steps,
     "epochs": _epochs,

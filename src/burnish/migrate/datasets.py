@@ -49,12 +49,11 @@ def tasks(draft: Draft) -> None:
         return
     value = draft.flat[key]
     entries = value if isinstance(value, list) else str(value).split(",") if key == "dataset" else [value]
-    if key == "datasets" and draft.library == "Axolotl" or any(isinstance(one, Mapping) for one in entries):
-        if all(isinstance(one, Mapping) for one in entries):
-            sources = [_of_mapping(draft, one, i) for i, one in enumerate(entries)]
-            draft.options["task"] = ",".join(sources)
-            draft.same(key, "task; its entries are listed by themselves" + _joined(len(sources)))
-            return
+    if all(isinstance(one, Mapping) for one in entries):
+        sources = [_of_mapping(draft, one, i) for i, one in enumerate(entries)]
+        draft.options["task"] = ",".join(sources)
+        draft.same(key, "task; its entries are listed by themselves" + _joined(len(sources)))
+        return
     names = [os.path.expandvars(os.path.expanduser(str(one).strip())) for one in entries]
     config, split = draft.named("dataset_config"), draft.named("dataset_train_split")
     sources = [_listed(draft, name) if draft.library == "LLaMA-Factory" else name for name in names]
@@ -140,7 +139,9 @@ def _listed(draft: Draft, name: str) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         entry = None
     if not isinstance(entry, Mapping):
-        draft.notes.append(f"dataset {name}: there is no dataset_info.json that describes it; name a file or hub dataset")
+        draft.notes.append(
+            f"dataset {name}: there is no dataset_info.json that describes it; name a file or hub dataset"
+        )
         return name
     columns = dict(entry.get("columns", {}))
     if str(draft.flat.get("stage")) == "pt" and "prompt" in columns:
@@ -161,7 +162,9 @@ def _listed(draft: Draft, name: str) -> str:
             draft.lines[f"{name}: {theirs}"] = _line(f"{name}: {theirs}", column, "burnish has no such part of a row")
     for theirs in ("num_samples", "script_url", "ms_hub_url", "folder"):
         if theirs in entry:
-            draft.lines[f"{name}: {theirs}"] = _line(f"{name}: {theirs}", entry[theirs], "all rows of the data are used")
+            draft.lines[f"{name}: {theirs}"] = _line(
+                f"{name}: {theirs}", entry[theirs], "all rows of the data are used"
+            )
     return ",".join([file, *options])
 
 
@@ -232,7 +235,9 @@ def _columns(entry: Mapping[str, Any], line_to: Any) -> list[str]:
             continue
         if column not in _KNOWN.get(ours, ()):
             options.append(f"{ours}={column}")
-        line_to(theirs, CARRIED, f"task: {ours}={column}" if column not in _KNOWN.get(ours, ()) else "found by its name")
+        line_to(
+            theirs, CARRIED, f"task: {ours}={column}" if column not in _KNOWN.get(ours, ()) else "found by its name"
+        )
     return options
 
 

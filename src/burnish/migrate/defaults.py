@@ -1,6 +1,6 @@
 """Their defaults, written where a file leaves an option out and ours would train something else.
 
-By library and method; "" is any method. The values are those of TRL 1.16, LLaMA-Factory, Axolotl and verl as documented.
+By library and method; "" is any method. TRL is version 1.16; LLaMA-Factory, Axolotl and verl are as documented.
 """
 
 from __future__ import annotations
@@ -45,8 +45,16 @@ DEFAULTS: dict[str, dict[str, Flat]] = {
         "": {"lr": 1e-6, "n": 1, "max_new_tokens": 512, "epochs": 30, "weight_decay": 0.01},
         "grpo": {"max_length": 1024, "on_long": "stop"},
         "ppo": {"max_length": 1024, "on_long": "stop", **_VERL_PPO},
-        "sft": {"epochs": 1, "lr": 1e-5, "lr_schedule": "cosine", "lr_warmup": 0.1, "max_length": 1024,
-                "on_long": "stop", "n": None, "max_new_tokens": None},  # fmt: skip
+        "sft": {
+            "epochs": 1,
+            "lr": 1e-5,
+            "lr_schedule": "cosine",
+            "lr_warmup": 0.1,
+            "max_length": 1024,
+            "on_long": "stop",
+            "n": None,
+            "max_new_tokens": None,
+        },  # fmt: skip
     },
 }
 

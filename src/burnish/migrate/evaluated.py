@@ -34,14 +34,15 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.IsNot: operator.is_not,
 }
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    "int": int, "float": float, "str": str, "bool": bool, "min": min, "max": max, "round": round, "abs": abs, "len": len,
+    "int": int, "float": float, "str": str, "bool": bool, "min": min, "max": max, "round": round, "abs": abs,
+    "len": len,
 }  # fmt: skip
 _BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_available", "is_torch_bf16_gpu_available")
 
 
 @dataclass(frozen=True)
 class Data:
-    """Rows that a script loads: sources with options, and what was done to them. joined: how several became one."""
+    """Rows that a script loads: sources with options, and what was done to them."""
 
     sources: tuple[tuple[str, dict[str, Any]], ...]
     done: tuple[tuple[str, str], ...] = ()  # (what the script calls, what becomes of it here)

@@ -79,7 +79,13 @@ def _overlong(draft: Draft) -> None:
 def masks(draft: Draft) -> None:
     """Set train_on, for methods that imitate demonstrations."""
     if draft.method not in DEMOS:
-        for key in ("assistant_only_loss", "completion_only_loss", "train_on_inputs", "train_on_prompt", "mask_history"):
+        for key in (
+            "assistant_only_loss",
+            "completion_only_loss",
+            "train_on_inputs",
+            "train_on_prompt",
+            "mask_history",
+        ):
             draft.same(draft.named(key), f"{draft.method} trains on replies alone")
         return
     everything, why = _everything(draft)
@@ -94,7 +100,9 @@ def _everything(draft: Draft) -> tuple[str, str]:
     if draft.library in ("LLaMA-Factory", "Axolotl"):
         for key in ("train_on_inputs", "train_on_prompt"):
             if draft.named(key):
-                draft.same(draft.named(key), "train_on everything" if truth(draft.flat[key]) else "train_on all replies")
+                draft.same(
+                    draft.named(key), "train_on everything" if truth(draft.flat[key]) else "train_on all replies"
+                )
         if draft.named("mask_history"):
             draft.same("mask_history", "train_on last" if truth(draft.flat["mask_history"]) else "train_on all replies")
         if truth(on("train_on_inputs")) or truth(on("train_on_prompt")):

@@ -105,7 +105,9 @@ def _system(function: ast.AST, value: Callable[[ast.expr], Any]) -> str | None:
     """The text of {"role": "system", "content": text} in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Dict):
-            pairs = {ast.unparse(k).strip("'\""): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+            pairs = {
+                ast.unparse(k).strip("'\""): v for k, v in zip(node.keys, node.values, strict=True) if k is not None
+            }
             role, content = pairs.get("role"), pairs.get("content")
             if isinstance(role, ast.Constant) and role.value == "system" and content is not None:
                 found = value(content)

@@ -95,7 +95,9 @@ def _clip(draft: Draft, norm: str) -> list[str]:
     beta = draft.options.get("beta") or 0
     alone = f"{_ACTOR}clip_ratio"
     if low_key == alone and draft.library == "verl":
-        draft.changed(alone, "swap: pg_clip; in verl clip_ratio_low and clip_ratio_high (both 0.2) take precedence over it")
+        draft.changed(
+            alone, "swap: pg_clip; in verl clip_ratio_low and clip_ratio_high (both 0.2) take precedence over it"
+        )
     elif draft.named(alone) and low_key != alone:
         draft.same(alone, "clip_ratio_low and clip_ratio_high take precedence")
     if norm == _OWN[draft.method] and _number(high) == _number(low) and dual is None:
@@ -109,7 +111,9 @@ def _clip(draft: Draft, norm: str) -> list[str]:
         draft.same(key, "swap: pg_clip")
     swaps = [f"pg=pg_clip({arguments}, norm={norm})"]
     if beta and draft.library in ("TRL", "Unsloth") and truth(draft.value("use_bias_correction_kl", default=True)):
-        draft.notes.append("TRL multiplies the KL by the ratio of the policies (use_bias_correction_kl); ours is plain k3")
+        draft.notes.append(
+            "TRL multiplies the KL by the ratio of the policies (use_bias_correction_kl); ours is plain k3"
+        )
     if beta and norm != _OWN[draft.method] and draft.method == "grpo":
         swaps.append(f"kl=kl_k3(coef={_plain(beta)}, norm={norm})")
     return swaps
@@ -237,5 +241,3 @@ def _number(value: Any) -> float:
 
 def _plain(value: Any) -> str:
     return f"{_number(value):g}"
-
-

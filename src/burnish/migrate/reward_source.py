@@ -23,10 +23,10 @@ def sources_of(tree: ast.Module, wanted: list[str]) -> tuple[dict[str, str], lis
     waiting = list(wanted)
     while waiting:
         name = waiting.pop()
-        node = places.get(name)
-        if name in seen or node is None:
+        if name in seen or name not in places:
             continue
         seen.add(name)
+        node = places[name]
         if _loads(node):
             lacking.append(name)
             continue

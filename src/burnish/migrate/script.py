@@ -37,6 +37,7 @@ _NOT_OF_TRAINER = {
     "preprocess_logits_for_metrics": "held-out measures are burnish's own (docs/metrics.md)",
     "optimizers": "the optimiser is AdamW",
 }
+_MADE = "it is made while the script runs; the first dataset that is loaded is taken, if there is one: check task"
 _DEPTH = 8  # calls of the script's own functions inside each other
 
 
@@ -74,6 +75,7 @@ class _Reader:
         self.data: Data | None = None  # of a trainer, else the first that is loaded
         self.trained = False
         self.rewards: list[Any] = []
+        self.vision = ""  # the call that loads a vision-language model
 
     # --------------------------------------------------------------------------------------------------- statements
 
@@ -139,10 +141,7 @@ class _Reader:
         keywords = {word.arg: self.value(word.value, scope) for word in node.keywords if word.arg}
         arguments = [self.value(one, scope) for one in node.args]
         if any(word in whole for word in _VISION):
-            raise ValueError(
-                f"{self.path} trains a vision-language model ({whole}); burnish trains language models on text alone: "
-                "import the configuration of a text model"
-            )
+            self.vision = whole
         if name in ("load_dataset", "from_json", "from_csv", "load_from_disk"):
             return self._loaded(loaded(name, arguments, keywords))
         if name in ("concatenate_datasets", "interleave_datasets") and arguments:
@@ -170,9 +169,7 @@ class _Reader:
             self.data = data
         return data
 
-    def _gathered(
-        self, name: str, whole: str, arguments: list[Any], keywords: dict[str, Any], node: ast.Call
-    ) -> None:
+    def _gathered(self, name: str, whole: str, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> None:
         """The options of a call, if it holds any."""
         if name == "from_pretrained" and "Tokenizer" not in whole and "Processor" not in whole:
             self._options({**_first("model_name", arguments), **keywords})
@@ -201,6 +198,8 @@ class _Reader:
         keywords = {**_first("model", arguments), **keywords}
         if isinstance(keywords.get("train_dataset"), Data):
             self.data, self.trained = keywords["train_dataset"], True
+        elif "train_dataset" in keywords:
+            self.given.lines.append(Line("train_dataset", str(keywords["train_dataset"]), LEFT, _MADE))
         if "reward_funcs" in keywords:
             found = keywords.pop("reward_funcs")
             self.rewards = found if isinstance(found, list) else [found]
@@ -228,6 +227,11 @@ class _Reader:
     # ------------------------------------------------------------------------------------------------------- the end
 
     def finished(self, tree: ast.Module) -> Given:
+        if self.vision:
+            raise ValueError(
+                f"{self.path} trains a vision-language model ({self.vision}); burnish trains language models on text "
+                "alone: import the configuration of a text model"
+            )
         given = self.given
         given.library = self.library
         if self.data is not None:
@@ -249,7 +253,9 @@ class _Reader:
                 for one in lacking
             ]
         if not given.flat:
-            raise ValueError(f"{self.path} has no call such as GRPOConfig(...) with values in it; give a file with options")
+            raise ValueError(
+                f"{self.path} has no call such as GRPOConfig(...) with values in it; give a file with options"
+            )
         return given
 
 

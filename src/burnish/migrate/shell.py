@@ -231,5 +231,3 @@ def _one(text: str) -> Any:
     if isinstance(found, str) and re.fullmatch(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", found):
         return float(found)
     return text if found is None and text not in ("null", "None", "none", "~") else None if text == "None" else found
-
-

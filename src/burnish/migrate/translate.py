@@ -1,8 +1,8 @@
 """Translation of a configuration of TRL, LLaMA-Factory, Axolotl, Unsloth or verl into options of burnish.
 
 Every field of theirs gets one line: carried, carried differently (how), or not carried (why). What belongs together is
-decided together: method (choice.py), data (datasets.py), batch and steps (batches.py), adapters, lengths and masks, loss
-(losses.py). The rest goes by the table in config/words.py, with values converted in converted.py.
+decided together: method (choice.py), data (datasets.py), batch and steps (batches.py), adapters, lengths and masks,
+loss (losses.py). The rest goes by the table in config/words.py, with values converted in converted.py.
 """
 
 from __future__ import annotations
@@ -31,8 +31,17 @@ from burnish.migrate.losses import losses
 _VISION_MODELS = re.compile(
     r"(?i)(-vl\b|-vl-|vision|llava|pixtral|idefics|internvl|paligemma|smolvlm|moondream|minicpm-v|-omni\b)"
 )
-_VISION_FIELDS = ("freeze_vision_tower", "image_max_pixels", "image_resolution", "video_max_pixels", "image_size",
-                  "image_resize_algorithm", "freeze_multi_modal_projector", "is_multimodal", "processor_type")  # fmt: skip
+_VISION_FIELDS = (
+    "freeze_vision_tower",
+    "image_max_pixels",
+    "image_resolution",
+    "video_max_pixels",
+    "image_size",
+    "image_resize_algorithm",
+    "freeze_multi_modal_projector",
+    "is_multimodal",
+    "processor_type",
+)
 
 
 @dataclass
