@@ -87,9 +87,35 @@ def test_verl_counts_prompts(tmp_path: Path) -> None:
     assert (found["prompts"], found["minibatches"], found["n"]) == (128, 4, 8)
 
 
+def test_fields_of_the_critic_and_of_the_evaluation_do_not_set_the_policys(tmp_path: Path) -> None:
+    text = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=gae data.train_batch_size=8 "
+    text += "critic.optim.weight_decay=0.5 critic.ppo_epochs=3 actor_rollout_ref.actor.ppo_epochs=2 critic.grad_clip=9 "
+    text += "actor_rollout_ref.rollout.val_kwargs.temperature=0 actor_rollout_ref.rollout.val_kwargs.n=4 "
+    text += (
+        "actor_rollout_ref.rollout.val_kwargs.top_p=0.7 reward_model.micro_batch_size=8 critic.ppo_micro_batch_size=4\n"
+    )
+    found = imported(tmp_path, "run.sh", text)
+    assert found.options["weight_decay"] == 0.01 and found.options["updates"] == 2 and "clip" not in found.options
+    assert "temperature" not in found.options and (found.options["eval_temperature"], found.options["eval_k"]) == (0, 4)
+    left = {"critic.optim.weight_decay", "critic.ppo_epochs", "critic.grad_clip"}
+    assert left | {"actor_rollout_ref.rollout.val_kwargs.top_p"} <= {line.name for line in found.of(LEFT)}
+    assert kinds(found)["critic.ppo_micro_batch_size"] == CARRIED
+
+
 def test_a_hinge_is_refused_and_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="loss_type 'hinge' is no loss on pairs of burnish; say which method to take"):
         imported(tmp_path, "dpo.yaml", "model_name_or_path: x\nloss_type: hinge\nbeta: 0.1\n")
+
+
+def test_the_method_that_is_asked_for_is_taken(tmp_path: Path) -> None:
+    """Also where theirs is none of ours; what was decided for theirs does not stay."""
+    (tmp_path / "dpo.yaml").write_text("model_name_or_path: x\nloss_type: hinge\nbeta: 0.3\n")
+    found = translate(read_given(tmp_path / "dpo.yaml"), "slic", tmp_path)
+    assert found.method == "slic" and kinds(found)["loss_type"] == CHANGED and kinds(found)["beta"] == LEFT
+    (tmp_path / "ipo.yaml").write_text("model_name_or_path: x\nloss_type: ipo\nbeta: 0.3\n")
+    found = translate(read_given(tmp_path / "ipo.yaml"), "dpo", tmp_path)
+    assert found.options["beta"] == 0.3 and "tau" not in found.options
+    assert translate(read_given(tmp_path / "ipo.yaml"), "ipo", tmp_path).options["tau"] == 0.3
 
 
 def test_the_kl_is_averaged_like_the_loss(tmp_path: Path) -> None:

@@ -9,8 +9,13 @@ from burnish.migrate.draft import Draft, truth
 _RANK = ("lora_r", "lora_rank", "actor_rollout_ref.model.lora_rank", "model.lora_rank", "peft.r", "lora")
 _SCALE = ("lora_alpha", "actor_rollout_ref.model.lora_alpha", "model.lora_alpha")
 _DROPOUT = ("lora_dropout",)
-_TARGETS = ("lora_target_modules", "target_modules", "lora_target", "actor_rollout_ref.model.target_modules",
-            "model.target_modules")  # fmt: skip
+_TARGETS = (
+    "lora_target_modules",
+    "target_modules",
+    "lora_target",
+    "actor_rollout_ref.model.target_modules",
+    "model.target_modules",
+)
 _WHOLE = ("modules_to_save", "lora_modules_to_save", "additional_target")
 _PLAIN = ("use_rslora", "use_dora", "peft_use_rslora", "peft_use_dora", "lora_use_rslora", "lora_use_dora")
 _QUERY_VALUE = "q_proj,v_proj"  # PEFT's layers of Llama, Qwen, Mistral and Gemma, where none are named
@@ -44,11 +49,13 @@ def adapters(draft: Draft) -> None:
     rank, alpha, dropout, targets = _DEFAULTS[made]
     written = []
     for names, ours, default in (
-        (_RANK, "lora", rank), (_SCALE, "lora_alpha", alpha), (_DROPOUT, "lora_dropout", dropout)
-    ):  # fmt: skip
-        key = draft.named(*names)
-        if key is not None and not isinstance(draft.flat[key], bool):
-            draft.carry(key, ours, draft.flat[key])
+        (_RANK, "lora", rank),
+        (_SCALE, "lora_alpha", alpha),
+        (_DROPOUT, "lora_dropout", dropout),
+    ):
+        given = draft.named(*names)
+        if given is not None and not isinstance(draft.flat[given], bool):
+            draft.carry(given, ours, draft.flat[given])
         elif default:
             draft.options[ours] = default
             written.append(f"{ours} {default}")

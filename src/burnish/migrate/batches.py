@@ -100,9 +100,11 @@ def _packing(draft: Draft) -> str:
     on = key is not None and str(draft.flat[key]).lower() in ("true", "1", "yes")
     for name in ("packing", "sample_packing", "neat_packing"):
         if draft.named(name) and on:
-            apart = "" if draft.library != "LLaMA-Factory" or draft.named("neat_packing") else (
-                "; rows never see each other, as with neat_packing"
-            )  # fmt: skip
+            apart = (
+                ""
+                if draft.library != "LLaMA-Factory" or draft.named("neat_packing")
+                else ("; rows never see each other, as with neat_packing")
+            )
             draft.changed(
                 draft.named(name),
                 f"rows are always packed in a micro-batch, without changing the gradient; prompts counts rows, where "

@@ -53,6 +53,7 @@ _POLICY = {  # TRL's loss_type of GRPO -> our method, and its name for the norm
     "cispo": ("cispo", "token_mean"),
     "sapo": ("sapo", "seq_mean"),
 }
+_SAY = ("stage", "rl", "algorithm.adv_estimator", "method")
 _LOSS_MODES = {
     "vanilla": "",
     "gspo": "gspo",
@@ -65,12 +66,19 @@ _LOSS_MODES = {
 
 def choose(draft: Draft, asked: str | None) -> str:
     """The name of our method; ValueError where none is like theirs."""
-    found = _chosen(draft)
-    if asked:
-        for key in ("stage", "rl", "algorithm.adv_estimator", "method"):
+    if asked is None:
+        return _chosen(draft)
+    options, lines = dict(draft.options), dict(draft.lines)
+    try:
+        same = _chosen(draft) == asked
+    except ValueError:  # theirs is no method of ours
+        same = False
+    if not same:
+        draft.options, draft.lines = options, lines
+        of_axolotl = ("reward_model", "process_reward_model") if draft.library == "Axolotl" else ()
+        for key in (*_SAY, *of_axolotl, "loss_type", "pref_loss", "dpo_loss_type"):
             draft.changed(draft.named(key), f"method {asked}, by --method")
-        return asked
-    return found if isinstance(found, str) else "sft"
+    return asked
 
 
 def _chosen(draft: Draft) -> str:

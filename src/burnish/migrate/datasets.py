@@ -14,9 +14,16 @@ from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Draft, Line, Unread
 from burnish.migrate.evaluated import Data
 
 _COLUMNS = {  # LLaMA-Factory's dataset_info.json -> ours
-    "prompt": "prompt", "response": "demo", "chosen": "chosen", "rejected": "rejected", "messages": "messages",
-    "system": "system", "tools": "tools", "kto_tag": "label", "text": "text",
-}  # fmt: skip
+    "prompt": "prompt",
+    "response": "demo",
+    "chosen": "chosen",
+    "rejected": "rejected",
+    "messages": "messages",
+    "system": "system",
+    "tools": "tools",
+    "kto_tag": "label",
+    "text": "text",
+}
 _KNOWN = {  # columns that burnish finds by itself, by part
     "prompt": {"prompt", "question", "instruction", "query", "problem"},
     "demo": {"completion", "response", "output", "solution"},
@@ -31,10 +38,18 @@ _KNOWN = {  # columns that burnish finds by itself, by part
 _NAMES = ("dataset", "datasets", "dataset_name", "data.train_files", "train_file", "train_files", "data_path")
 _AXOLOTL_READ = {"path", "name", "split", "type", "data_files", "revision"}
 _FIELDS = {  # Axolotl's names of columns -> ours
-    "field_messages": "messages", "field_instruction": "prompt", "field_output": "demo", "field_system": "system",
-    "field_tools": "tools", "field_prompt": "prompt", "field_chosen": "chosen", "field_rejected": "rejected",
-    "field_completion": "demo", "field_label": "label", "field": "text",
-}  # fmt: skip
+    "field_messages": "messages",
+    "field_instruction": "prompt",
+    "field_output": "demo",
+    "field_system": "system",
+    "field_tools": "tools",
+    "field_prompt": "prompt",
+    "field_chosen": "chosen",
+    "field_rejected": "rejected",
+    "field_completion": "demo",
+    "field_label": "label",
+    "field": "text",
+}
 _VISION = {"images", "image", "videos", "audios", "video", "audio"}
 
 
@@ -78,8 +93,10 @@ def _keys(draft: Draft) -> list[str]:
     """verl's names of columns."""
     options = []
     for key, ours in (
-        ("data.prompt_key", "prompt"), ("data.response_key", "demo"), ("data.multiturn.messages_key", "messages"),
-    ):  # fmt: skip
+        ("data.prompt_key", "prompt"),
+        ("data.response_key", "demo"),
+        ("data.multiturn.messages_key", "messages"),
+    ):
         if draft.named(key):
             column = str(draft.flat[key])
             known = column in _KNOWN[ours]
@@ -200,8 +217,11 @@ def _of_mapping(draft: Draft, entry: Mapping[str, Any], number: int) -> str:
     if "split" in entry:
         split = str(entry["split"]).partition("[")[0]
         options += [f"split={split}"] if split != "train" else []
-        line("split", CARRIED if "[" not in str(entry["split"]) else CHANGED,
-             "task: split" if "[" not in str(entry["split"]) else "task: split; all rows of it are used")  # fmt: skip
+        line(
+            "split",
+            CARRIED if "[" not in str(entry["split"]) else CHANGED,
+            "task: split" if "[" not in str(entry["split"]) else "task: split; all rows of it are used",
+        )
     line("path", CARRIED, "task") if "path" in entry else None
     kind = entry.get("type")
     columns = dict(entry)
@@ -209,8 +229,12 @@ def _of_mapping(draft: Draft, entry: Mapping[str, Any], number: int) -> str:
         columns |= {key: value for key, value in kind.items() if key.startswith("field")}
         options += _columns(columns, line_to=lambda *_: None)
         rest = [str(key) for key in kind if not str(key).startswith("field")]
-        line("type", CHANGED, "task: its columns; rows are rendered by the chat template"
-             + (f", without its {', '.join(rest)}" if rest else ""))  # fmt: skip
+        line(
+            "type",
+            CHANGED,
+            "task: its columns; rows are rendered by the chat template"
+            + (f", without its {', '.join(rest)}" if rest else ""),
+        )
     elif kind is not None:
         line("type", *_kind(str(kind)))
         options += _columns(columns, line_to=line)
@@ -268,8 +292,11 @@ def _role(key: str, value: Any) -> tuple[str, str]:
     if key == "roles":
         return CHANGED, "the usual names of roles are known: user and human, assistant and gpt, system"
     if key == "roles_to_train":
-        return (CARRIED, "train_on all: the assistant's") if value == ["assistant"] or value == ["gpt"] else (
-            LEFT, "train_on is all replies, the last, or everything")  # fmt: skip
+        return (
+            (CARRIED, "train_on all: the assistant's")
+            if value == ["assistant"] or value == ["gpt"]
+            else (LEFT, "train_on is all replies, the last, or everything")
+        )
     if value in ("turn", "all", True):
         return CARRIED, "the end of a trained reply is trained on"
     return CHANGED, "the end of every trained reply is trained on"

@@ -26,8 +26,28 @@ _TRL: dict[str, Flat] = {
     "aot_unpaired": {"beta": 0.1},
     "discopop": {"beta": 0.1},
 }
-_GIVEN = ("sft", "dft", "neftune", "dpo", "kto", "ipo", "exo", "nca", "rdpo", "bco", "aot", "aot_unpaired", "apo_zero",
-          "apo_down", "discopop", "dpo_norm", "reward_model", "orpo", "cpo", "simpo")  # fmt: skip
+_GIVEN = (
+    "sft",
+    "dft",
+    "neftune",
+    "dpo",
+    "kto",
+    "ipo",
+    "exo",
+    "nca",
+    "rdpo",
+    "bco",
+    "aot",
+    "aot_unpaired",
+    "apo_zero",
+    "apo_down",
+    "discopop",
+    "dpo_norm",
+    "reward_model",
+    "orpo",
+    "cpo",
+    "simpo",
+)
 _VERL_PPO: Flat = {"value_eps": 0.5, "value_coef": 1.0, "lam": 1.0, "updates": 1, "critic_lr": 10.0}
 DEFAULTS: dict[str, dict[str, Flat]] = {
     "TRL": _TRL,
@@ -54,7 +74,7 @@ DEFAULTS: dict[str, dict[str, Flat]] = {
             "on_long": "stop",
             "n": None,
             "max_new_tokens": None,
-        },  # fmt: skip
+        },
     },
 }
 

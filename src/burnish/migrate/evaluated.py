@@ -34,9 +34,16 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.IsNot: operator.is_not,
 }
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    "int": int, "float": float, "str": str, "bool": bool, "min": min, "max": max, "round": round, "abs": abs,
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "min": min,
+    "max": max,
+    "round": round,
+    "abs": abs,
     "len": len,
-}  # fmt: skip
+}
 _BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_available", "is_torch_bf16_gpu_available")
 
 

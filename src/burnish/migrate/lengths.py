@@ -38,9 +38,11 @@ def _long(draft: Draft) -> None:
         if draft.named(key):
             word = str(draft.flat[key])
             ours = {"drop": "drop", "truncate": "truncate", "raise": "stop", "error": "stop"}.get(word, "truncate")
-            how = "" if word in ("drop", "error", "raise", "truncate") else (
-                "truncate: replies are cut at their end, prompts at their beginning"
-            )  # fmt: skip
+            how = (
+                ""
+                if word in ("drop", "error", "raise", "truncate")
+                else ("truncate: replies are cut at their end, prompts at their beginning")
+            )
             draft.carry(key, "on_long", ours, how)
     drops = draft.named("data.filter_overlong_prompts")
     if drops is not None:
@@ -60,8 +62,14 @@ def _long(draft: Draft) -> None:
 
 def _overlong(draft: Draft) -> None:
     """verl's buffer before the longest reply, in which a reply loses up to 1, is the shape `overlong`."""
-    place = next((p for p in ("reward_model.overlong_buffer.", "reward_model.reward_kwargs.overlong_buffer_cfg.")
-                  if draft.named(f"{p}enable")), None)  # fmt: skip
+    place = next(
+        (
+            p
+            for p in ("reward_model.overlong_buffer.", "reward_model.reward_kwargs.overlong_buffer_cfg.")
+            if draft.named(f"{p}enable")
+        ),
+        None,
+    )
     if place is None:
         return
     names = [f"{place}{name}" for name in ("enable", "len", "penalty_factor", "log")]

@@ -173,9 +173,9 @@ def _pairs(draft: Draft) -> list[str]:
     _weights(draft)
     nll_key = draft.named("rpo_alpha", "pref_ftx")
     nll = draft.flat[nll_key] if nll_key else 0
-    losses = [str(one) for one in draft.value("loss_type", default=[])] if isinstance(
-        draft.value("loss_type"), list
-    ) else []  # fmt: skip
+    losses = (
+        [str(one) for one in draft.value("loss_type", default=[])] if isinstance(draft.value("loss_type"), list) else []
+    )
     how = ""
     if "sft" in losses[1:]:
         weights = draft.value("loss_weights", default=[1.0] * len(losses))

@@ -237,10 +237,14 @@ class _Reader:
         if self.data is not None:
             given.flat["train_dataset"] = self.data
             given.lines += [
-                Line(call, call, CHANGED if text.startswith("~") else LEFT if text.startswith("-") else CARRIED,
-                     text.lstrip("~-"))
+                Line(
+                    call,
+                    call,
+                    CHANGED if text.startswith("~") else LEFT if text.startswith("-") else CARRIED,
+                    text.lstrip("~-"),
+                )
                 for call, text in self.data.done
-            ]  # fmt: skip
+            ]
             if self.data.system is not None:
                 given.flat["system_prompt"] = self.data.system
         if self.rewards:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.config.options import Options, configure, method_fields
-from burnish.config.words import find
+from burnish.config.words import find, table
 from burnish.methods.table import find as find_method
 from burnish.methods.table import load_all
 from burnish.migrate.adapters import adapters
@@ -129,23 +129,21 @@ def _unread(draft: Draft) -> None:
 
 
 # fields that `losses` and `batches` decide after the table has set the options that they need
-_TOGETHER = {
-    "per_device_train_batch_size", "gradient_accumulation_steps", "micro_batch_size", "data.train_batch_size",
-    "generation_batch_size", "train_batch_size", "steps_per_generation", "num_mini_batches", "ppo_buffer_size",
-    "packing", "sample_packing", "neat_packing", "trainer.nnodes", "trainer.n_gpus_per_node",
-    "actor_rollout_ref.actor.ppo_mini_batch_size", "actor_rollout_ref.actor.loss_agg_mode",
-    "actor_rollout_ref.actor.use_kl_loss", "actor_rollout_ref.actor.kl_loss_coef",
-    "actor_rollout_ref.actor.kl_loss_type", "actor_rollout_ref.actor.clip_ratio",
-    "actor_rollout_ref.actor.clip_ratio_low", "actor_rollout_ref.actor.clip_ratio_high",
-    "actor_rollout_ref.actor.clip_ratio_c", "algorithm.use_kl_in_reward", "algorithm.kl_ctrl.kl_coef",
-    "algorithm.kl_ctrl.type", "algorithm.norm_adv_by_std_in_grpo", "scale_rewards", "epsilon", "epsilon_high", "delta",
-    "cliprange", "label_smoothing", "dpo_label_smoothing", "cpo_label_smoothing", "rpo_alpha", "pref_ftx",
-    "loss_weights", "desirable_weight", "kto_chosen_weight", "kto_desirable_weight", "undesirable_weight",
-    "kto_rejected_weight", "kto_undesirable_weight", "simpo_gamma", "cpo_alpha", "discopop_tau",
-    "center_rewards_coefficient", "sapo_temperature_pos", "sapo_temperature_neg", "reward_weights",
-    "custom_reward_function.name", "reward.custom_reward_function.name",
-}  # fmt: skip
-_TOGETHER |= {f"trl.{name}" for name in _TOGETHER}
+_WORDS = """
+    per_device_train_batch_size gradient_accumulation_steps micro_batch_size data.train_batch_size
+    generation_batch_size train_batch_size steps_per_generation num_mini_batches ppo_buffer_size packing
+    sample_packing neat_packing trainer.nnodes trainer.n_gpus_per_node actor_rollout_ref.actor.ppo_mini_batch_size
+    actor_rollout_ref.actor.loss_agg_mode actor_rollout_ref.actor.use_kl_loss actor_rollout_ref.actor.kl_loss_coef
+    actor_rollout_ref.actor.kl_loss_type actor_rollout_ref.actor.clip_ratio actor_rollout_ref.actor.clip_ratio_low
+    actor_rollout_ref.actor.clip_ratio_high actor_rollout_ref.actor.clip_ratio_c algorithm.use_kl_in_reward
+    algorithm.kl_ctrl.kl_coef algorithm.kl_ctrl.type algorithm.norm_adv_by_std_in_grpo scale_rewards epsilon
+    epsilon_high delta cliprange label_smoothing dpo_label_smoothing cpo_label_smoothing rpo_alpha pref_ftx
+    loss_weights desirable_weight kto_chosen_weight kto_desirable_weight undesirable_weight kto_rejected_weight
+    kto_undesirable_weight simpo_gamma cpo_alpha discopop_tau center_rewards_coefficient sapo_temperature_pos
+    sapo_temperature_neg reward_weights custom_reward_function.name reward.custom_reward_function.name
+"""
+_TOGETHER = frozenset(_WORDS.split())
+_TOGETHER |= frozenset(f"trl.{name}" for name in _TOGETHER)
 
 
 def _one(draft: Draft, key: str) -> None:
@@ -153,7 +151,7 @@ def _one(draft: Draft, key: str) -> None:
     value = draft.flat[key]
     if key in draft.lines:
         return
-    special = _special(draft, key, value)
+    special = _of_another(draft, key, value) or _special(draft, key, value)
     if special is not None:
         draft.said(key, *special)
         return
@@ -161,7 +159,7 @@ def _one(draft: Draft, key: str) -> None:
     last = key.rpartition(".")[2]
     if word is None or not word.ours:
         if last in draft.known and last not in ("model", "method", "task"):
-            ours: str | None = last
+            ours = last
         elif word is None:
             draft.leave(key, "burnish has no such option")
             return
@@ -170,9 +168,9 @@ def _one(draft: Draft, key: str) -> None:
             (draft.same if off else draft.leave)(key, "off, here too" if off else word.why)
             return
     else:
-        ours = next((one for one in word.ours if one in draft.known), None)
-        ours = None if word.ours[0] == "epochs" != ours else ours  # so many epochs are not so many steps
-        if ours is None:
+        ours = next((one for one in word.ours if one in draft.known), "")
+        ours = "" if word.ours[0] == "epochs" != ours else ours  # so many epochs are not so many steps
+        if not ours:
             draft.leave(key, f"{draft.method} has no option {word.ours[0]!r}")
             return
     try:
@@ -187,19 +185,47 @@ def _one(draft: Draft, key: str) -> None:
         draft.leave(key, str(skip))
 
 
+_OTHERS = ("critic.", "actor_rollout_ref.ref.", "reward_model.", "actor_rollout_ref.rollout.val_kwargs.")
+_EVALUATED = {"temperature": "eval_temperature", "n": "eval_k"}
+_HARMLESS = ("token_budget", "packed", "kv_gib")
+
+
+def _of_another(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
+    """verl's fields of the critic, the reference, the reward model and the evaluation: they do not set the policy's."""
+    prefix = next((one for one in _OTHERS if key.startswith(one)), None)
+    if draft.library != "verl" or prefix is None or key in table():
+        return None
+    last, word = key.rpartition(".")[2], find(key)
+    if word is not None and (not word.ours or word.ours[0] in _HARMLESS):
+        return None
+    if prefix.endswith("val_kwargs."):
+        if last in _EVALUATED:
+            draft.options[_EVALUATED[last]] = value
+            return CARRIED, _EVALUATED[last]
+        return LEFT, "held-out replies are sampled from the whole distribution, beside a greedy one"
+    for place in ("actor_rollout_ref.actor.", "actor_rollout_ref."):
+        if str(draft.flat.get(place + key.removeprefix(prefix))) == str(value):
+            return CARRIED, "that of the policy, here too"
+    return LEFT, "it is that of the policy here, or burnish has no such option"
+
+
 def _special(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
     """Fields whose meaning depends on their value alone; None for any other."""
     last = key.rpartition(".")[2]
     if last in ("top_p", "top_k", "min_p", "repetition_penalty", "do_sample"):
-        off = {"top_p": (1, 1.0), "top_k": (0, -1), "min_p": (0, 0.0), "repetition_penalty": (1, 1.0),
-               "do_sample": (True, "true", "True")}[last]  # fmt: skip
+        off = {
+            "top_p": (1, 1.0),
+            "top_k": (0, -1),
+            "min_p": (0, 0.0),
+            "repetition_penalty": (1, 1.0),
+            "do_sample": (True, "true", "True"),
+        }[last]
         return (CARRIED, "off, here too") if value in off else None
     if last == "adam_beta1" or last == "adam_beta2" or last == "adam_epsilon":
         ours = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}[last]
         return (CARRIED, "AdamW's, here too") if float(value) == ours else (LEFT, f"AdamW's is {ours:g}")
     if last in ("entropy_coeff", "entropy_coef", "critic_warmup", "ld_alpha"):
-        off = value in (0, 0.0, "0", "0.0")
-        return (CARRIED, "off, here too") if off else None
+        return (CARRIED, "off, here too") if value in (0, 0.0, "0", "0.0") else None
     if last == "dataset_text_field":
         if value == "text":
             return CARRIED, "found by its name"
