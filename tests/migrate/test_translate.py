@@ -87,6 +87,30 @@ def test_verl_counts_prompts(tmp_path: Path) -> None:
     assert (found["prompts"], found["minibatches"], found["n"]) == (128, 4, 8)
 
 
+@pytest.mark.parametrize(
+    ("words", "kl", "kind"),
+    [
+        (
+            "adv_estimator=grpo actor_rollout_ref.actor.kl_loss_type=low_var_kl",
+            "kl_k3(coef=0.1, norm=token_mean)",
+            CARRIED,
+        ),
+        ("adv_estimator=grpo actor_rollout_ref.actor.kl_loss_type=mse", "kl_k2(coef=0.1, norm=token_mean)", CARRIED),
+        ("adv_estimator=grpo actor_rollout_ref.actor.kl_loss_type=abs", "kl_k3(coef=0.1, norm=token_mean)", LEFT),
+        ("adv_estimator=reinforce_plus_plus_baseline actor_rollout_ref.actor.kl_loss_type=k2", "", CARRIED),
+        ("adv_estimator=reinforce_plus_plus_baseline actor_rollout_ref.actor.kl_loss_type=low_var_kl", "", LEFT),
+    ],
+)
+def test_the_estimator_of_verls_kl(words: str, kl: str, kind: str, tmp_path: Path) -> None:
+    text = f"python3 -m verl.trainer.main_ppo algorithm.{words} actor_rollout_ref.actor.use_kl_loss=True "
+    found = imported(
+        tmp_path, "run.sh", f"{text} actor_rollout_ref.actor.kl_loss_coef=0.1 actor_rollout_ref.rollout.n=4\n"
+    )
+    assert kinds(found)["actor_rollout_ref.actor.kl_loss_type"] == kind and found.options["beta"] == 0.1
+    swaps = dict(one.split("=", 1) for one in found.options["swap"].split("; "))
+    assert swaps.get("kl", "") == kl
+
+
 def test_fields_of_the_critic_and_of_the_evaluation_do_not_set_the_policys(tmp_path: Path) -> None:
     text = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=gae data.train_batch_size=8 "
     text += "critic.optim.weight_decay=0.5 critic.ppo_epochs=3 actor_rollout_ref.actor.ppo_epochs=2 critic.grad_clip=9 "

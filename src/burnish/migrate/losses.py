@@ -57,14 +57,27 @@ def _of_verl(draft: Draft) -> str:
     loss, reward = truth(draft.value(f"{_ACTOR}use_kl_loss")), truth(draft.value("algorithm.use_kl_in_reward"))
     _kl(draft, f"{_ACTOR}use_kl_loss", f"{_ACTOR}kl_loss_coef", loss, _IN_LOSS, "loss")
     _kl(draft, "algorithm.use_kl_in_reward", "algorithm.kl_ctrl.kl_coef", reward, _IN_REWARD, "reward")
-    kind = draft.named(f"{_ACTOR}kl_loss_type")
-    if kind is not None and loss and draft.method == "grpo" and str(draft.flat[kind]) not in ("low_var_kl", "k3"):
-        draft.leave(kind, "the KL is estimated by k3 (low_var_kl)")
-    draft.same(kind, "k3" if loss else "its KL is off")
-    draft.same(draft.named("algorithm.kl_ctrl.type"), "a fixed coefficient") if str(
-        draft.value("algorithm.kl_ctrl.type", default="fixed")
-    ) == "fixed" else draft.leave("algorithm.kl_ctrl.type", "the coefficient of the KL is fixed")
+    _estimator(draft, loss)
+    fixed = str(draft.value("algorithm.kl_ctrl.type", default="fixed")) == "fixed"
+    (draft.same if fixed else draft.leave)(draft.named("algorithm.kl_ctrl.type"), "the coefficient of the KL is fixed")
     return norm
+
+
+def _estimator(draft: Draft, on: bool) -> None:
+    """k3 in grpo (or k2, by swap), k2 in reinforce_pp_baseline."""
+    key = draft.named(f"{_ACTOR}kl_loss_type")
+    word = str(draft.value(f"{_ACTOR}kl_loss_type", default="low_var_kl"))
+    theirs = {"low_var_kl": "k3", "k3": "k3", "mse": "k2", "k2": "k2"}.get(word)
+    ours = {"grpo": ("k3", "k2"), "reinforce_pp_baseline": ("k2",)}.get(draft.method, ())
+    if not on:
+        draft.same(key, "its KL is off")
+    elif theirs in ours:
+        draft.same(key, f"the KL is estimated by {theirs}")
+    elif ours:
+        draft.leave(key, f"the KL is estimated by {ours[0]}")
+        if key is None:
+            draft.notes.append(f"verl estimates the KL by k3 (low_var_kl), {draft.method} by {ours[0]}")
+    draft.leave(key, f"{draft.method} has no KL in the loss")
 
 
 def _kl(draft: Draft, switch: str, coefficient: str, on: bool, where: dict[str, str], place: str) -> None:
@@ -100,6 +113,10 @@ def _clip(draft: Draft, norm: str) -> list[str]:
         )
     elif draft.named(alone) and low_key != alone:
         draft.same(alone, "clip_ratio_low and clip_ratio_high take precedence")
+    if beta and draft.library in ("TRL", "Unsloth") and truth(draft.value("use_bias_correction_kl", default=True)):
+        draft.notes.append(
+            "TRL multiplies the KL by the ratio of the policies (use_bias_correction_kl); ours is plain k3"
+        )
     if norm == _OWN[draft.method] and _number(high) == _number(low) and dual is None:
         if low_key:
             draft.carry(low_key, "eps", low)
@@ -110,12 +127,9 @@ def _clip(draft: Draft, norm: str) -> list[str]:
     for key in (low_key, high_key, dual_key):
         draft.same(key, "swap: pg_clip")
     swaps = [f"pg=pg_clip({arguments}, norm={norm})"]
-    if beta and draft.library in ("TRL", "Unsloth") and truth(draft.value("use_bias_correction_kl", default=True)):
-        draft.notes.append(
-            "TRL multiplies the KL by the ratio of the policies (use_bias_correction_kl); ours is plain k3"
-        )
-    if beta and norm != _OWN[draft.method] and draft.method == "grpo":
-        swaps.append(f"kl=kl_k3(coef={_plain(beta)}, norm={norm})")
+    estimator = "k2" if str(draft.value(f"{_ACTOR}kl_loss_type", default="")) in ("mse", "k2") else "k3"
+    if beta and draft.method == "grpo" and (norm, estimator) != (_OWN["grpo"], "k3"):
+        swaps.append(f"kl=kl_{estimator}(coef={_plain(beta)}, norm={norm})")
     return swaps
 
 
