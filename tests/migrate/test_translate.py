@@ -123,7 +123,7 @@ def test_fields_of_the_critic_and_of_the_evaluation_do_not_set_the_policys(tmp_p
     assert "temperature" not in found.options and (found.options["eval_temperature"], found.options["eval_k"]) == (0, 4)
     left = {"critic.optim.weight_decay", "critic.ppo_epochs", "critic.grad_clip"}
     assert left | {"actor_rollout_ref.rollout.val_kwargs.top_p"} <= {line.name for line in found.of(LEFT)}
-    assert kinds(found)["critic.ppo_micro_batch_size"] == CARRIED
+    assert kinds(found)["critic.ppo_micro_batch_size"] == CHANGED
 
 
 def test_a_hinge_is_refused_and_not_replaced(tmp_path: Path) -> None:
@@ -233,6 +233,15 @@ def test_reward_functions_are_carried_over_with_what_they_use(
     assert main(["import", "book.ipynb"]) == 0
     out, err = capsys.readouterr()
     assert "reward" not in yaml.safe_load(out) and "with -o ours.yaml it is written to ours_rewards.py" in err
+
+
+def test_secrets_are_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "model_name_or_path: x\nhub_token: hf_abc\nwandb_api_key: abc123\neos_token: <end>\n"
+    (tmp_path / "a.yaml").write_text(text)
+    assert main(["import", str(tmp_path / "a.yaml")]) == 0
+    out, err = capsys.readouterr()
+    assert not any(secret in out + err for secret in ("hf_abc", "abc123")) and "hub_token: (hidden)" in err
+    assert "eos_token: <end>" in err
 
 
 def test_each_line_says_how_or_why(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ def _yaml(found: Translation, path: Path) -> str:
     lines += [f"# {note}" for note in found.notes]
     for kind in _KINDS:
         lines += [f"# {kind}:"] if found.of(kind) else []
-        lines += [f"#   {line.name}: {_short(line.value)}   ({line.text})" for line in found.of(kind)]
+        lines += [f"#   {line.name}: {_short(line.name, line.value)}   ({line.text})" for line in found.of(kind)]
     return "\n".join(" ".join(line.splitlines()) if line.startswith("#") else line for line in lines) + "\n"
 
 
@@ -94,11 +95,17 @@ def _report(found: Translation, path: Path, out: str | None) -> None:
     lines = [f"{path}: {found.library}, method {found.method}; fields: {counts}", *found.notes]
     for kind in _KINDS:
         lines += [f"{kind}:"] if found.of(kind) else []
-        lines += [f"  {line.name}: {_short(line.value)}   {line.text}" for line in found.of(kind)]
+        lines += [f"  {line.name}: {_short(line.name, line.value)}   {line.text}" for line in found.of(kind)]
     lines += [f"run it: burnish train {out}"] if out else []
     print("\n".join(lines), file=sys.stderr)
 
 
-def _short(value: Any) -> str:
+_SECRET = re.compile(r"(?:^|\.)(?:hf_|hub_|hf_hub_|use_auth_|auth_|access_|wandb_)?token$|(?:api_key|password|secret)$")
+
+
+def _short(name: str, value: Any) -> str:
+    """A value on one line; secrets are not repeated."""
+    if value and _SECRET.search(name):
+        return "(hidden)"
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -175,7 +175,8 @@ WITHOUT: dict[str, str] = {
     "it is a method of its own: f_dpo": "f_divergence_type f_alpha_divergence_coef",
     "the policy's loss has no entropy bonus": "entropy_coeff entropy_coef",
     "the critic learns from the first step": "critic_warmup trainer.critic_warmup",
-    "dropout is off": "disable_dropout lora_random_state",
+    "one seed is the root of all randomness: --seed": "lora_random_state",
+    "dropout is off": "disable_dropout",
     "rows of different kinds are never padded to each other": "padding_free eval_packing packing_strategy "
     "pad_to_multiple_of pad_to_sequence_len group_by_length group_by_modality_length data.pad_mode "
     "train_sampling_strategy eval_sample_packing multipack_real_batches batch_flattening sample_packing_bin_size "

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from burnish.migrate.batches import whole_number
-from burnish.migrate.draft import Draft, Same, Skip, truth
+from burnish.migrate.draft import Differs, Draft, Same, Skip, truth
 from burnish.store.sinks import SINKS
 from burnish.util.failures import said, shown
 
@@ -16,7 +16,7 @@ from burnish.util.failures import said, shown
 def converted(ours: str, value: Any, key: str, draft: Draft) -> tuple[Any, str]:
     """The value of their option `key` for our option `ours`, and how it differs ("" where it does not).
 
-    Raises Skip where it has no counterpart and Same where nothing has to be set.
+    Raises Skip where it has no counterpart, Same where nothing has to be set, Differs where burnish chooses by itself.
     """
     try:
         found = _CONVERT.get(ours, _plain)(value, key, draft)
@@ -221,6 +221,13 @@ def _always(why: str) -> Callable[[Any, str, Draft], Any]:
     return call
 
 
+def _chosen(how: str) -> Callable[[Any, str, Draft], Any]:
+    def call(value: Any, key: str, draft: Draft) -> Any:
+        raise Differs(how)
+
+    return call
+
+
 def _needs_resume(value: Any, key: str, draft: Draft) -> Any:
     if not value or str(value).lower() in ("false", "none", "null"):
         raise Same("off, here too")
@@ -249,7 +256,7 @@ _CONVERT: dict[str, Callable[[Any, str, Draft], Any]] = {
     "merge": _merge,
     "product": _best,
     "packed": _always("rows are always packed, which cannot change the gradient"),
-    "kv_gib": _always("the KV cache is sized by the free memory (kv_gib)"),
-    "token_budget": _always("micro-batches are chosen by memory and cannot change the gradient"),
+    "kv_gib": _chosen("the KV cache is sized by the free memory (kv_gib)"),
+    "token_budget": _chosen("micro-batches are chosen by memory (token_budget) and cannot change the gradient"),
     "resume": _needs_resume,
 }

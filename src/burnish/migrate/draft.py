@@ -20,6 +20,10 @@ class Same(Exception):
     """A value that needs no option, because burnish does the same without; its text says so."""
 
 
+class Differs(Exception):
+    """A value that burnish chooses by itself; its text says how."""
+
+
 class Unread:
     """A value that is computed while a script runs; the text is its expression."""
 

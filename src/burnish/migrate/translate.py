@@ -24,7 +24,20 @@ from burnish.migrate.choice import choose
 from burnish.migrate.converted import converted
 from burnish.migrate.datasets import tasks
 from burnish.migrate.defaults import BATCH, defaults
-from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Draft, Flat, Given, Line, Same, Skip, Unread, flattened
+from burnish.migrate.draft import (
+    CARRIED,
+    CHANGED,
+    LEFT,
+    Differs,
+    Draft,
+    Flat,
+    Given,
+    Line,
+    Same,
+    Skip,
+    Unread,
+    flattened,
+)
 from burnish.migrate.lengths import lengths, masks
 from burnish.migrate.losses import losses
 
@@ -181,6 +194,8 @@ def _one(draft: Draft, key: str) -> None:
         draft.carry(key, ours, found, how)
     except Same as same:
         draft.same(key, str(same))
+    except Differs as differs:
+        draft.changed(key, str(differs))
     except Skip as skip:
         draft.leave(key, str(skip))
 
