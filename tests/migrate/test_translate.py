@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from burnish.cli import main
+from burnish.config.words import table
 from burnish.migrate.draft import CARRIED, CHANGED, LEFT, Unread
 from burnish.migrate.files import read_given
 from burnish.migrate.translate import Translation, translate
@@ -233,6 +234,41 @@ def test_reward_functions_are_carried_over_with_what_they_use(
     assert main(["import", "book.ipynb"]) == 0
     out, err = capsys.readouterr()
     assert "reward" not in yaml.safe_load(out) and "with -o ours.yaml it is written to ours_rewards.py" in err
+
+
+ODD = (
+    "top_entropy_quantile",
+    "adam_beta2",
+    "actor_rollout_ref.model.lora_rank",
+    "beta",
+    "loss_weights",
+    "warmup_ratio",
+)
+
+
+@pytest.mark.parametrize("value", [["a"], "text", {"a": 1}, -1, True], ids=str)
+def test_an_odd_value_is_listed_or_one_sentence(value: Any) -> None:
+    """Never a traceback, and never silence."""
+    listed_or_refused(ODD, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", [["a"], "text", 3, False, -1, 0.5], ids=str)
+def test_an_odd_value_of_any_field_is_listed_or_one_sentence(value: Any) -> None:
+    listed_or_refused(tuple(table()), value)
+
+
+def listed_or_refused(names: tuple[str, ...], value: Any) -> None:
+    base = {"model_name_or_path": "x", "num_generations": 2}
+    for name in names:
+        theirs = {**base, name: value}
+        try:
+            found = translate(theirs)
+        except ValueError as error:
+            assert "\n" not in str(error)
+        else:
+            fields = {f"{name}.a"} if isinstance(value, dict) else {name}
+            assert {*base, *fields} <= {line.name for line in found.lines}, name
 
 
 def test_secrets_are_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

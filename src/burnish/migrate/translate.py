@@ -40,6 +40,7 @@ from burnish.migrate.draft import (
 )
 from burnish.migrate.lengths import lengths, masks
 from burnish.migrate.losses import losses
+from burnish.util.failures import said, shown
 
 _VISION_MODELS = re.compile(
     r"(?i)(-vl\b|-vl-|vision|llava|pixtral|idefics|internvl|paligemma|smolvlm|moondream|minicpm-v|-omni\b)"
@@ -87,6 +88,17 @@ def translate(
     draft = Draft(read, read.library or library_of(read.flat), folder or Path(), rewards_file=rewards_file)
     _text_alone(draft)
     _unread(draft)
+    try:
+        _decide(draft, method)
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"a field has a value that cannot be translated ({said(error)}); correct it") from None
+    _checked(draft)
+    lines = [*draft.lines.values(), *read.lines]
+    return Translation(draft.library, draft.method, draft.options, lines, draft.notes)
+
+
+def _decide(draft: Draft, method: str | None) -> None:
+    """Say of every field what becomes of it, those first that others depend on."""
     draft.method = choose(draft, method)
     entry = find_method(draft.method)
     draft.known = frozenset({*method_fields(entry), *(f.name for f in dataclasses.fields(Options))})
@@ -101,9 +113,6 @@ def translate(
     batches(draft, BATCH[draft.library])
     for key in list(draft.flat):  # what no part has decided
         _one(draft, key)
-    _checked(draft)
-    lines = [*draft.lines.values(), *read.lines]
-    return Translation(draft.library, draft.method, draft.options, lines, draft.notes)
 
 
 def library_of(flat: Flat) -> str:
@@ -164,7 +173,10 @@ def _one(draft: Draft, key: str) -> None:
     value = draft.flat[key]
     if key in draft.lines:
         return
-    special = _of_another(draft, key, value) or _special(draft, key, value)
+    try:
+        special = _of_another(draft, key, value) or _special(draft, key, value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key} is {shown(value)}, which cannot be translated ({said(error)}); correct it") from None
     if special is not None:
         draft.said(key, *special)
         return
