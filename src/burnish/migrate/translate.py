@@ -252,8 +252,8 @@ def _special(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
         ours = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}[last]
         return (CARRIED, "AdamW's, here too") if float(value) == ours else (LEFT, f"AdamW's is {ours:g}")
     if last == "beta" and last not in draft.known:
-        off = value in (0, 0.0, "0")
-        return (CARRIED, "off, here too") if off else (LEFT, f"{draft.method} has no option 'beta'")
+        none = value in (0, 0.0, "0")
+        return (CARRIED, "off, here too") if none else (LEFT, f"{draft.method} has no option 'beta'")
     if last in ("entropy_coeff", "entropy_coef", "critic_warmup", "ld_alpha"):
         return (CARRIED, "off, here too") if value in (0, 0.0, "0", "0.0") else None
     if last == "dataset_text_field":
