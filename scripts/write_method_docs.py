@@ -24,7 +24,7 @@ from burnish.compare.lineage import composition, parent
 from burnish.config.flags import flags_of_method
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report import definitions
-from burnish.report.show import built, models, pipeline, terms
+from burnish.report.show import built, models, pipeline, sampling, terms
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "methods"
@@ -87,6 +87,8 @@ def page(name: str, entry: Entry, base: str, measured: dict[str, Any]) -> str:
         if phase.learn.terms:
             parts.append(markdown(terms(phase.learn)))
     parts += ["## Models", markdown(models(example))]
+    if sampled := sampling(example):
+        parts.append(sampled)
     if flags := flags_of_method(entry):
         rows = "\n".join(
             f"| `--{flag.name.lstrip('-').replace('_', '-')}` | {flag.kind} | {flag.default} | {flag.help} |"

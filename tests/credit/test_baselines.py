@@ -438,7 +438,7 @@ def test_reinforce_pp_baseline_without_kl_whitens_centred_scores(small_model: Pa
 
 
 def test_lite_ppo_on_policy_is_reinforce_with_its_advantage(small_model: Path) -> None:
-    lite = lite_ppo(TASK, n=4, temperature=1.0, top_k=0, top_p=1.0)
+    lite = lite_ppo(TASK, n=4)
     same_gradient(lite, on_policy(group_mean_batch_std()), small_model, to=1e-6)
 
 
@@ -470,7 +470,7 @@ def test_aepo_without_tempered_samples_is_grpo(small_model: Path) -> None:
 
 
 def test_t1_without_its_exploration_is_rloo(small_model: Path) -> None:
-    built = t1(TASK, n=4, temperature=1.0, beta=0.03, entropy=0.0, price=0.0)
+    built = t1(TASK, n=4, beta=0.03, entropy=0.0, price=0.0)
     same_gradient(built, rloo(TASK, n=4, beta=0.03), small_model)
 
 
@@ -486,7 +486,7 @@ def test_rlsc_with_a_large_alpha_imitates_its_own_samples(small_model: Path) -> 
         learn=Learn(imitate(norm=seq_sum_mean, coef=1e9)),
         models=roles(),
     )
-    same_gradient(rlsc(TASK, n=4, alpha=1e9, temperature=1.0), copied, small_model, to=1e-6)
+    same_gradient(rlsc(TASK, n=4, alpha=1e9), copied, small_model, to=1e-6)
 
 
 def only(built: Method, name: str) -> Method:
@@ -528,7 +528,7 @@ def test_both_concise_phases_are_ppo(small_model: Path) -> None:
 
 
 def test_rlsp_without_the_price_of_haste_is_ppo(small_model: Path) -> None:
-    built = rlsp(TASK, n=4, price=0.0, temperature=1.0, critic_lr=1.0)
+    built = rlsp(TASK, n=4, price=0.0, critic_lr=1.0)
     same_gradient(built, ppo(TASK, n=4, updates=1), small_model)
 
 

@@ -71,7 +71,7 @@ def test_spo_chain_values_are_those_of_its_probes_and_telescope(small_model: Pat
     """Along a reply the segments' advantages sum to its score minus the value at its first cut; probes
     are not trained.
     """
-    built = spo_chain(TASK, n=2, probes=3, interval=3, temperature=1.0, top_p=1.0)
+    built = spo_chain(TASK, n=2, probes=3, interval=3)
     models = build_cast(built, small_model)
     step = Step(Clock(0, 10), models, SMALL)
     phase = built.phases[0]
@@ -137,7 +137,7 @@ def test_a_shared_segment_counts_once_in_the_whitening() -> None:
 
 
 def test_spo_tree_whitens_over_the_tokens_it_trains(small_model: Path) -> None:
-    built = spo_tree(TASK, branch=3, depth=2, segment=4, temperature=1.0, top_p=1.0, below=1.0)
+    built = spo_tree(TASK, branch=3, depth=2, segment=4, below=1.0)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         values = torch.cat([t.streams["adv"][t.streams["claim:pg"]] for g in groups for t in g.traces])
         assert float(values.mean()) == pytest.approx(0, abs=1e-5)
@@ -146,7 +146,7 @@ def test_spo_tree_whitens_over_the_tokens_it_trains(small_model: Path) -> None:
 
 def test_a_tree_of_depth_one_is_relative_to_the_group(small_model: Path) -> None:
     """Children of the root alone: A_i = r_i - mean r, before whitening; and shared turns are trained once."""
-    built = spo_tree(TASK, branch=4, depth=1, temperature=1.0)
+    built = spo_tree(TASK, branch=4, depth=1)
     models = build_cast(built, small_model)
     step = Step(Clock(0, 10), models, SMALL)
     phase = built.phases[0]
@@ -160,7 +160,7 @@ def test_a_tree_of_depth_one_is_relative_to_the_group(small_model: Path) -> None
 
 
 def test_a_tree_shares_turns_obeys_the_limit_and_trains_each_turn_once(small_model: Path) -> None:
-    built = spo_tree(TASK, branch=3, depth=2, segment=4, temperature=1.0, top_p=1.0, below=1.0)
+    built = spo_tree(TASK, branch=3, depth=2, segment=4, below=1.0)
     for _, groups, _ in credited(built, build_cast(built, small_model)):
         for group in groups:
             claimed: dict[int, int] = {}

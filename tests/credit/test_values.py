@@ -246,9 +246,9 @@ def plain_ppo(kl: float, eps: float = 0.2) -> Method:
 
 
 def test_ma_rlhf_with_macros_of_one_token_is_ppo(small_model: Path) -> None:
-    built = ma_rlhf(TASK, n=4, length=1, temperature=1.0)
+    built = ma_rlhf(TASK, n=4, length=1)
     assert_close(last_gradient(built, small_model), last_gradient(plain_ppo(0.05), small_model))
-    other = last_gradient(ma_rlhf(TASK, n=4, length=5, temperature=1.0), small_model)
+    other = last_gradient(ma_rlhf(TASK, n=4, length=5), small_model)
     assert float((other - last_gradient(built, small_model)).norm()) > 0
 
 
@@ -289,7 +289,7 @@ def test_scores_that_never_differ_are_normalised_to_zero() -> None:
 
 def test_ppo_max_with_scores_that_are_normal_already_is_ppo(small_model: Path) -> None:
     """Normalisation is affine: fed its own mean 0 and std 1, and a wide clip, PPO-max is PPO without whitening."""
-    built = ppo_max(TASK, n=4, limit=100.0, temperature=1.0)
+    built = ppo_max(TASK, n=4, limit=100.0)
     moments = built.stateful()["scores"]
     moments.load_state_dict({"count": 10**12, "mean": 0.0, "squares": 10**12 - 1.0})
     found = last_gradient(replace(built, phases=built.phases[1:]), small_model)

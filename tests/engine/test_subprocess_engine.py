@@ -133,6 +133,8 @@ def test_every_token_is_progress(small_model: Path) -> None:
         "top_k": 0,
         "top_p": 1.0,
         "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "as_drawn": False,
     }
     found: list[dict] = []
     sampler.sample([{**request, "stop": []}], found.append)

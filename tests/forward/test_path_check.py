@@ -93,7 +93,7 @@ def test_padded_rows_that_differ_are_read_one_at_a_time(gpt2: Path, monkeypatch:
     policy = member_of(gpt2)
     assert paths_of(policy.module) == Paths(False, False, False)
     assert "trained on one row at a time" in policy.warnings[0] and "padded rows came out up to" in policy.warnings[0]
-    found = policy.outputs(ROWS, MASKS, {"logp", "entropy", "greedy", "logits"}, temperature=0.7)
+    found = policy.outputs(ROWS, MASKS, {"logp", "entropy", "greedy", "logits"}, 0.7)
     at = [torch.arange(1, len(row) - 1) for row in ROWS]
     logits = torch.cat([policy.module(row[None]).logits[0, some] for row, some in zip(ROWS, at, strict=True)]) / 0.7
     chosen = torch.cat([row[some + 1] for row, some in zip(ROWS, at, strict=True)])
@@ -150,7 +150,10 @@ def test_an_engine_in_another_process_checks_what_it_loads(tmp_path: Path, small
     settings = {"threads": torch.get_num_threads(), "kv_gib": None, "context": 128}
     sampler, replies = Sampler(str(directory), settings, lambda: None), []
     asked = {"id": 0, "prompt": ROWS[0].tolist(), "key": 1, "max_new": 5, "temperature": 1.0}
-    sampler.sample([{**asked, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "stop": []}], replies.append)
+    sampler.sample(
+        [{**asked, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "as_drawn": False, "stop": []}],
+        replies.append,
+    )
     row = [*asked["prompt"], *replies[0]["tokens"]]  # type: ignore[misc]
     policy = member_of(directory)
     assert sampler.score([row])[0] == pytest.approx(policy._log_probs([torch.tensor(row)])[0], abs=1e-5)

@@ -43,7 +43,7 @@ SAME: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("inpo", {"n": 4, "share": 1.0, "eta": 0.1, "sync": 1}, "online_ipo", {"n": 4, "tau": 0.1}),
     (
         "mnpo",
-        {"n": 4, "share": 1.0, "eta": 0.1, "sync": 1, "temperature": 1.0, "top_p": 1.0},
+        {"n": 4, "share": 1.0, "eta": 0.1, "sync": 1},
         "inpo",
         {"n": 4, "share": 1.0, "eta": 0.1, "sync": 1},
     ),

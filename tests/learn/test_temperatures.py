@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import SMALL, build_cast, coin, credited, doubled
@@ -17,7 +18,7 @@ from burnish.core.method import Method, method
 from burnish.core.parts import Rollout, chain
 from burnish.core.roles import frozen, roles
 from burnish.core.step import Step
-from burnish.core.types import Clock, Group, Sampling, Trace, Turn, logp_temperatures
+from burnish.core.types import Clock, Group, Sampling, Trace, Turn, how_drawn
 from burnish.core.types_json import group_from_record, group_to_record
 from burnish.credit.group import group_relative
 from burnish.credit.streams import old, ref, streams
@@ -36,8 +37,9 @@ from burnish.zoo.semi_offline_rl import filled
 TASK = Rewarded(source("sort"), coin)
 
 
-def rolled(rollout: Rollout, models: Models) -> list[Group]:
-    return rollout.call(prompts(TASK).call(Step(Clock(0, 10), models, SMALL)), Step(Clock(0, 10), models, SMALL))
+def rolled(rollout: Rollout, models: Models, sampling: Sampling | None = None) -> list[Group]:
+    step = Step(Clock(0, 10), models, replace(SMALL, sampling=sampling))
+    return rollout.call(prompts(TASK).call(step), step)
 
 
 def settings_of(groups: list[Group], author: str = "policy") -> set[Sampling | None]:
@@ -63,21 +65,28 @@ def models(small_model: Path) -> Models:
 
 
 def test_what_is_sampled_carries_how(models: Models) -> None:
-    drawn = rolled(sample(2, temperature=0.7, top_k=5, top_p=0.9, min_p=0.01), models)
-    assert settings_of(drawn) == {Sampling(0.7, 5, 0.9, 0.01)}
+    run = Sampling(0.7, 5, 0.9, 0.01)
+    drawn = rolled(sample(2), models, run)
+    assert settings_of(drawn) == {run}
+    assert settings_of(rolled(sample(2, temperature=0.3), models, run)) == {Sampling(0.3)}
     assert settings_of(drawn, "task") == {None}
     assert settings_of(rolled(greedy(), models)) == {Sampling(0.0)}
-    assert settings_of(rolled(tree(2, 2, 3, temperature=0.6, top_p=0.8), models)) == {Sampling(0.6, 0, 0.8)}
+    assert settings_of(rolled(tree(2, 2, 3), models, run)) == {run}
     begun = rolled(prefixed(0.3, 0.6, temperature=0.9), models)
     assert settings_of(begun) == {Sampling(0.9)} and settings_of(begun, "demo") == {None}
-    fills = rolled(filled("demo", 2, 0.5, temperature=0.8), models)
+    fills = rolled(filled("demo", 2, 0.5), models, Sampling(0.8))
     assert settings_of(fills) == {Sampling(0.8)} and settings_of(fills, "static") == {None}
 
 
 def test_settings_survive_a_record_and_old_records_have_none(models: Models) -> None:
-    group = rolled(sample(1, temperature=0.7, top_p=0.9), models)[0]
+    run = Sampling(0.7, 0, 0.9, as_drawn=True)
+    group = rolled(sample(1), models, run)[0]
     record = json.loads(json.dumps(group_to_record(group)))
-    assert settings_of([group_from_record(record)]) == {Sampling(0.7, 0, 0.9)}
+    read = group_from_record(record)
+    assert settings_of([read]) == {run}
+    kept, again = (one.traces[0].turns[-1].allowed for one in (group, read))
+    assert kept is not None and again is not None
+    assert torch.equal(kept.ids, again.ids) and torch.equal(kept.sizes, again.sizes)
     for turn in record["traces"][0]["turns"]:
         del turn["settings"]
     assert settings_of([group_from_record(record)]) == {None}
@@ -104,9 +113,12 @@ def test_temperatures_of_masked_tokens() -> None:
     more = Turn(torch.tensor([4, 5]), "policy", parent=said, settings=Sampling(0.0))
     trace = Trace((prompt, said, more))
     at = [torch.tensor([False, True, True, True, False])]
-    assert logp_temperatures([trace], at).tolist() == [1.0, 0.5, 1.0]  # given, sampled, greedy
-    assert logp_temperatures([trace], [torch.arange(5) == 2]) == 0.5
-    assert logp_temperatures([trace], [torch.zeros(5, dtype=torch.bool)]) == 1.0
+    heats = how_drawn([trace], at).temperature
+    assert isinstance(heats, np.ndarray) and heats.tolist() == [1.0, 0.5, 1.0]  # given, sampled, greedy
+    heats = how_drawn([trace], at, given_at=0.7).temperature
+    assert isinstance(heats, np.ndarray) and heats.tolist() == [0.7, 0.5, 1.0]
+    assert how_drawn([trace], [torch.arange(5) == 2]).temperature == 0.5
+    assert how_drawn([trace], [torch.zeros(5, dtype=torch.bool)]).temperature == 1.0
 
 
 def gradient(models: Models, plan: Learn, groups: list[Group], step: Step) -> Tensor:

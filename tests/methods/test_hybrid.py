@@ -151,7 +151,7 @@ def test_grao_equals_its_definition(counts: bool, small_model: Path) -> None:
     """J = 1/n sum_i [A_i l(o_i) + beta A_y l(y) + lam A_i (l(o_i) - l(y))] with l the mean log-prob, averaged over
     prompts.
     """
-    built = grao(TASK, n=4, demo_counts=counts, temperature=1.0)
+    built = grao(TASK, n=4, demo_counts=counts)
     models = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, models):
         total = torch.zeros(())
@@ -174,7 +174,7 @@ def test_grao_without_imitation_and_contrast_is_reinforce(small_model: Path) -> 
     """beta = lam = 0, samples alone: REINFORCE with a group baseline, the std with 1/n instead of 1/(n - 1)."""
     found = []
     for built in (
-        grao(TASK, n=4, beta=0.0, lam=0.0, demo_counts=False, temperature=1.0),
+        grao(TASK, n=4, beta=0.0, lam=0.0, demo_counts=False),
         _as_demos(reinforce(seq_mean)),
     ):
         models = doubled(build_cast(built, small_model))

@@ -236,12 +236,12 @@ def test_raft_is_best_of_n_distillation(small_model: Path) -> None:
 
 
 def test_superhf_without_its_prior_is_raft(small_model: Path) -> None:
-    same_gradient(superhf(TASK, n=4, beta=0.0, top_p=1.0), raft(TASK, n=4), small_model)
+    same_gradient(superhf(TASK, n=4, beta=0.0), raft(TASK, n=4), small_model)
 
 
 def test_the_prior_of_superhf_pulls_nothing_at_the_start_and_something_later(small_model: Path) -> None:
     """KL(p_0 || pi) has its minimum 0 at pi = p_0."""
-    built = superhf(TASK, n=4, top_p=1.0)
+    built = superhf(TASK, n=4)
     models = doubled(build_cast(built, small_model))
     for phase, groups, step in credited(built, models):
         prior = Learn(*(term for term in phase.learn.terms if term.name == "prior"))

@@ -600,5 +600,5 @@ def test_disco_b_on_policy_is_reinforce_without_the_difficulty_bias(small_model:
         return Part(name="unbiased", call=call, reads=frozenset({"stream:adv"}), updates=frozenset({"stream:adv"}))
 
     wanted = plain(pg_reinforce(norm=seq_mean), group_relative(std=False), unbiased())
-    found = find("disco_b").build(TASK, n=4, temperature=1.0, minibatches=1)
+    found = find("disco_b").build(TASK, n=4, minibatches=1)
     same_gradient(found, wanted, small_model, to=1e-5)

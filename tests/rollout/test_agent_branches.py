@@ -243,7 +243,7 @@ def test_refuel_of_one_turn_is_rebel(small_model: Path) -> None:
 
 def test_refuel_starts_as_a_policy_gradient_of_the_gap(small_model: Path) -> None:
     """pi = pi_t: the gradient is -2 (R - R') (grad log pi(y) - grad log pi(y')), mean over pairs, eta 1."""
-    built = refuel(GAMES, longest=3, temperature=1.0)
+    built = refuel(GAMES, longest=3)
     models = build_cast(built, small_model)
     phase, groups, step = next(iter(credited(built, models, replace(SMALL, prompts=6))))
     found = gradient(groups, phase.learn, step)

@@ -199,13 +199,13 @@ def test_vas_without_weight_is_the_model(small_model: Path, other_model: Path) -
 
 def test_q_sharp_with_a_large_eta_is_the_model_among_its_candidates(small_model: Path, other_model: Path) -> None:
     scored = str(scoring_model(other_model))
-    weak = q_sharp(TASK, value_model=scored, eta=1e9, k=4, n=2, temperature=1.0, top_p=1.0)
+    weak = q_sharp(TASK, value_model=scored, eta=1e9, k=4, n=2)
     models = build_cast(weak, small_model)
     only = by_candidates(2, Guide("none", None, 4, cut=True)).call(
         weak.phases[0].draw.call(step_of(models)), step_of(models)
     )
     assert same(replies(rollout(weak, models)), replies(only))
-    strong = q_sharp(TASK, value_model=scored, eta=0.1, k=4, n=2, temperature=1.0, top_p=1.0)
+    strong = q_sharp(TASK, value_model=scored, eta=0.1, k=4, n=2)
     assert not same(replies(rollout(strong, models)), replies(only))
 
 

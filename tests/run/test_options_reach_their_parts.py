@@ -189,11 +189,12 @@ def test_a_reply_ends_at_a_stop_string_and_keeps_it(policy: Model) -> None:
     assert cut.tokens.tolist() == plain.tokens[: len(cut.tokens)].tolist() and len(cut.tokens) < len(plain.tokens)
 
 
-@at_once("name", methods_with("top_k"))
-def test_a_method_samples_with_its_top_k(name: str, small_model: Path, other_model: Path) -> None:
-    method = METHODS[name].build(task_for(name), **{**arguments_for(name, other_model), "top_k": 1})
+@at_once("name", ["grpo", "ppo", "rloo", "raft", "lipo", "lite_ppo", "rso", "sppo", "spo_chain", "q_sharp"])
+def test_a_method_samples_with_the_runs_top_k(name: str, small_model: Path, other_model: Path) -> None:
+    method = METHODS[name].build(task_for(name), **{**arguments_for(name, other_model), "n": 2})
     phase = method.phases[0]
-    step = Step(Clock(0, 10), build_cast(method, small_model), SMALL)
+    settings = replace(SMALL, sampling=method.sampled(top_k=1))
+    step = Step(Clock(0, 10), build_cast(method, small_model), settings)
     (group,) = phase.rollout.call([question("ab")], step)
     assert len(group.traces) > 1 and len({tuple(trace.tokens.tolist()) for trace in group.traces}) == 1
 

@@ -83,9 +83,7 @@ def test_rebel_at_the_sampling_policy_is_reinforce_with_the_other_reply_as_basel
     """d((1/eta) delta - dr)^2 = -(2/eta) dr grad delta, a mean over pairs. REINFORCE with the mean of two as baseline
     is
     -(1/2) [dr/2 grad l_1 - dr/2 grad l_2] = -(1/4) dr grad delta: REBEL is 8/eta times it."""
-    same_gradient(
-        rebel(TASK, n=2, eta=4.0, kl=0.0, updates=1, temperature=1.0), centred(2, 8 / 4.0), small_model, to=1e-5
-    )
+    same_gradient(rebel(TASK, n=2, eta=4.0, kl=0.0, updates=1), centred(2, 8 / 4.0), small_model, to=1e-5)
 
 
 @pytest.mark.parametrize("n", [2, 4])
@@ -98,7 +96,7 @@ def test_copg_at_the_reference_is_reinforce_with_a_group_baseline(n: int, small_
 def test_copg_is_rebel_with_eta_one_over_beta(small_model: Path) -> None:
     same_gradient(
         copg_online(TASK, n=2, beta=0.25),
-        rebel(TASK, n=2, eta=4.0, kl=0.0, updates=1, temperature=1.0),
+        rebel(TASK, n=2, eta=4.0, kl=0.0, updates=1),
         small_model,
         to=1e-5,
     )

@@ -35,7 +35,7 @@ def played(method: Method, source: Source) -> Method:
 def _in_phase(phase: Phase, source: Source) -> Phase:
     if phase.rollout.plain is None or not {f"given:{name}" for name in SEVERAL_TURNS} & phase.draw.writes:
         return phase
-    rollout = episodes(source, *phase.rollout.plain)
+    rollout = episodes(source, phase.rollout.plain)
     assert rollout is not None
     kept = [atom for atom in phase.score if not (rewarded_while_played(source) and atom.kind == "task_reward")]
     return replace(phase, rollout=rollout, score=chain(*kept) if kept else everything)

@@ -72,6 +72,25 @@ class Common:
 
 
 @dataclass(frozen=True)
+class SamplingReplies:
+    """Sampling replies"""
+
+    temperature: Annotated[float | None, Option(above=0)] = None
+    """The temperature at which training replies are sampled; by default the method's, which is 1 unless its page says
+    otherwise."""
+    top_p: Annotated[float | None, Option(above=0, at_most=1)] = None
+    """Sample from the smallest set of tokens that holds this much probability. The trainer takes log-probs among the
+    same tokens, so that the ratio of a reply that was just sampled is 1."""
+    top_k: Annotated[int | None, Option(at_least=0)] = None
+    """Sample from this many likeliest tokens; 0: all. As --top-p."""
+    min_p: Annotated[float | None, Option(at_least=0, at_most=1)] = None
+    """Sample from the tokens with at least this share of the likeliest one's probability; as --top-p."""
+    repetition_penalty: Annotated[float | None, Option(above=0)] = None
+    """Divides the positive logits of tokens that the prompt or the reply has already, and multiplies their negative
+    ones: 1.1. The trainer does the same."""
+
+
+@dataclass(frozen=True)
 class Data:
     """Data"""
 

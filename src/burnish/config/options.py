@@ -23,12 +23,15 @@ from burnish.config.groups import (
     Records,
     Rewards,
     SamplingAhead,
+    SamplingReplies,
     Saving,
     Template,
 )
 from burnish.config.values import coerce
 from burnish.config.words import answer
+from burnish.core.method import Method
 from burnish.core.step import Settings
+from burnish.core.types import Sampling
 from burnish.methods.table import Entry
 from burnish.models.lora import Lora
 from burnish.models.template import Style, read_template
@@ -51,6 +54,7 @@ class Options(
     Evaluation,
     Optimisation,
     Data,
+    SamplingReplies,
     Common,
 ):  # dataclasses begin with the fields of the last base
     """Options that mean the same for every method, by group."""
@@ -68,11 +72,16 @@ class Options(
         """The chat template of the run, with its system prompt and values."""
         return Style(read_template(self.chat_template), self.system_prompt, self.template_option)
 
-    def settings(self, lr: float, token_budget: int) -> Settings:
+    def settings(self, lr: float, token_budget: int, method: Method) -> Settings:
         """The run's Settings; lr and token_budget are the options' values, or the defaults for the model."""
-        resolved = ("lr", "token_budget")
+        resolved = ("lr", "token_budget", "sampling")
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(Settings) if f.name not in resolved}
-        return Settings(lr=lr, token_budget=token_budget, **shared)
+        return Settings(lr=lr, token_budget=token_budget, sampling=self.sampling(method), **shared)
+
+    def sampling(self, method: Method) -> Sampling:
+        """How the run samples replies: as the user says, or else as the method does."""
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(SamplingReplies)}
+        return method.sampled(**{name: value for name, value in given.items() if value is not None})
 
 
 def _listed(names: str) -> tuple[str, ...]:
@@ -154,7 +163,7 @@ def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
     """
     own = method_fields(entry)
     shared = {f.name: f for f in dataclasses.fields(Options)}
-    clash = own.keys() & shared.keys()
+    clash = own.keys() & shared.keys() - {f.name for f in dataclasses.fields(SamplingReplies)}
     if clash:
         raise ValueError(f"method {name!r} has an argument {clash.pop()!r}, which is an option of every run; rename it")
     option_types, own_types = typing.get_type_hints(Options, include_extras=True), method_types(entry)
@@ -164,7 +173,7 @@ def configure(entry: Entry, name: str, given: dict[str, Any]) -> Config:
         key = key.replace("-", "_")
         if key in SPELLED and not isinstance(value, str) and isinstance(value, SPELLED[key][0]):
             value = SPELLED[key][1](value)
-        if key in shared:
+        if key in shared and key not in own:
             options[key] = coerce(key, value, option_types[key])
         elif key in own:
             arguments[key] = coerce(key, value, own_types.get(key, Any))

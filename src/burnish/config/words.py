@@ -37,6 +37,7 @@ COUNTERPARTS: dict[str, str] = {
     f"num_samples {_ROLLOUT}.n",
     "temperature": f"sampling_temperature {_ROLLOUT}.temperature",
     "top_p": f"{_ROLLOUT}.top_p",
+    "top_k": f"{_ROLLOUT}.top_k",
     "lr": f"learning_rate actor_learning_rate actor_lr {_ACTOR}.optim.lr optim.lr",
     "lr_schedule": f"lr_scheduler_type lr_scheduler scheduler {_ACTOR}.optim.lr_scheduler_type",
     "lr_warmup": "warmup_ratio warmup_steps lr_warmup_steps lr_warmup_ratio num_warmup_steps "
@@ -141,9 +142,8 @@ WITHOUT: dict[str, str] = {
     "nothing is uploaded; `hf upload OWNER/NAME RUN/model` does it": "push_to_hub "
     "hub_model_id hub_token hub_strategy hub_private_repo",
     "columns that a task does not use are passed to the reward function": "remove_unused_columns",
-    'most methods sample from the whole distribution; --swap "sample=sample(8, top_p=0.9)" restricts it': "top_k "
-    "min_p repetition_penalty do_sample num_beams top_p "
-    f"{_ROLLOUT}.top_k {_ROLLOUT}.do_sample",
+    "replies are always sampled; --temperature, --top-p, --top-k and --min-p say how": "do_sample num_beams "
+    f"{_ROLLOUT}.do_sample",
     "a method has its own reference; --swap changes parts": "ref_model sync_ref_model ref_model_mixup_alpha "
     "ref_model_sync_steps ref_model_name_or_path",
     "log-probs are computed in micro-batches of --token-budget": f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu "

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +77,8 @@ def loop(
     """
     if settings.lag and pipeline is None:
         raise ValueError(f"lag is {settings.lag}, but no pipeline samples ahead; pass pipeline=Pipeline(...)")
+    if settings.sampling is None:
+        settings = replace(settings, sampling=method.sampled())
     empty = 0
     ahead = None if pipeline else Prefetcher(method, models, settings, steps, seed)
     with pipeline or nullcontext(), ahead or nullcontext(), quick_switches(), gc_freezer() as freeze_objects:

@@ -9,7 +9,8 @@ What a method's file needs besides the stages can be imported from here: part ty
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from burnish.core.option import Option
 from burnish.core.parts import (
@@ -32,7 +33,7 @@ from burnish.core.parts import (
 )
 from burnish.core.roles import Role, ema, frozen, roles, snapshot, soup, trained
 from burnish.core.step import Step
-from burnish.core.types import Clock, Group, Task, Trace
+from burnish.core.types import Clock, Group, Sampling, Task, Trace
 
 __all__ = [
     "Clock",
@@ -45,6 +46,7 @@ __all__ = [
     "Publish",
     "Role",
     "Rollout",
+    "Sampling",
     "Step",
     "Task",
     "Trace",
@@ -61,6 +63,8 @@ __all__ = [
     "supplies",
     "trained",
 ]
+
+PLAINLY = Sampling()  # at temperature 1, from the whole distribution
 
 MUST_BE_READ = ("stream:", "claim:", "score:", "pairs", "lists")  # a name that begins so and is not read is refused
 
@@ -89,6 +93,8 @@ class Method:
 
     product   the model that the run trains and saves
     lr_share  multiplies the model's default learning rate, if the user gives none
+    sampling  how replies are sampled where the user does not say: the paper's temperature and the like; None: in a way
+              that the method fixes, which the user cannot change
     """
 
     models: Mapping[str, Role]
@@ -96,6 +102,7 @@ class Method:
     product: str = "policy"
     name: str = "method"
     lr_share: float = 1.0
+    sampling: Sampling | None = PLAINLY
 
     def __post_init__(self) -> None:
         if self.product not in self.models:
@@ -117,6 +124,28 @@ class Method:
     def generates(self) -> bool:
         """Whether its product writes replies; a reward model only scores them."""
         return "generate" in self.models[self.product].can
+
+    @property
+    def samples(self) -> bool:
+        """Whether replies are sampled for it."""
+        parts = [phase.rollout for phase in self.phases]
+        return any(name.endswith(".generate") for part in parts for name in part.reads) or any(
+            name.startswith("mu:") for part in parts for name in part.writes
+        )
+
+    def sampled(self, **given: Any) -> Sampling:
+        """How its replies are sampled where the user gives these settings of `Sampling`.
+
+        From a part of the vocabulary, or under a penalty, log-probs are as drawn if they are compared with those of the
+        sampler (a ratio); else they are of the whole distribution, which is what a preference loss is about.
+        """
+        if given and (self.sampling is None or not self.samples):
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            why = "samples in a way of its own" if self.samples else "samples no replies"
+            raise ValueError(f"{self.name} {why}, so that {flags} would change nothing; leave it out")
+        found = replace(self.sampling or PLAINLY, **given)
+        changed = found.truncated or found.repetition_penalty != 1
+        return replace(found, as_drawn=changed and any(_compares(phase) for phase in self.phases))
 
     def stateful(self) -> dict[str, Stateful]:
         """The objects with state, by name: what a checkpoint must hold in addition to the models."""
@@ -143,10 +172,20 @@ def method(
     models: Mapping[str, Role],
     product: str = "policy",
     lr_share: float = 1.0,
+    sampling: Sampling | None = PLAINLY,
 ) -> Method:
     """A method of one phase, stage by stage, and its models."""
     phase = Phase(draw=draw, rollout=rollout, score=score, select=select, credit=credit, learn=learn, publish=publish)
-    return Method(models=models, phases=(phase,), product=product, lr_share=lr_share)
+    return Method(models=models, phases=(phase,), product=product, lr_share=lr_share, sampling=sampling)
+
+
+def _compares(phase: Phase) -> bool:
+    asked = getattr(phase.learn, "logp_temperature", None)
+    if asked is not None and asked != "run":
+        return False  # log-probs of the whole distribution, at this temperature
+    read = phase.learn.reads.union(*(term.reads for term in phase.learn.terms))
+    read = read.union(*(placed.part.reads for placed in phase.parts()))
+    return "stream:old" in read or any(name.startswith("mu:") for name in read)
 
 
 def _check_roles(method: Method) -> None:

@@ -74,7 +74,7 @@ class Rollout(Wired):
 
     asks: the replies to sample for each task, if the rollout does nothing else; such replies can be sampled in chunks.
     None if later requests depend on earlier replies, or if nothing is sampled.
-    plain: replies per task and their temperature, where it samples replies of the policy and does nothing else.
+    plain: replies per task, where it samples replies of the policy as the run says and does nothing else.
     ahead: the groups depend on the tasks, the settings and the tokenizer alone, so a thread may make them before the
     step.
     """
@@ -82,7 +82,7 @@ class Rollout(Wired):
     call: Callable[[list[Task], Step], list[Group]]
     ahead: bool = False
     asks: Asks | None = None
-    plain: tuple[int, float] | None = None
+    plain: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from burnish.core.rejected import RejectedUpdate
-from burnish.core.types import Clock, Group, Task, Trace, TraceId
+from burnish.core.types import Clock, Group, Sampling, Task, Trace, TraceId
 
 if TYPE_CHECKING:
     from burnish.core.parts import Part
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 
 UNFINISHED = "unfinished"  # metric: replies that are still unfinished at the end of a step
+
+
+LogpTemperature = float | Literal["run"] | None  # an argument of `Learn` and `credit.streams`
+
+
+class LogpAt(NamedTuple):
+    """What log-probs are taken at: one temperature for all; or None, as tokens were drawn, given ones at `given`."""
+
+    temperature: float | None
+    given: float = 1.0
 
 
 ACTIVATIONS = ("off", "recompute", "offload")  # what becomes of activations until the backward pass
@@ -55,6 +65,7 @@ class Settings:
     turns: int = 16  # most replies of an episode with an environment or tools
     env_timeout: float = 60.0  # seconds that one call of an environment may take
     lag: int = 0  # steps by which sampling runs ahead of learning; 0: one after the other
+    sampling: Sampling | None = None  # how replies are sampled where a part does not say otherwise; None: plainly
 
 
 class Notes:
@@ -170,6 +181,18 @@ class Step:
     begun: dict[TraceId, Any] = field(default_factory=dict)  # scoring that the `eager` functions have started
     looks: TokenEntropies = field(default_factory=TokenEntropies)
     product: str = "policy"  # the model that the method trains and saves; metrics without a model's name are its own
+
+    def sampling(self, temperature: float | None = None) -> Sampling:
+        """How replies are sampled in this run; at another temperature nothing else of the run's way holds."""
+        if temperature is not None:
+            return Sampling(temperature)
+        return self.settings.sampling or Sampling()
+
+    def logp_at(self, asked: LogpTemperature) -> LogpAt:
+        """What log-probs are taken at where a part asks for this."""
+        if asked == "run":
+            return LogpAt(None, self.sampling().logp_temperature)
+        return LogpAt(asked)
 
     def refuse(self, why: str, groups: list[Group]) -> None:
         """Record that the update on these groups is rejected, and why."""

@@ -22,12 +22,25 @@ from burnish.core.task import Verdict as Verdict
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a turn was sampled. temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off."""
+    """How a turn was sampled. temperature 0 is greedy; top_k 0, top_p 1, min_p 0 and repetition_penalty 1 are off.
+
+    repetition_penalty  divides the positive logits of tokens that the prompt or the reply has already, and multiplies
+                        their negative ones (CTRL, arXiv 1909.05858)
+    as_drawn  the recorded log-probs are of the very distribution that a token was drawn from, after the penalty and
+              among the tokens that top_k, top_p and min_p allow, which are kept (`Turn.allowed`); off: of the whole one
+    """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    as_drawn: bool = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some tokens cannot be drawn."""
+        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
 
     @property
     def logp_temperature(self) -> float:
@@ -37,6 +50,25 @@ class Sampling:
     def named(self) -> dict[str, Any]:
         """The settings by name, as a request takes them."""
         return dict(vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """The tokens among which each token of a turn was drawn, laid end to end: ids [m], and how many for each [t]."""
+
+    ids: Tensor  # int32
+    sizes: Tensor  # int64
+
+    def first(self, n: int) -> Allowed:
+        """Those of the first n tokens."""
+        return Allowed(self.ids[: int(self.sizes[:n].sum())], self.sizes[:n])
+
+    def __add__(self, more: Allowed) -> Allowed:
+        return Allowed(torch.cat([self.ids, more.ids]), torch.cat([self.sizes, more.sizes]))
+
+    def by_token(self) -> tuple[Tensor, ...]:
+        """The ids that each token was drawn among."""
+        return self.ids.split(self.sizes.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +88,7 @@ class Turn:
     parent: Turn | None = None
     settings: Sampling | None = None  # None where the tokens were given, not sampled
     content: int | None = None  # None: the model reads the tokens and nothing else
+    allowed: Allowed | None = None  # None: the log-probs are among all tokens
 
     def __len__(self) -> int:
         return self.tokens.shape[0]  # len() of a tensor is ten times slower, and this is called very often
@@ -63,7 +96,8 @@ class Turn:
     def first(self, n: int) -> Turn:
         """The turn cut to its first n tokens."""
         logp, versions = (None if x is None else x[:n] for x in (self.logp, self.versions))
-        return replace(self, tokens=self.tokens[:n], logp=logp, versions=versions)
+        allowed = None if self.allowed is None else self.allowed.first(n)
+        return replace(self, tokens=self.tokens[:n], logp=logp, versions=versions, allowed=allowed)
 
     def followed_by(self, more: Turn) -> Turn:
         """This turn continued by `more`, written by the same author, possibly with other weights."""
@@ -72,7 +106,9 @@ class Turn:
         versions = None
         if self.versions is not None and more.versions is not None:
             versions = torch.cat([self.versions, more.versions])
-        return replace(self, tokens=torch.cat([self.tokens, more.tokens]), logp=logp, versions=versions)
+        allowed = None if self.allowed is None or more.allowed is None else self.allowed + more.allowed
+        tokens = torch.cat([self.tokens, more.tokens])
+        return replace(self, tokens=tokens, logp=logp, versions=versions, allowed=allowed)
 
     @property
     def input_keys(self) -> Tensor:
@@ -86,6 +122,11 @@ class Turn:
     def logp_temperature(self) -> float:
         """The temperature at which log-probs of its tokens are taken; 1 where it was not sampled."""
         return 1.0 if self.settings is None else self.settings.logp_temperature
+
+    @property
+    def penalty(self) -> float:
+        """The repetition penalty that log-probs of its tokens are taken under; 1 is none."""
+        return self.settings.repetition_penalty if self.settings is not None and self.settings.as_drawn else 1.0
 
     def runs(self) -> list[tuple[int, int]]:
         """The versions, run-length encoded: (version, number of consecutive tokens)."""
@@ -189,16 +230,46 @@ def spans_once(traces: Sequence[Trace], authors: tuple[str, ...]) -> list[list[t
     return found
 
 
-def logp_temperatures(traces: Sequence[Trace], masks: Sequence[Tensor]) -> float | np.ndarray:
-    """The temperature at which each masked token was sampled, trace after trace [N]; one number where
-    all are the same.
+@dataclass(frozen=True)
+class Drawn:
+    """How masked tokens [N], trace after trace, were drawn: what their log-probs are taken under.
+
+    temperature  one number where all are the same
+    penalty      the repetition penalty of each; None where none has one
+    allowed      for each, the ids that it was drawn among, or None for all; None where no token has any
     """
-    if all(turn.logp_temperature == 1.0 for trace in traces for turn in trace.turns):
-        return 1.0
-    by_turn = [(turn.logp_temperature, len(turn)) for trace in traces for turn in trace.turns]
-    flat = np.repeat([value for value, _ in by_turn], [size for _, size in by_turn])
-    found = flat[np.concatenate([mask.numpy() for mask in masks])]
-    return float(found[0]) if len(found) and (found == found[0]).all() else found if len(found) else 1.0
+
+    temperature: float | np.ndarray = 1.0
+    penalty: np.ndarray | None = None
+    allowed: list[Tensor | None] | None = None
+
+
+def how_drawn(traces: Sequence[Trace], masks: Sequence[Tensor], given_at: float = 1.0) -> Drawn:
+    """How the masked tokens of traces were drawn. given_at: the temperature of tokens that were given, not sampled."""
+    turns = [turn for trace in traces for turn in trace.turns]
+    heats = [given_at if turn.settings is None else turn.logp_temperature for turn in turns]
+    changed = any(turn.allowed is not None or turn.penalty != 1.0 for turn in turns)
+    if not changed and all(heat == 1.0 for heat in heats):
+        return Drawn()
+    where = np.concatenate([mask.numpy() for mask in masks])
+    sizes = [len(turn) for turn in turns]
+    temperatures = np.repeat(heats, sizes)[where]
+    same = not len(temperatures) or (temperatures == temperatures[0]).all()
+    heat: float | np.ndarray = temperatures
+    if same:
+        heat = float(temperatures[0]) if len(temperatures) else 1.0
+    if not changed:
+        return Drawn(heat)
+    penalties = np.repeat([turn.penalty for turn in turns], sizes)[where]
+    among: list[Tensor | None] = []
+    for turn in turns:
+        among += [None] * len(turn) if turn.allowed is None else turn.allowed.by_token()
+    wanted = [among[i] for i in np.flatnonzero(where)]
+    return Drawn(
+        heat,
+        penalties if (penalties != 1.0).any() else None,
+        wanted if any(ids is not None for ids in wanted) else None,
+    )
 
 
 @dataclass(eq=False)

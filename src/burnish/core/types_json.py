@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from burnish.core.types import Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Allowed, Group, Sampling, Task, Trace, Turn
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -74,6 +74,7 @@ def _trace_to_record(trace: Trace) -> dict[str, Any]:
             "versions": None if t.versions is None else t.runs(),
             "settings": None if t.settings is None else asdict(t.settings),
             **({} if t.content is None else {"content": t.content}),
+            **({} if t.allowed is None else {"allowed": [t.allowed.ids.tolist(), t.allowed.sizes.tolist()]}),
         }
         for t in trace.turns
     ]
@@ -100,7 +101,9 @@ def _trace_from_record(record: dict[str, Any], earlier: list[Trace]) -> Trace:
         versions = None if t["versions"] is None else _expand_runs(t["versions"])
         settings = Sampling(**t["settings"]) if t.get("settings") else None  # records of version 0.1 have none
         parent = turns[-1] if turns else None
-        turns.append(Turn(tokens, t["author"], logp, versions, parent, settings, t.get("content")))
+        kept = t.get("allowed")
+        allowed = None if kept is None else Allowed(torch.tensor(kept[0], dtype=torch.int32), torch.tensor(kept[1]))
+        turns.append(Turn(tokens, t["author"], logp, versions, parent, settings, t.get("content"), allowed))
     turn_scores = {
         name: [math.nan if x is None else x for x in values] for name, values in record["turn_scores"].items()
     }

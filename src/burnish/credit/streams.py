@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from burnish.core.parts import Part, per_trace, supplies
-from burnish.core.step import Step
+from burnish.core.step import LogpTemperature, Step
 from burnish.core.types import Group, Trace
 from burnish.score.reading import require_same_tokens
 from burnish.util.tensors import NAN, constant
@@ -14,12 +14,13 @@ from burnish.util.tensors import NAN, constant
 
 @supplies("stream:*")
 def streams(
-    who: str, *authors: str, at: str = "replies", logp_temperature: float | None = None, **outputs: str
+    who: str, *authors: str, at: str = "replies", logp_temperature: LogpTemperature = None, **outputs: str
 ) -> Part:
     """Outputs of a model as streams, without gradient: streams("policy", logp="old", entropy="entropy").
 
     at "replies" means every token after the prompt (by the named authors, where any are named); "end" the last alone.
-    logp_temperature  of log-probs, logits and entropies; None: that at which each token was sampled, 1 for given ones
+    logp_temperature  of log-probs, logits and entropies; None: as each token was drawn, at 1 for given ones, or "run":
+                      these at the run's temperature
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
@@ -27,7 +28,8 @@ def streams(
             require_same_tokens(who, author, step)
         traces = [trace for group in groups for trace in group.traces]
         masks = [_where(trace, authors, at) for trace in traces]
-        found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, logp_temperature)
+        heat = step.logp_at(logp_temperature)
+        found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, *heat)
         for trace, mine in zip(traces, found, strict=True):
             for output, name in outputs.items():
                 if output in mine:
@@ -51,13 +53,13 @@ def _where(trace: Trace, authors: tuple[str, ...], at: str) -> Tensor:
 
 
 @supplies("stream:ref")
-def ref(who: str = "ref", *, logp_temperature: float | None = None) -> Part:
+def ref(who: str = "ref", *, logp_temperature: LogpTemperature = None) -> Part:
     """The reference's log-probs of every reply token, as stream "ref"."""
     return streams(who, logp="ref", logp_temperature=logp_temperature)
 
 
 @supplies("stream:old")
-def old(*, logp_temperature: float | None = None) -> Part:
+def old(*, logp_temperature: LogpTemperature = None) -> Part:
     """The policy's own log-probs before this pass's updates, computed again by the trainer, as stream "old".
 
     The anchor to use where the sampler is not the trainer (another engine, other authors' tokens).

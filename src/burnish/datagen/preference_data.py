@@ -6,7 +6,7 @@ Rows are those of TRL and of our own datasets (docs/data.md): pairs, ranked list
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish import select
@@ -16,7 +16,7 @@ from burnish.core.parts import Part, chain
 from burnish.core.scorer import PRINCIPLES, RATINGS, SPAN, is_failed
 from burnish.core.step import Settings, Step
 from burnish.core.task import Task
-from burnish.core.types import Clock, Group, Trace
+from burnish.core.types import Clock, Group, Sampling, Trace
 from burnish.judges import vote
 from burnish.models.build import Models
 from burnish.models.chat import Chat
@@ -112,7 +112,8 @@ def make(
     scorer: what scores the replies, in place of the source or the reward model.
     """
     scorer, rule = scorer or scoring(source, reward_model), recipe.part()
-    rollout = sample(recipe.n, temperature=recipe.temperature, top_p=recipe.top_p, tag="pairs")
+    rollout = sample(recipe.n, tag="pairs")
+    settings = replace(settings, sampling=Sampling(recipe.temperature, top_p=recipe.top_p))
     seen = {task_at(source, i, seed).key for i in range(start)}
     batch = max(1, AT_ONCE // recipe.n)
     for first in range(start, count, batch):

@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.types import Allowed
 from burnish.engine.protocol import engine_kernels
+from burnish.engine.request import Request
 from burnish.engine.sampling import choose, logp_of, restrict
+from burnish.forward.drawn import penalised
 from burnish.forward.packing import send
 
 _LONG = ("last", "count", "limit", "key", "root", "root_length", "base", "top_k", "slot")
-_FLOAT = ("factor", "top_p", "min_p")
-_BOOL = ("greedy", "done", "ended")
+_FLOAT = ("factor", "top_p", "min_p", "penalty")
+_BOOL = ("greedy", "done", "ended", "as_drawn")
 
 
 class StepRows(Protocol):
@@ -44,7 +47,8 @@ class RunningBatch:
     """State of each row.
 
     last, count   the newest token, and how many were sampled; limit: how many may be
-    key           of the row's noise;  factor: 1 / temperature;  greedy, top_k, top_p, min_p: how to sample
+    key           of the row's noise;  factor: 1 / temperature;  greedy, top_k, top_p, min_p, penalty: how to sample
+    as_drawn      whether its log-probs are of the distribution that it is drawn from
     root, root_length  where the shared prompt lies in the pool; base: tokens of a prompt in the row's own slot
     done, ended   whether it is finished, and by a stop token
     slot          of its keys and values, and of its samples: tokens, logp [slots + 1, capacity + 1]
@@ -64,13 +68,18 @@ class RunningBatch:
     factor: Tensor
     top_p: Tensor
     min_p: Tensor
+    penalty: Tensor
     greedy: Tensor
+    as_drawn: Tensor
     done: Tensor
     ended: Tensor
     slot: Tensor
 
     def __init__(self, slots: int, capacity: int, stops: tuple[int, ...], device: torch.device) -> None:
         self.tables = []
+        self.slots, self.capacity = slots, capacity
+        self.seen: Tensor | None = None  # [slots + 1, V]: tokens that rows with a penalty have had
+        self.allowed: np.ndarray | None = None  # [slots + 1, capacity + 1]: ids that rows as_drawn were drawn among
         for names, dtype in ((_LONG, torch.long), (_FLOAT, torch.float32), (_BOOL, torch.bool)):
             table = torch.zeros(len(names), slots, dtype=dtype, device=device)
             for name, column in zip(names, table, strict=True):
@@ -95,6 +104,19 @@ class RunningBatch:
             given = torch.tensor([state.get(name, none) for name in names], dtype=table.dtype)
             table[:, at] = send(given, self.device)
 
+    def read_prompts(self, at: slice, requests: Sequence[Request], vocabulary: int) -> None:
+        """Rows whose slots are known begin: room for what is kept of those that are drawn otherwise than from the
+        whole distribution, and the tokens that they have seen.
+        """
+        if any(r.repetition_penalty != 1 for r in requests) and self.seen is None:
+            self.seen = torch.zeros(self.slots + 1, vocabulary, dtype=torch.bool, device=self.device)
+        if any(r.as_drawn and r.truncated for r in requests) and self.allowed is None:
+            self.allowed = np.full((self.slots + 1, self.capacity + 1), None, dtype=object)
+        if self.seen is not None:
+            for slot, request in zip(self.slot[at].tolist(), requests, strict=True):
+                self.seen[slot] = False
+                self.seen[slot, send(request.prompt, self.device)] = True
+
     def empty(self, first: int) -> None:
         """No row is at `first` or after it. A CUDA graph may compute there all the same: it must not write to a slot in
         use.
@@ -110,20 +132,55 @@ class RunningBatch:
         for table in self.tables:
             table[:, to] = table[:, source]
 
+    def move_samples(self, source: Tensor, to: Tensor) -> None:
+        """Copy what lies in slots `source` to slots `to`."""
+        for held in (self.tokens, self.logp, self.seen):
+            if held is not None:
+                held[to] = held[source]
+        if self.allowed is not None:
+            self.allowed[to.cpu().numpy()] = self.allowed[source.cpu().numpy()]
+
     def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
         """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
         found = engine_kernels()
         if found is not None and not filtered and found.sample(self, at, logits):
             return
         factor, count = self.factor[at], self.count[at]
-        whole = logits
-        if filtered:
-            logits = restrict(logits, factor, self.top_k[at], self.top_p[at], self.min_p[at])
         positions = self.root_length[at] + self.base[at] + count
-        token, logp = choose(logits, factor, self.key[at], positions, self.greedy[at])
-        if filtered:  # the recorded log-prob is that of the whole distribution
-            logp = logp_of(whole, factor, token)
-        self._record(at, token, logp.float())
+        if not filtered:
+            token, logp = choose(logits, factor, self.key[at], positions, self.greedy[at])
+            self._record(at, token, logp.float())
+            return
+        whole, slot = logits, self.slot[at]
+        if self.seen is not None:
+            logits = penalised(logits, self.penalty[at], self.seen[slot])
+        logits = restrict(logits, factor, self.top_k[at], self.top_p[at], self.min_p[at])
+        token, _ = choose(logits, factor, self.key[at], positions, self.greedy[at])
+        drawn = torch.log_softmax(logits * factor[:, None], -1).gather(-1, token[:, None])[:, 0]  # the trainer's bits
+        logp = torch.where(self.as_drawn[at], drawn.float(), logp_of(whole, factor, token).float())
+        alive = ~self.done[at]
+        if self.seen is not None:
+            self.seen[slot[alive], token[alive]] = True
+        if self.allowed is not None:
+            self._keep_allowed(logits, slot, count, alive & self.as_drawn[at])
+        self._record(at, token, logp)
+
+    def _keep_allowed(self, logits: Tensor, slot: Tensor, count: Tensor, which: Tensor) -> None:
+        """Keep the ids that these rows' next tokens are drawn among."""
+        assert self.allowed is not None
+        open_ = logits[which] > -torch.inf
+        ids, sizes = open_.nonzero()[:, 1].to("cpu", torch.int32), open_.sum(-1).tolist()
+        places = zip(slot[which].tolist(), count[which].tolist(), ids.split(sizes), strict=True)
+        for row, at, its in places:
+            self.allowed[row, at] = its
+
+    def take_allowed(self, slot: int, begin: int, end: int) -> Allowed | None:
+        """What the tokens in a slot were drawn among; None where they were drawn among all, or it is not kept."""
+        if self.allowed is None or begin == end or self.allowed[slot, begin] is None:
+            return None
+        found = list(self.allowed[slot, begin:end])
+        self.allowed[slot] = None
+        return Allowed(torch.cat(found), torch.tensor([len(ids) for ids in found]))
 
     def _record(self, at: slice, token: Any, logp: Any) -> None:
         its = self.views

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from burnish.core.types import Allowed
+
 
 class HostCopy:
     """Tensors being copied to the host, asynchronously from a GPU."""
@@ -39,17 +41,28 @@ class FinishedRows:
     not).
 
     begins: how many tokens in each row's slot are older than its sample
+    allowed: what its tokens were drawn among, where that is kept
     """
 
-    def __init__(self, owners: list[int], begins: list[int], held: Sequence[Tensor], stopped: str) -> None:
+    def __init__(
+        self,
+        owners: list[int],
+        begins: list[int],
+        held: Sequence[Tensor],
+        stopped: str,
+        allowed: Sequence[Allowed | None] | None = None,
+    ) -> None:
         self.owners, self.begins, self.stopped = owners, begins, stopped
+        self.allowed = [None] * len(owners) if allowed is None else allowed
         self.copy = HostCopy(held)
 
-    def samples(self) -> Iterator[tuple[int, Tensor, Tensor, bool]]:
-        """Of each row: the number of its request, its tokens, their log-probs, whether a stop token ended it."""
+    def samples(self) -> Iterator[tuple[int, Tensor, Tensor, bool, Allowed | None]]:
+        """Of each row: the number of its request, its tokens, their log-probs, whether a stop token ended it, and what
+        they were drawn among.
+        """
         tokens, logp, count, ended = self.copy.wait()
         begins, ends, places = np.array(self.begins), count.numpy(), np.arange(tokens.shape[1])
         written = (places >= begins[:, None]) & (places < ends[:, None])
         counts = (ends - begins).tolist()
         replies, log_probs = (torch.from_numpy(x.numpy()[written]).split(counts) for x in (tokens, logp))
-        yield from zip(self.owners, replies, log_probs, ended.tolist(), strict=True)
+        yield from zip(self.owners, replies, log_probs, ended.tolist(), self.allowed, strict=True)

@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from burnish.core.types import Allowed
+
 
 @dataclass(frozen=True)
 class Request:
     """One reply to sample: after `prompt`, with noise keyed by `key`.
 
-    temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 are off. The log-probs that come back are those of the whole
-    distribution at the request's temperature (at 1 when greedy), before top_k, top_p and min_p.
+    temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and repetition_penalty 1 are off. The log-probs that come back
+    are those of the whole distribution at the request's temperature (at 1 when greedy), before top_k, top_p, min_p and
+    penalty; or (as_drawn) those of the distribution that is drawn from, and the tokens that it allows come with them.
     stop: strings that end a reply as the stop tokens do; the reply keeps the token that completes one.
     said: how many of the prompt's last tokens are the reply's own beginning, written by an earlier call.
     input_keys: what the model reads at each token of the prompt, as a number, where it is more than the token (an
@@ -32,26 +35,40 @@ class Request:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    as_drawn: bool = False
     stop: tuple[str, ...] = ()
     said: int = 0
     input_keys: Tensor | None = None
     after: int | None = None
 
     @property
-    def filtered(self) -> bool:
+    def truncated(self) -> bool:
         """Whether it samples from a part of the vocabulary."""
         return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
+
+    @property
+    def filtered(self) -> bool:
+        """Whether it samples from another distribution than softmax(logits / temperature)."""
+        return self.truncated or self.repetition_penalty != 1
 
 
 class Sample(NamedTuple):
     """A sampled reply: its tokens (the stop token included), their log-probs, and why it ended.
 
     stopped: "stop" (a stop token or string), "length" (its limit), or "enough" (a stop rule ended its group).
+    allowed: the tokens that each was drawn among, where the request asked for them
     """
 
     tokens: Tensor
     logp: Tensor
     stopped: str
+    allowed: Allowed | None = None
+
+    def first(self, n: int) -> Sample:
+        """The sample cut to its first n tokens."""
+        allowed = None if self.allowed is None else self.allowed.first(n)
+        return Sample(self.tokens[:n], self.logp[:n], self.stopped, allowed)
 
 
 OnSample = Callable[[int, Sample], None]  # the number of a request, and its sample

@@ -17,6 +17,7 @@ from burnish.engine.kv_cache import Pool
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Prompt, Request, Sample, StopRule, end_of, limits_of, prompts_of
 from burnish.engine.strategy import Call, strategy_of
+from burnish.forward.module import vocabulary_size
 from burnish.forward.packing import send
 from burnish.forward.runner import ModelRunner
 
@@ -241,9 +242,13 @@ class Scheduler:
                 "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
                 "top_p": [r.top_p for r in requests],
                 "min_p": [r.min_p for r in requests],
+                "penalty": [r.repetition_penalty for r in requests],
                 "greedy": [r.temperature == 0 for r in requests],
+                "as_drawn": [r.as_drawn for r in requests],
             },
         )
+        if self.call.filtered:
+            self.batch.read_prompts(at, requests, vocabulary_size(self.call.runners[0].module))
         return at, prompts
 
     def _let_go(self, prompt: Prompt) -> None:
@@ -286,7 +291,13 @@ class Scheduler:
             batch.done[at] = True
         held = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
         owners = [self.owner[row] for row in rows]
-        self.finished.append(FinishedRows(owners, [self.begins.get(i, 0) for i in owners], held, stopped))
+        begins = [self.begins.get(i, 0) for i in owners]
+        allowed = None
+        if batch.allowed is not None:
+            ends = batch.count[at].tolist()
+            slots = [self.slots[row] for row in rows]
+            allowed = [batch.take_allowed(*its) for its in zip(slots, begins, ends, strict=True)]
+        self.finished.append(FinishedRows(owners, begins, held, stopped, allowed))
         self.gone |= set(rows)
         for row, i in zip(rows, owners, strict=True):
             if self.kept is not None:
@@ -307,11 +318,12 @@ class Scheduler:
         touched: dict[Prompt, None] = {}
         while self.finished and (waiting or self.finished[0].copy.ready):
             some = self.finished.pop(0)
-            for i, tokens, logp, by_token in some.samples():
+            for i, tokens, logp, by_token, allowed in some.samples():
                 stop = self.requests[i].stop
                 end = end_of(tokens, stop, self.chat.text) if stop else None
                 why = some.stopped or ("stop" if end is not None or by_token else "length")
-                sample = Sample(tokens, logp, why) if end is None else Sample(tokens[:end], logp[:end], why)
+                sample = Sample(tokens, logp, why, allowed)
+                sample = sample if end is None else sample.first(end)
                 self.found[i] = sample
                 if self.kept is not None:
                     self.kept.read(self.first + i, self.requests[i].prompt.shape[0] + sample.tokens.shape[0])

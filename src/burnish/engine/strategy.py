@@ -200,8 +200,7 @@ class DecodeStrategy:
         slot = self.batch.slot[to]
         self.batch.move(source, to)
         self.batch.slot[to] = slot
-        for held in (self.batch.tokens, self.batch.logp):
-            held[to] = held[source]
+        self.batch.move_samples(source, to)
         for decoder in self.decoders:
             decoder.cache.move(source, to)
 

@@ -154,9 +154,13 @@ class _Call:
                 "factor": [1.0 / r.temperature if r.temperature else 1.0 for r in requests],
                 "top_p": [r.top_p for r in requests],
                 "min_p": [r.min_p for r in requests],
+                "penalty": [r.repetition_penalty for r in requests],
                 "greedy": [r.temperature == 0 for r in requests],
+                "as_drawn": [r.as_drawn for r in requests],
             },
         )
+        if self.filtered:
+            rows.read_prompts(slice(0, len(numbers)), requests, self.vocabulary)
         return rows
 
     def _stopped(self, rows: RunningBatch, row: int, number: int) -> bool:
@@ -187,7 +191,8 @@ class _Call:
         tokens, logp = rows.tokens[row, :count].cpu().clone(), rows.logp[row, :count].cpu().clone()
         end = end_of(tokens, self.requests[number].stop, self.engine.chat.text)
         why = stopped or ("stop" if end is not None or bool(rows.ended[row]) else "length")
-        sample = self.found[number] = Sample(tokens[:end], logp[:end], why)
+        whole = Sample(tokens, logp, why, rows.take_allowed(row, 0, count))
+        sample = self.found[number] = whole if end is None else whole.first(end)
         if self.on_sample is not None:
             self.on_sample(number, sample)
         if not stopped:

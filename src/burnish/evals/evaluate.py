@@ -130,7 +130,7 @@ def evaluate(
     Several ranks divide the tasks.
     """
     step = Step(Clock(0, 1, randomness.key_of("evaluate", seed)), models, settings)
-    played = episodes(source, k, temperature, who, one_trace=True, blend=blend)
+    played = episodes(source, k, who, one_trace=True, blend=blend, temperature=temperature)
     rollout = played or sample(k, temperature=temperature, who=who, tag="evaluate", blend=blend)
     heldout_tasks, ranks = held_out_tasks(source, tasks), models.ranks
     with ranks.apart():

@@ -54,6 +54,28 @@ def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmu
     return logits if factor == 1.0 else logits.mul_(factor)
 
 
+def live_logits(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmul | None = None) -> Tensor:
+    """The same with gradient, also where a kernel makes the product."""
+    found: Tensor = _Product.apply(states, weight, factor, matmul)
+    return found
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, factor: float, matmul: Matmul | None) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        ctx.factor = factor
+        return logits_of(states, weight, factor, matmul)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        states, weight = ctx.saved_tensors
+        d = (grads[0] if ctx.factor == 1.0 else grads[0] * ctx.factor).to(states.dtype)
+        d_states = d @ weight.to(d.dtype) if ctx.needs_input_grad[0] else None
+        d_weight = (d.t() @ states).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        return d_states, d_weight, None, None
+
+
 class _Head(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -22,15 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from burnish.core.types import Drawn
 from burnish.forward import attention, plain
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
-from burnish.forward.logprob import logp_entropy
+from burnish.forward.drawn import Reshape, Temperature, by_temperature, drawn_outputs
+from burnish.forward.logprob import live_logits, logp_entropy
 from burnish.forward.module import decoder, decoder_states, head, scalar_head, vocabulary_size
 from burnish.forward.packing import pack, send
 from burnish.forward.paths import paths_of
 from burnish.forward.prefix_tree import Numbers
 from burnish.forward.runner import ModelRunner
-from burnish.forward.temperatures import Temperature, by_temperature
 
 CHUNK = 1 << 24  # logits (tokens x vocabulary) worked on at once where the head is not a plain matrix
 AFTER = {"score", "state"}  # outputs that are read after the token itself
@@ -42,7 +43,7 @@ def outputs(
     tokens: Sequence[Tensor | Numbers],
     masks: list[Tensor],
     want: set[str],
-    temperature: Temperature = 1.0,
+    drawn: Drawn | Temperature = 1.0,
     packed: bool = True,
     embedded: list[Tensor] | None = None,
     replayed: bool = False,
@@ -51,7 +52,7 @@ def outputs(
     """The wanted outputs at the masked tokens of every row, flat in row order: each [N] or [N, ...].
 
     tokens  rows of token ids; masks  rows of bool, the tokens that are asked about
-    temperature  divides the logits: one for all, or one for each masked token
+    drawn  what divides the logits, one for all or one for each masked token; or all of how the tokens were drawn
     packed  rows laid end to end, attention kept inside each, instead of padded to one width
     embedded  input embeddings [T, H] of each row, to be read in place of those of its tokens
     replayed  on a GPU the pass may be the replay of a CUDA graph: one backward follows, into the weights' gradients;
@@ -60,7 +61,7 @@ def outputs(
     """
     _require_known(tokens, vocabulary_size(runner.module))
     if not paths_of(runner.module).padded:
-        return plain.outputs(runner.module, tokens, masks, want, temperature, embedded)
+        return plain.outputs(runner.module, tokens, masks, want, drawn, embedded)
     device = next(runner.module.parameters()).device
     asked = Asked.of(masks)
     rows = [row.numpy() if isinstance(row, Tensor) else row for row in tokens]
@@ -76,9 +77,14 @@ def outputs(
     found: dict[str, Tensor] = {}
     if want & FROM_LOGITS:
         chosen = np.concatenate(rows)[asked.flat]
+        reshape = Reshape.of(drawn, rows, asked.row, asked.at)
         found |= by_temperature(
-            temperature,
-            lambda some, t: _at_tokens(runner, states, chosen[some], asked.some(some), places, want & FROM_LOGITS, t),
+            drawn.temperature if isinstance(drawn, Drawn) else drawn,
+            lambda some, t: (
+                _at_tokens(runner, states, chosen[some], asked.some(some), places, want & FROM_LOGITS, t)
+                if reshape is None
+                else _reshaped(runner, states, chosen, asked, places, want & FROM_LOGITS, t, reshape, some)
+            ),
         )
     if "hidden" in want:
         found["hidden"] = _lines(states, places(asked.row, asked.at - 1))
@@ -123,6 +129,54 @@ def _at_tokens(
     before = _lines(states, places(row, at - 1))
     found = _from_logits(runner, before, send(torch.from_numpy(chosen), states.device), want, temperature)
     return found if again is None else {name: _lines(x, again) for name, x in found.items()}
+
+
+def _reshaped(
+    runner: ModelRunner,
+    states: Tensor,
+    chosen: Numbers,
+    asked: Asked,
+    places: Places,
+    want: set[str],
+    temperature: float,
+    reshape: Reshape,
+    some: Numbers | slice,
+) -> dict[str, Tensor]:
+    """What the head says of some of the tokens, drawn among a part of the vocabulary or under a penalty."""
+    which = np.arange(len(asked.at))[some]
+    before = _lines(states, places(asked.row[which], asked.at[which] - 1))
+    ids = send(torch.from_numpy(chosen[which]), states.device)
+
+    def part(some: Tensor, ids: Tensor, its: Numbers) -> dict[str, Tensor]:
+        return drawn_outputs(reshape.apply(_logits(runner, some), its, 1 / temperature), ids, want)
+
+    return _by_chunks(part, runner, want, before, ids, which)
+
+
+def _logits(runner: ModelRunner, states: Tensor) -> Tensor:
+    """[n, V] before the temperature, by the same product as the sampler's."""
+    plain = runner.head()
+    if plain is None:
+        return head(runner.module, states)
+    return live_logits(states, plain.weight, plain.factor, plain.matmul)
+
+
+def _by_chunks(
+    part: Callable[[Tensor, Tensor, Numbers], dict[str, Tensor]],
+    runner: ModelRunner,
+    want: set[str],
+    states: Tensor,
+    chosen: Tensor,
+    which: Numbers,
+) -> dict[str, Tensor]:
+    """part's outputs of chunks of tokens, whose logits the backward makes again unless there is one chunk."""
+    size = max(1, CHUNK // vocabulary_size(runner.module))
+    if len(states) <= size or "logits" in want:
+        return part(states, chosen, which)
+    pieces = zip(states.split(size), chosen.split(size), np.split(which, range(size, len(which), size)), strict=True)
+    grad = torch.is_grad_enabled()
+    done = [checkpoint(part, *piece, use_reentrant=False) if grad else part(*piece) for piece in pieces]
+    return {name: torch.cat([values[name] for values in done]) for name in done[0]}
 
 
 def _lines(states: Tensor, places: Numbers) -> Tensor:
@@ -196,17 +250,8 @@ def _from_logits(
         factor = plain.factor / temperature
         logp, entropy = logp_entropy(states, plain.weight, chosen, factor, "entropy" in want, plain.matmul)
         return {name: x for name, x in (("logp", logp), ("entropy", entropy)) if name in want}
-    size = max(1, CHUNK // vocabulary_size(runner.module))
 
-    def part(some: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
-        found = reduce_logits(head(runner.module, some) / temperature, ids, want)
-        return tuple(found[name] for name in sorted(want))
+    def part(some: Tensor, ids: Tensor, its: Numbers) -> dict[str, Tensor]:
+        return reduce_logits(head(runner.module, some) / temperature, ids, want)
 
-    if len(states) <= size:
-        return dict(zip(sorted(want), part(states, chosen), strict=True))
-    grad = torch.is_grad_enabled()
-    done = [
-        checkpoint(part, some, ids, use_reentrant=False) if grad else part(some, ids)
-        for some, ids in zip(states.split(size), chosen.split(size), strict=True)
-    ]
-    return {name: torch.cat([values[k] for values in done]) for k, name in enumerate(sorted(want))}
+    return _by_chunks(part, runner, want, states, chosen, np.arange(len(states)))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from burnish.core.types import Drawn
 from burnish.forward.asked import FROM_LOGITS, Asked, reduce_logits
+from burnish.forward.drawn import Reshape, Temperature
 from burnish.forward.module import bare, decoder, scalar_head, wide
 from burnish.forward.prefix_tree import Numbers
-from burnish.forward.temperatures import Temperature
 
 
 def outputs(
@@ -18,23 +20,34 @@ def outputs(
     tokens: Sequence[Tensor | Numbers],
     masks: list[Tensor],
     want: set[str],
-    temperature: Temperature = 1.0,
+    drawn: Drawn | Temperature = 1.0,
     embedded: list[Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """What forward/outputs.py's `outputs` returns: the wanted outputs at the masked tokens, flat in row order."""
     rows = [torch.as_tensor(row) for row in tokens]
     inputs: list[Tensor | None] = [None] * len(rows) if embedded is None else [*embedded]
     counts = [int(mask.sum()) for mask in masks]
+    temperature = drawn.temperature if isinstance(drawn, Drawn) else drawn
     divisors = torch.as_tensor(temperature, dtype=torch.float64).expand(sum(counts)).split(counts)
+    asked = Asked.of(masks)
+    reshape = Reshape.of(drawn, [row.numpy() for row in rows], asked.row, asked.at)
+    which = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
     found = [
-        _one_row(model, row, mask, want, divisor, given)
-        for row, mask, divisor, given in zip(rows, masks, divisors, inputs, strict=True)
+        _one_row(model, row, mask, want, divisor, given, reshape, numbers)
+        for row, mask, divisor, given, numbers in zip(rows, masks, divisors, inputs, which, strict=True)
     ]
     return {name: torch.cat([row[name] for row in found]) for name in found[0]}
 
 
 def _one_row(
-    model: nn.Module, row: Tensor, mask: Tensor, want: set[str], divisors: Tensor, embedded: Tensor | None
+    model: nn.Module,
+    row: Tensor,
+    mask: Tensor,
+    want: set[str],
+    divisors: Tensor,
+    embedded: Tensor | None,
+    reshape: Reshape | None,
+    which: Numbers,
 ) -> dict[str, Tensor]:
     device = next(model.parameters()).device
     at = torch.from_numpy(Asked.of([mask]).at)
@@ -43,7 +56,10 @@ def _one_row(
     if want & FROM_LOGITS:
         logits = bare(model)(**inputs, use_cache=False).logits[0]
         before = wide(logits[(at - 1).to(device)])
-        before = before / divisors.to(before)[:, None]
+        if reshape is None:
+            before = before / divisors.to(before)[:, None]
+        else:
+            before = reshape.apply(before, which, (1 / divisors).to(before)[:, None])
         wanted = want & FROM_LOGITS - {"logits"}
         found |= reduce_logits(before, row[at].to(device), wanted) | {"logits": before}
     if want - FROM_LOGITS:

@@ -22,7 +22,7 @@ from burnish.core import randomness
 from burnish.core.method import Phase
 from burnish.core.rejected import NotFinite
 from burnish.core.schedules import at
-from burnish.core.step import Notes, Step
+from burnish.core.step import LogpTemperature, Notes, Step
 from burnish.core.types import Clock, Group
 from burnish.forward.packing import joined
 from burnish.learn.batch import (
@@ -55,8 +55,9 @@ class Learn:
 
     updates           passes over each batch; each is one update unless minibatches split it
     minibatches       updates that one pass is split into
-    logp_temperature  of log-probs, logits and entropies; None: that at which each token was sampled, so that what is
-                      compared is of one distribution (1 for given tokens). A number departs from that for all tokens
+    logp_temperature  of log-probs, logits and entropies; None: they are of the distribution that each token was drawn
+                      from, so that what is compared is of one (at 1 for given tokens; "run": at the run's temperature).
+                      A number departs from that for all tokens
     embed             changes a trainee's input embeddings while it learns (noise, mixtures)
     rest              parameters that keep still in a step
     move              how one update is made of a batch; AdamW on the clipped gradient by default
@@ -68,7 +69,7 @@ class Learn:
         *terms: Term,
         updates: int = 1,
         minibatches: int = 1,
-        logp_temperature: float | None = None,
+        logp_temperature: LogpTemperature = None,
         embed: Embed | None = None,
         rest: Rest | None = None,
         move: Move | None = None,
@@ -275,7 +276,7 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
         for micro in update.micro_batches(name):
             claimed, want = _claims(micro, terms)
             cut = pieces(micro, update.budget(name), step.models[name].packed)
-            parts = piecewise(step.models[name], cut, claimed, want, plan.logp_temperature)
+            parts = piecewise(step.models[name], cut, claimed, want, step.logp_at(plan.logp_temperature))
             outputs = {output: torch.cat([part[output] for part in parts]) for output in want}
             total += float(_total(update, micro, terms, outputs, claimed))
         return total
@@ -301,24 +302,25 @@ def _backward(update: _Update, micro: Micro, terms: list[Term]) -> Tensor:
     gradient, then d total / d outputs, then each piece again with that gradient. The result is the same.
     """
     plan, trainee = update.plan, update.step.models[terms[0].trainee]
+    at = update.step.logp_at(plan.logp_temperature)
     claimed, want = _claims(micro, terms)
     cut = pieces(micro, update.budget(trainee.name), trainee.packed)
     if len(cut) == 1:
-        outputs = outputs_of(trainee, cut[0], claimed, want, plan.logp_temperature, plan.embed)
+        outputs = outputs_of(trainee, cut[0], claimed, want, at, plan.embed)
         _note(update.step, trainee, micro, claimed, outputs)
         total = _total(update, micro, terms, outputs, claimed)
         total.backward()
         return total.detach()
     masks = cut_masks(cut, claimed)
     with torch.no_grad():
-        held = piecewise(trainee, cut, claimed, want, plan.logp_temperature, plan.embed)
+        held = piecewise(trainee, cut, claimed, want, at, plan.embed)
     joined = {name: torch.cat([out[name] for out in held]).requires_grad_() for name in want}
     _note(update.step, trainee, micro, claimed, joined)
     total = _total(update, micro, terms, joined, claimed)
     total.backward()
     begin = 0
     for piece, mask in zip(cut, masks, strict=True):
-        outputs = outputs_of(trainee, piece, mask, want, plan.logp_temperature, plan.embed)
+        outputs = outputs_of(trainee, piece, mask, want, at, plan.embed)
         end = begin + int(sum(m.sum() for m in mask))
         grads = [_slice(joined[name].grad, joined[name], begin, end) for name in want]
         torch.autograd.backward([outputs[name] for name in want], grads)
@@ -378,6 +380,8 @@ def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tens
     found: dict[str, Tensor] = {}
     for model, want in wanted.items():
         with torch.no_grad():
-            outputs = outputs_of(update.step.models[model], micro.rows, claimed, want, update.plan.logp_temperature)
+            outputs = outputs_of(
+                update.step.models[model], micro.rows, claimed, want, update.step.logp_at(update.plan.logp_temperature)
+            )
         found |= {f"{model}.{name}": out for name, out in outputs.items()}
     return found

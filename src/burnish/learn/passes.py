@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from burnish.core.types import Trace, keys_of_rows, logp_temperatures
+from burnish.core.step import LogpAt
+from burnish.core.types import Drawn, Trace, how_drawn, keys_of_rows
 from burnish.forward.asked import FROM_LOGITS
 from burnish.forward.module import input_embeddings
-from burnish.forward.temperatures import Temperature
 from burnish.learn.batch import Row, tokens_of
 from burnish.models.model import Model
 
@@ -36,12 +36,12 @@ def piecewise(
     cut: list[tuple[Row, ...]],
     claimed: list[Tensor],
     want: set[str],
-    logp_temperature: float | None,
+    at: LogpAt,
     embed: Embed | None = None,
 ) -> list[dict[str, Tensor]]:
     """The outputs of each piece of a micro-batch."""
     masks = zip(cut, cut_masks(cut, claimed), strict=True)
-    return [outputs_of(model, piece, mask, want, logp_temperature, embed) for piece, mask in masks]
+    return [outputs_of(model, piece, mask, want, at, embed) for piece, mask in masks]
 
 
 def outputs_of(
@@ -49,18 +49,16 @@ def outputs_of(
     rows: tuple[Row, ...],
     masks: list[Tensor],
     want: set[str],
-    logp_temperature: float | None,
+    at: LogpAt,
     embed: Embed | None = None,
 ) -> dict[str, Tensor]:
-    """The outputs at the masked tokens of rows, at the temperatures at which these were sampled, or at another one."""
-    temperature: Temperature = 1.0 if logp_temperature is None else logp_temperature
-    if logp_temperature is None and want & FROM_LOGITS:
-        temperature = logp_temperatures([row.trace for row in rows], masks)
+    """The outputs at the masked tokens of rows, of the distributions that they were drawn from or at a temperature."""
+    drawn: Drawn | float = 1.0 if at.temperature is None else at.temperature
+    if at.temperature is None and want & FROM_LOGITS:
+        drawn = how_drawn([row.trace for row in rows], masks, at.given)
     keys = keys_of_rows([row.trace.turns for row in rows])
     if embed is None:
-        return model.outputs(
-            tokens_of(rows), masks, want, temperature, replayed=torch.is_grad_enabled(), input_keys=keys
-        )
+        return model.outputs(tokens_of(rows), masks, want, drawn, replayed=torch.is_grad_enabled(), input_keys=keys)
     table = input_embeddings(model.working.weights())
     device = model.device
     tokens = tokens_of(rows)
@@ -68,4 +66,4 @@ def outputs_of(
         embed.call(table(torch.from_numpy(its).to(device)), row.trace, table)
         for its, row in zip(tokens, rows, strict=True)
     ]
-    return model.outputs(tokens, masks, want, temperature, embedded)
+    return model.outputs(tokens, masks, want, drawn, embedded)

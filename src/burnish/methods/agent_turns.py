@@ -28,7 +28,6 @@ def gigpo(
     gamma: Annotated[float, Option("Discount per turn.", at_least=0, at_most=1)] = 0.95,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.01,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Group-in-group policy optimisation.
 
@@ -45,7 +44,7 @@ def gigpo(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         credit=chain(credit.state_groups(omega, gamma), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta)),
         models=roles(ref=frozen("policy")),
@@ -75,7 +74,6 @@ def starpo(
     lam: opt.Lam = 1.0,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 10.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """StarPO-S of RAGEN: trajectory-level PPO, stabilised.
 
@@ -89,7 +87,7 @@ def starpo(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         select=select.most_spread(share),
         credit=chain(
             credit.behaviour(),

@@ -30,7 +30,6 @@ def archer(
     critic_warmup: Annotated[int, Option("Steps before the actor moves.", at_least=0)] = 15,
     capacity: Annotated[int, Option("Transitions that the replay holds.", at_least=1)] = 100_000,
     critic_lr: opt.CriticLR = 10.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ArCHer: off-policy temporal differences over utterances, policy gradient over their tokens.
 
@@ -50,7 +49,7 @@ def archer(
     explore = Phase(
         name="explore",
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         select=select.remember(replay, "score:reward", "turn_score:reward"),
         learn=learn.Learn(),
     )
@@ -58,7 +57,7 @@ def archer(
         name="critic",
         times=critic_updates,
         draw=draw.transitions(replay, batch),
-        rollout=rollout.again(temperature=temperature),
+        rollout=rollout.again(),
         credit=chain(
             credit.streams("target", at="end", score="target_score"),
             credit.td_targets(gamma=gamma),
@@ -74,7 +73,7 @@ def archer(
         name="actor",
         times=after(critic_warmup, actor_updates),
         draw=draw.transitions(replay, batch),
-        rollout=rollout.again(temperature=temperature),
+        rollout=rollout.again(),
         credit=chain(
             credit.streams("critic", score="q", value="v"),
             credit.utterance_advantage(),

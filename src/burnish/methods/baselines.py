@@ -9,11 +9,11 @@ from burnish.method import Method, Option, Part, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 
 
-def _reinforce(task: draw.Source, n: int, baseline: Part, temperature: float, reward_model: str | None) -> Method:
+def _reinforce(task: draw.Source, n: int, baseline: Part, reward_model: str | None) -> Method:
     """REINFORCE on n replies a prompt, with any baseline that writes stream "adv"."""
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=baseline,
         learn=learn.Learn(learn.pg_reinforce()),
@@ -27,9 +27,7 @@ def _reinforce(task: draw.Source, n: int, baseline: Part, temperature: float, re
     summary="The score-function gradient, with the batch's mean score as its baseline.",
     when="One reply a prompt is all you can afford, or you want the plainest baseline to measure others by.",
 )
-def reinforce(
-    task: draw.Source, *, n: opt.Replies = 1, temperature: opt.Temperature = 1.0, reward_model: opt.RewardModel = None
-) -> Method:
+def reinforce(task: draw.Source, *, n: opt.Replies = 1, reward_model: opt.RewardModel = None) -> Method:
     """REINFORCE (Williams 1992) with the mean of the batch as baseline.
 
     L = mean over replies of -A_i log pi(y_i | x),   A_i = r_i - mean r over the batch
@@ -37,7 +35,7 @@ def reinforce(
     log pi is summed over the reply: the whole reply is one action. `reinforce_running` and `reinforce_loo` are the
     same with the mean of the past and with the mean of the other replies to the prompt.
     """
-    return _reinforce(task, n, credit.over_batch_mean(), temperature, reward_model)
+    return _reinforce(task, n, credit.over_batch_mean(), reward_model)
 
 
 @register(
@@ -51,7 +49,6 @@ def reinforce_running(
     *,
     n: opt.Replies = 1,
     decay: Annotated[float, Option("Share of its past that the baseline keeps.", at_least=0, below=1)] = 0.9,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """REINFORCE (Williams 1992) with a running mean of past scores as baseline ("reinforcement comparison").
@@ -60,7 +57,7 @@ def reinforce_running(
 
     b does not know the batch that it is compared with, so the gradient is unbiased.
     """
-    return _reinforce(task, n, credit.over_memory(credit.RunningMean("baseline", decay)), temperature, reward_model)
+    return _reinforce(task, n, credit.over_memory(credit.RunningMean("baseline", decay)), reward_model)
 
 
 @register(
@@ -69,16 +66,14 @@ def reinforce_running(
     summary="The score-function gradient, each reply compared with the others to its prompt.",
     when="Several replies a prompt, and you want an unbiased gradient without a critic, a clip or a KL.",
 )
-def reinforce_loo(
-    task: draw.Source, *, n: opt.GroupSize = 4, temperature: opt.Temperature = 1.0, reward_model: opt.RewardModel = None
-) -> Method:
+def reinforce_loo(task: draw.Source, *, n: opt.GroupSize = 4, reward_model: opt.RewardModel = None) -> Method:
     """REINFORCE (Williams 1992) with a leave-one-out baseline.
 
     L = mean over replies of -A_i log pi(y_i | x),   A_i = r_i - mean of the other n - 1 replies to the prompt
 
     `rloo` without its KL.
     """
-    return _reinforce(task, n, credit.leave_one_out(), temperature, reward_model)
+    return _reinforce(task, n, credit.leave_one_out(), reward_model)
 
 
 @register(
@@ -92,7 +87,6 @@ def rloo(
     *,
     n: opt.GroupSize = 4,
     beta: Annotated[float, Option("Coefficient of the KL, inside the score; 0 loads no reference.", at_least=0)] = 0.03,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """REINFORCE leave-one-out.
@@ -105,7 +99,7 @@ def rloo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(
             credit.behaviour(), credit.ref(), credit.kl_in_score(beta), credit.leave_one_out(score="penalised")
@@ -126,7 +120,6 @@ def remax(
     *,
     n: Annotated[int, Option("Replies sampled for each prompt besides the greedy one.", at_least=1)] = 1,
     beta: opt.KLPenalty = 0.1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """ReMax: a sample is compared with what the policy would say greedily.
@@ -139,7 +132,7 @@ def remax(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.greedy()),
+        rollout=rollout.join(rollout.sample(n), rollout.greedy()),
         score=score.scoring(task, reward_model),
         credit=chain(
             credit.behaviour(),
@@ -165,7 +158,6 @@ def reinforce_pp(
     n: opt.Replies = 1,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLPenalty = 0.01,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
@@ -178,7 +170,7 @@ def reinforce_pp(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(
             credit.behaviour(), credit.ref(), credit.token_rewards(kl=beta), credit.rewards_to_go(), credit.whiten()
@@ -200,7 +192,6 @@ def reinforce_pp_baseline(
     n: opt.GroupSize = 8,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.01,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
@@ -214,7 +205,7 @@ def reinforce_pp_baseline(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(std=False), credit.whiten(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps), learn.kl_k2(coef=beta), updates=updates),

@@ -11,13 +11,11 @@ from burnish.methods import opt, papers, register
 LEVELS: dict[str, credit.Level] = {"token": credit.by_token, "sequence": credit.by_sequence}
 
 
-def corrected_policy(
-    task: draw.Source, n: int, correction: Part, eps: float, minibatches: int, temperature: float
-) -> Method:
+def corrected_policy(task: draw.Source, n: int, correction: Part, eps: float, minibatches: int) -> Method:
     """GRPO without its KL, its ratio taken to the trainer's own pi_old, each token's loss times its correction."""
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.old(), correction),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean, weight="weight"), minibatches=minibatches),
@@ -42,7 +40,6 @@ def tis(
     level: _RatioLevel = "token",
     eps: opt.ClipRange = 0.2,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Truncated importance sampling.
 
@@ -53,4 +50,4 @@ def tis(
     w is 1 but for rounding; the correction earns its keep where the sampler is quantised or is another engine. The
     authors use caps of 2 and 8.
     """
-    return corrected_policy(task, n, credit.truncated(cap, LEVELS[level]), eps, minibatches, temperature)
+    return corrected_policy(task, n, credit.truncated(cap, LEVELS[level]), eps, minibatches)

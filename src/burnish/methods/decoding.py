@@ -13,9 +13,7 @@ from burnish.methods import opt, papers, register
     summary="Sample n replies and keep the best-scored: no training.",
     when="You may not train, and can spend n times the compute on every answer.",
 )
-def best_of_n(
-    task: draw.Source, *, n: opt.Replies = 16, temperature: opt.Temperature = 1.0, reward_model: opt.RewardModel = None
-) -> Method:
+def best_of_n(task: draw.Source, *, n: opt.Replies = 16, reward_model: opt.RewardModel = None) -> Method:
     """Best-of-n decoding: y = argmax over n samples of the score.
 
     KL(best-of-n || policy) <= log n - (n - 1)/n (arXiv 2401.01879). There is no loss; the run records what was
@@ -23,7 +21,7 @@ def best_of_n(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.keep_best(1),
         learn=learn.Learn(),
@@ -37,16 +35,14 @@ def best_of_n(
     summary="Imitate the best of n samples.",
     when="Best-of-n works for you and you want its answers at the price of one.",
 )
-def best_of_n_distill(
-    task: draw.Source, *, n: opt.Replies = 16, temperature: opt.Temperature = 1.0, reward_model: opt.RewardModel = None
-) -> Method:
+def best_of_n_distill(task: draw.Source, *, n: opt.Replies = 16, reward_model: opt.RewardModel = None) -> Method:
     """Best-of-n distillation: SFT on the best-scored of n fresh samples (rejection-sampling fine-tuning).
 
     L = -(1/N) sum over the N tokens of the chosen replies of log pi
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.keep_best(1),
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),

@@ -24,7 +24,6 @@ def gkd(
     teacher: opt.Teacher,
     lam: Annotated[float, Option("Chance of a batch of the student's samples.", at_least=0, at_most=1)] = 0.5,
     beta: Annotated[float, Option("Between the forward KL (0) and the reverse KL (1).", at_least=0, at_most=1)] = 0.5,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Generalised knowledge distillation.
 
@@ -37,8 +36,8 @@ def gkd(
     """
     return method(
         draw=draw.demos(task),
-        rollout=rollout.either(lam, rollout.sample(1, temperature=temperature), rollout.given("demo")),
-        learn=learn.Learn(learn.distil(beta, on=("policy", "demo")), logp_temperature=temperature),
+        rollout=rollout.either(lam, rollout.sample(1), rollout.given("demo")),
+        learn=learn.Learn(learn.distil(beta, on=("policy", "demo")), logp_temperature="run"),
         models=roles(teacher=frozen(teacher)),
     )
 
@@ -57,7 +56,6 @@ def opd(
     n: opt.Replies = 4,
     coef: Annotated[float, Option("Scales the advantage.", at_least=0)] = 1.0,
     gamma: Annotated[float, Option("How far a token answers for those after it.", at_least=0, at_most=1)] = 0.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """On-policy distillation (Thinking Machines, 2025): policy gradient towards the teacher, token by token.
 
@@ -70,7 +68,7 @@ def opd(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         credit=chain(
             credit.behaviour(),
             credit.streams("teacher", logp="teacher"),
@@ -98,7 +96,6 @@ def minillm(
     lm: Annotated[float, Option("Weight of the loss on demonstrations.", at_least=0)] = 1.0,
     kd_share: Annotated[float, Option("Share of distillation in that loss.", at_least=0, at_most=1)] = 0.5,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """MiniLLM: the gradient of KL(student || teacher) in two parts, q the student, p the teacher.
 
@@ -115,7 +112,7 @@ def minillm(
     return method(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.sample(n, temperature=temperature, blend=rollout.arithmetic("teacher", alpha)),
+            rollout.sample(n, blend=rollout.arithmetic("teacher", alpha)),
             rollout.given("demo"),
         ),
         credit=chain(
@@ -130,7 +127,7 @@ def minillm(
             learn.imitate(coef=lm * (1 - kd_share), on="demo"),
             learn.distil(0.0, coef=lm * kd_share, on="demo", name="kd"),
             updates=updates,
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(teacher=frozen(teacher)),
     )

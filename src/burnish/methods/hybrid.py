@@ -31,7 +31,6 @@ def chord(
     mu_decay: Annotated[int, Option("Steps in which the weight of imitation falls.", at_least=0)] = 200,
     eps: opt.ClipRange = 0.2,
     dual: opt.DualClip = 3.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """CHORD-mu: a scheduled sum of GRPO on samples and SFT on demonstrations.
 
@@ -45,7 +44,7 @@ def chord(
     no part in the group. Departure: the expert batch holds one demonstration of each sampled prompt, where the paper
     draws expert prompts apart from the sampled ones.
     """
-    return _chord(task, n, _mu(peak, valley, mu_warmup, mu_decay), None, eps, dual, temperature)
+    return _chord(task, n, _mu(peak, valley, mu_warmup, mu_decay), None, eps, dual)
 
 
 @register(
@@ -61,7 +60,6 @@ def chord_phi(
     mu: Annotated[float, Option("The weight of imitation, constant.", at_least=0, at_most=1)] = 0.1,
     eps: opt.ClipRange = 0.2,
     dual: opt.DualClip = 3.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """CHORD-phi: GRPO plus SFT whose tokens count by how undecided the policy is about them.
 
@@ -69,21 +67,19 @@ def chord_phi(
 
     The rest is as in `chord`. mu = 0.1 is the paper's.
     """
-    return _chord(task, n, mu, phi_weight, eps, dual, temperature)
+    return _chord(task, n, mu, phi_weight, eps, dual)
 
 
-def _chord(
-    task: draw.Source, n: int, mu: Schedule, weight: Callable | None, eps: float, dual: float, temperature: float
-) -> Method:
+def _chord(task: draw.Source, n: int, mu: Schedule, weight: Callable | None, eps: float, dual: float) -> Method:
     return method(
         draw=draw.demos(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.given("demo")),
+        rollout=rollout.join(rollout.sample(n), rollout.given("demo")),
         score=score.verify(task),
         credit=chain(credit.group_relative(peers=lambda trace, group: "demo" in trace.tags), credit.behaviour()),
         learn=learn.Learn(
             learn.pg_clip(eps, dual=dual, coef=lambda clock: 1 - at(mu, clock)),
             learn.imitate(weight=weight, coef=mu, on="demo"),
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(),
     )
@@ -112,7 +108,6 @@ def prefix_rft(
     keep_low_end: Annotated[float, Option("The shortest prefix at the end of the run.", at_least=0, at_most=1)] = 0.05,
     top: Annotated[float, Option("Share of the prefix tokens that is trained.", at_least=0, at_most=1)] = 0.2,
     entropy: opt.EntropyCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Prefix-RFT: n - 1 plain samples and one hybrid: L tokens of a demonstration, then the policy's continuation.
 
@@ -130,20 +125,20 @@ def prefix_rft(
     return method(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.sample(n - 1, temperature=temperature),
-            rollout.prefixed(cosine(keep_high, keep_low_end), keep_high, temperature=temperature),
+            rollout.sample(n - 1),
+            rollout.prefixed(cosine(keep_high, keep_low_end), keep_high),
         ),
         score=score.verify(task),
         credit=chain(
             credit.group_relative(std=False),
-            credit.streams("policy", logp="old", entropy="entropy", logp_temperature=temperature),
+            credit.streams("policy", logp="old", entropy="entropy", logp_temperature="run"),
             credit.claim("pg", "policy"),
             credit.claim("pg", "demo", top=("entropy", top)),
         ),
         learn=learn.Learn(
             learn.pg_clip(eps, dual=dual, norm=learn.constant(), on=learn.CLAIMED),
             learn.entropy_bonus(coef=entropy, on=("policy", "demo"), name="bonus"),
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(),
     )
@@ -164,7 +159,6 @@ def luffy(
         float, Option("The clip range of sampled tokens; inf for none.", at_least=0, unlimited=True)
     ] = math.inf,
     entropy: opt.EntropyCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """LUFFY: n - 1 samples and one demonstration in each group, the demonstration's ratio shaped.
 
@@ -179,23 +173,23 @@ def luffy(
     """
     shaped = learn.pg_shaped(gamma, norm=learn.constant(), coef=1 / n)
     advantages = chain(credit.group_relative(std=False), credit.behaviour(), credit.copies(adv="demo_adv"))
-    return with_a_demonstration(task, n, advantages, shaped, eps, entropy, temperature)
+    return with_a_demonstration(task, n, advantages, shaped, eps, entropy)
 
 
 def with_a_demonstration(
-    task: draw.Source, n: int, advantages: Part, on_demo: learn.Term, eps: float, entropy: float, temperature: float
+    task: draw.Source, n: int, advantages: Part, on_demo: learn.Term, eps: float, entropy: float
 ) -> Method:
     """n - 1 samples and a demonstration in one group. Shares of (n - 1)/n and 1/n make both sums over all n."""
     return method(
         draw=draw.demos(task),
-        rollout=rollout.join(rollout.sample(n - 1, temperature=temperature), rollout.given("demo")),
+        rollout=rollout.join(rollout.sample(n - 1), rollout.given("demo")),
         score=score.verify(task),
         credit=advantages,
         learn=learn.Learn(
             learn.pg_clip(eps, norm=learn.constant(), coef=(n - 1) / n),
             on_demo,
             learn.entropy_bonus(coef=entropy, on=("policy", "demo"), name="bonus"),
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(),
     )

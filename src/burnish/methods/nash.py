@@ -24,7 +24,6 @@ def nash_md(
     n: _EachSide = 1,
     beta: Annotated[float, Option("The reference's share of the opponent.", at_least=0, at_most=1)] = 0.25,
     tau: _KL = 0.008,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Nash-MD-PG.
@@ -37,8 +36,8 @@ def nash_md(
     the reference. A reply's P is its mean over the opponent's replies. The paper finds beta = 0.125 to 0.375 best.
     """
     mixed = rollout.geometric("ref", beta)
-    opponent = rollout.sample(n, temperature=temperature, blend=mixed, author="mixture", tag="mixture")
-    return _nash(task, opponent, "mixture", {}, n, tau, temperature, reward_model)
+    opponent = rollout.sample(n, blend=mixed, author="mixture", tag="mixture")
+    return _nash(task, opponent, "mixture", {}, n, tau, reward_model)
 
 
 @register(
@@ -53,7 +52,6 @@ def nash_ema(
     n: _EachSide = 1,
     decay: Annotated[float, Option("Share of itself that the opponent keeps.", at_least=0, at_most=1)] = 0.999,
     tau: _KL = 0.008,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Nash-EMA-PG: the opponent's weights follow the policy's, w' = decay w' + (1 - decay) w after every step.
@@ -62,8 +60,8 @@ def nash_ema(
 
     The rest is as in `nash_md`.
     """
-    opponent = rollout.sample(n, who="opponent", temperature=temperature, tag="opponent")
-    return _nash(task, opponent, "opponent", {"opponent": ema("policy", decay)}, n, tau, temperature, reward_model)
+    opponent = rollout.sample(n, who="opponent", tag="opponent")
+    return _nash(task, opponent, "opponent", {"opponent": ema("policy", decay)}, n, tau, reward_model)
 
 
 def _nash(
@@ -73,12 +71,11 @@ def _nash(
     others: dict[str, Role],
     n: int,
     tau: float,
-    temperature: float,
     rm: str | None,
 ) -> Method:
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), opponent),
+        rollout=rollout.join(rollout.sample(n), opponent),
         score=score.scoring(task, rm),
         credit=chain(
             credit.behaviour(),

@@ -69,7 +69,6 @@ def ilql(
     value_steps: ValueSteps = 50,
     q_lr: QLR = 1.0,
     games: Games = 0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ILQL at the level of tokens, as LMRL-Gym trains it; t are the agent's tokens, t + 1 is its next token.
 
@@ -112,7 +111,7 @@ def ilql(
         "target2": ema("q2", decay=1 - polyak),
         "value": trained(outputs=1, lr=q_lr),
     }
-    return _extracted(task, values, returns, critics, models, beta, value_steps, games, temperature)
+    return _extracted(task, values, returns, critics, models, beta, value_steps, games)
 
 
 @register(
@@ -132,7 +131,6 @@ def mc_returns(
     value_steps: ValueSteps = 50,
     q_lr: QLR = 1.0,
     games: Games = 0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Monte-Carlo returns of LMRL-Gym; t are the agent's tokens.
 
@@ -156,7 +154,7 @@ def mc_returns(
         ),
     )
     models = {"q": trained(lr=q_lr)}
-    return _extracted(task, values, returns, critics, models, beta, value_steps, games, temperature)
+    return _extracted(task, values, returns, critics, models, beta, value_steps, games)
 
 
 def _extracted(
@@ -168,7 +166,6 @@ def _extracted(
     beta: float,
     value_steps: int,
     games: int,
-    temperature: float,
 ) -> Method:
     """The phase of the critics, that of the policy which learns what they steer to, and games of what they steer."""
     extract = Phase(
@@ -182,9 +179,7 @@ def _extracted(
         Phase(
             name="play",
             draw=draw.prompts(task, "env"),
-            rollout=rollout.play(
-                max(1, games), temperature=temperature, who="ref", blend=rollout.by_values(critics, beta)
-            ),
+            rollout=rollout.play(max(1, games), who="ref", blend=rollout.by_values(critics, beta)),
             select=select.compared(returns),
             learn=learn.Learn(),
         )

@@ -12,10 +12,6 @@ from burnish.core.option import Option
 # sampling
 Replies = Annotated[int, Option("Replies sampled for each prompt.", at_least=1)]
 GroupSize = Annotated[int, Option("Replies sampled for each prompt, which are compared with each other.", at_least=2)]
-Temperature = Annotated[float, Option("The temperature at which replies are sampled.", above=0)]
-TopP = Annotated[
-    float, Option("Samples come from the likeliest tokens with this share of probability.", above=0, at_most=1)
-]
 
 Sync = Annotated[
     int, Option("Steps of a round, after which models that follow the policy take its weights.", at_least=1)

@@ -23,7 +23,6 @@ def grpo(
     n: opt.GroupSize = 8,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
     minibatches: opt.Minibatches = 1,
     reward_model: opt.RewardModel = None,
@@ -40,7 +39,7 @@ def grpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(
@@ -73,7 +72,6 @@ def ppo(
     updates: opt.Updates = 4,
     minibatches: opt.Minibatches = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     critic: Annotated[
         str | None, Option("A model with a head of one output, from which the critic starts; a process reward model.")
     ] = None,
@@ -93,7 +91,7 @@ def ppo(
     started = {"critic": trained(critic, outputs=1, lr=critic_lr)} if critic else {}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=ppo_credit(kl, lam, gamma=gamma),
         learn=learn.Learn(
@@ -118,7 +116,6 @@ def a2c(
     entropy: opt.EntropyCoef = 0.01,
     value_coef: opt.ValueCoef = 1.0,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Advantage actor-critic: A3C in its synchronous form, one update a batch.
@@ -133,7 +130,7 @@ def a2c(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(
             credit.streams("critic", "policy", value="value"),

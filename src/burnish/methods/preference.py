@@ -53,7 +53,6 @@ def online_dpo(
     *,
     n: opt.GroupSize = 2,
     beta: opt.Beta = 0.1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Online DPO (OAIF): n replies are sampled per prompt; the one that scores best is preferred to the worst.
@@ -65,7 +64,7 @@ def online_dpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
         credit=credit.ref(),

@@ -61,11 +61,11 @@ def reward_model(
     )
 
 
-def ranked_model(task: draw.Source, n: int, temperature: float, term: learn.Term) -> Method:
+def ranked_model(task: draw.Source, n: int, term: learn.Term) -> Method:
     """A reward model of ranked lists: those of the data, else sampled replies of the starting model, verified."""
     listed = "responses" in task.gives
     author = "demo" if listed else "start"
-    replies: Rollout = rollout.sample(n, who="start", temperature=temperature)
+    replies: Rollout = rollout.sample(n, who="start")
     scored: Part = score.given_scores() if listed else score.verify(task, author="start", reader="start")
     return method(
         draw=draw.prompts(task),
@@ -85,7 +85,7 @@ def ranked_model(task: draw.Source, n: int, temperature: float, term: learn.Term
     summary="A reward model of rankings: all pairs of a prompt's replies, each prompt with the same weight.",
     when="Several ranked replies a prompt (4 to 9 in InstructGPT).",
 )
-def ranked_reward_model(task: draw.Source, *, n: opt.GroupSize = 4, temperature: opt.Temperature = 1.0) -> Method:
+def ranked_reward_model(task: draw.Source, *, n: opt.GroupSize = 4) -> Method:
     """InstructGPT's reward model on K ranked replies of a prompt.
 
     L = 1/C(K, 2) sum over i < j of -log s( r(x, y_i) - r(x, y_j) ),  y_1 the best;  mean over prompts
@@ -94,4 +94,4 @@ def ranked_reward_model(task: draw.Source, *, n: opt.GroupSize = 4, temperature:
     (`responses` with scores or ranks), n replies of the starting model are sampled and ranked by the verifier. Of
     replies with equal scores the first counts. K = 2 is reward_model.
     """
-    return ranked_model(task, n, temperature, terms.score_all_pairs(on=learn.CLAIMED))
+    return ranked_model(task, n, terms.score_all_pairs(on=learn.CLAIMED))

@@ -21,7 +21,6 @@ def rejection_sampling(
     n: opt.Replies = 8,
     most: Annotated[int, Option("Kept replies of one prompt, so that easy prompts do not dominate.", at_least=1)] = 10,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Rejection-sampling fine-tuning, or expert iteration (ReST-EM, STaR).
 
@@ -35,7 +34,7 @@ def rejection_sampling(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.keep_verified(most),
         learn=learn.Learn(learn.imitate(), updates=updates, logp_temperature=1.0),
@@ -55,7 +54,6 @@ def raft(
     n: opt.Replies = 8,
     best: Annotated[int, Option("Replies of each prompt that are kept.", at_least=1)] = 1,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Reward-ranked fine-tuning.
@@ -68,7 +66,7 @@ def raft(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.keep_best(best),
         learn=learn.Learn(learn.imitate(), updates=updates, logp_temperature=1.0),

@@ -25,7 +25,6 @@ def dapo(
     overlong: opt.Overlong = 0.2,
     refills: Annotated[int, Option("How often a step fills up its batch after the filter.", at_least=0)] = 3,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """DAPO: decoupled clip and dynamic sampling policy optimisation.
 
@@ -39,7 +38,7 @@ def dapo(
     tokens of an update, as in the released code, where the equation takes it within each group. The paper samples
     16 replies to 512 prompts and makes 16 updates of them.
     """
-    drawn, sampled = draw.prompts(task), rollout.sample(n, temperature=temperature)
+    drawn, sampled = draw.prompts(task), rollout.sample(n)
     scored = chain(score.verify(task), score.punish_overlong(overlong))
     return method(
         draw=drawn,
@@ -68,7 +67,6 @@ def dr_grpo(
     n: opt.GroupSize = 8,
     eps: opt.ClipRange = 0.2,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """GRPO done right: neither the spread of a group nor the length of a reply changes a token's weight.
 
@@ -79,7 +77,7 @@ def dr_grpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(std=False), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.constant()), minibatches=minibatches),
@@ -100,7 +98,6 @@ def gspo(
     eps_low: opt.ClipLow = 3e-4,
     eps_high: opt.ClipHigh = 4e-4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Group sequence policy optimisation.
 
@@ -113,7 +110,7 @@ def gspo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.old()),
         learn=learn.Learn(learn.pg_sequence(eps_low, eps_high), minibatches=minibatches),
@@ -134,7 +131,6 @@ def gspo_token(
     eps_low: opt.ClipLow = 3e-4,
     eps_high: opt.ClipHigh = 4e-4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """GSPO-token: the value of the reply's ratio, the gradient of the token's.
 
@@ -146,7 +142,7 @@ def gspo_token(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.old()),
         learn=learn.Learn(learn.pg_sequence_by_token(eps_low, eps_high, norm=learn.seq_mean), minibatches=minibatches),
@@ -169,7 +165,6 @@ def cispo(
     ] = math.inf,
     eps_high: Annotated[float, Option("How far the weight may rise above 1.", at_least=0, unlimited=True)] = 4.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Clipped importance-sampling-weight policy optimisation.
 
@@ -182,7 +177,7 @@ def cispo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(
@@ -205,7 +200,6 @@ def sapo(
     tau_pos: Annotated[float, Option("Steepness of the gate for good replies.", above=0)] = 1.0,
     tau_neg: Annotated[float, Option("Steepness of the gate for bad replies.", above=0)] = 1.05,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Soft adaptive policy optimisation.
 
@@ -217,7 +211,7 @@ def sapo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(learn.pg_soft(tau_pos, tau_neg, norm=learn.seq_mean), minibatches=minibatches),

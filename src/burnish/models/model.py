@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core.roles import Role
-from burnish.core.types import Clock, Trace, keys_of_rows, logp_temperatures
+from burnish.core.types import Clock, Drawn, Trace, how_drawn, keys_of_rows
 from burnish.engine.feed import Feed
 from burnish.engine.local import LocalEngine, OnSample, Request, Sample, StopRule
 from burnish.engine.mixture import Mix
@@ -22,11 +22,11 @@ from burnish.engine.protocol import Engine
 from burnish.engine.subprocess.engine import EngineSpec, SubprocessEngine
 from burnish.engine.subprocess.probe import Difference, probe_rows
 from burnish.forward import outputs as forward
+from burnish.forward.drawn import Temperature
 from burnish.forward.offload import offloaded
 from burnish.forward.outputs import packable
 from burnish.forward.packing import joined, on_gpu
 from burnish.forward.prefix_tree import Numbers
-from burnish.forward.temperatures import Temperature
 from burnish.models.chat import Chat
 from burnish.models.lora_dropout import UpdateDropout, dropping
 from burnish.models.mixed_precision import ComputeCopy
@@ -166,7 +166,7 @@ class Model:
         tokens: Sequence[Tensor | Numbers],
         masks: list[Tensor],
         want: set[str],
-        temperature: Temperature = 1.0,
+        drawn: Drawn | Temperature = 1.0,
         embedded: list[Tensor] | None = None,
         replayed: bool = False,
         input_keys: Sequence[Numbers] | None = None,
@@ -175,23 +175,30 @@ class Model:
         runner = self.working.current()
         to_host = self.activations == "offload" and torch.is_grad_enabled()
         with offloaded(runner.module) if to_host else nullcontext():
-            return forward.outputs(
-                runner, tokens, masks, want, temperature, self.packed, embedded, replayed, input_keys
-            )
+            return forward.outputs(runner, tokens, masks, want, drawn, self.packed, embedded, replayed, input_keys)
 
     @torch.no_grad()
     def streams(
-        self, traces: list[Trace], masks: list[Tensor], want: set[str], budget: int, temperature: float | None = None
+        self,
+        traces: list[Trace],
+        masks: list[Tensor],
+        want: set[str],
+        budget: int,
+        temperature: float | None = None,
+        given_at: float = 1.0,
     ) -> list[dict[str, Tensor]]:
         """The same without gradient, for many traces, as streams over whole traces (NaN at the other tokens).
 
-        temperature  of the log-probs; None: that at which each token was sampled
+        temperature  of the log-probs; None: they are of the distribution that each token was drawn from
+        given_at     then the temperature of tokens that were given, not sampled
         """
         if self.ranks.divides:
             with self.ranks.apart():
                 both = zip(traces, masks, strict=True)
                 mine = self.ranks.portion(list(both))
-                own = self.streams([t for t, _ in mine], [mask for _, mask in mine], want, budget, temperature)
+                own = self.streams(
+                    [t for t, _ in mine], [mask for _, mask in mine], want, budget, temperature, given_at
+                )
             return streams_of_all(self.ranks, own)
         found: list[dict[str, Tensor]] = [{} for _ in traces]
         if want <= SMALL_OUTPUTS and on_gpu(self.device):  # nothing is kept of a layer: launches cost more than memory
@@ -207,7 +214,7 @@ class Model:
 
         def attempt() -> None:
             for batch in batches():
-                self._fill(found, batch, traces, masks, want, temperature)
+                self._fill(found, batch, traces, masks, want, temperature, given_at)
 
         def largest() -> tuple[int, int]:
             return max((sum(lengths[i] for i in batch), len(batch)) for batch in batches()[:1])
@@ -223,10 +230,11 @@ class Model:
         masks: list[Tensor],
         want: set[str],
         temperature: float | None,
+        given_at: float,
     ) -> None:
         """The streams of the traces whose numbers are in `batch`, from one forward pass."""
         some, asked = [traces[i] for i in batch], [masks[i] for i in batch]
-        at = logp_temperatures(some, asked) if temperature is None else temperature
+        at = how_drawn(some, asked, given_at) if temperature is None else temperature
         keys = keys_of_rows([trace.turns for trace in some])
         flat, ends = joined([turn.tokens for trace in some for turn in trace.turns]), np.cumsum([len(t) for t in some])
         out = self.outputs(np.split(flat, ends[:-1]), asked, want, at, input_keys=keys)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from burnish.core.types import Sampling
 from burnish.engine.local import LocalEngine, Request, Sample
 from burnish.forward.module import decoder
 from burnish.forward.outputs import outputs, packable
@@ -42,6 +43,8 @@ class Sampler:
 
         def on_sample(i: int, sample: Sample) -> None:
             reply = {"tokens": sample.tokens.tolist(), "logp": sample.logp.tolist(), "stopped": sample.stopped}
+            if sample.allowed is not None:
+                reply["allowed"] = [sample.allowed.ids.tolist(), sample.allowed.sizes.tolist()]
             found({"id": requests[i]["id"], **reply})
 
         self.engine.generate([_request(request) for request in requests], on_sample=on_sample)
@@ -56,6 +59,5 @@ class Sampler:
 
 
 def _request(said: dict[str, Any]) -> Request:
-    fields = ("max_new", "temperature", "top_k", "top_p", "min_p")
-    how = {name: said[name] for name in fields}
+    how = {name: said[name] for name in ("max_new", *vars(Sampling()))}
     return Request(torch.tensor(said["prompt"]), said["key"], stop=tuple(said["stop"]), **how)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from burnish.core.sharded_pass import decode, encode
 from burnish.core.step import Notes
+from burnish.core.types import Allowed
 from burnish.engine.request import Sample
 from burnish.util.failures import LostRankError
 
@@ -183,11 +184,21 @@ def here() -> Ranks:
 
 def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     """The samples of all ranks, in order."""
-    tensors = [tensor for sample in own for tensor in (sample.tokens, sample.logp)]
+    tensors = [tensor for sample in own for tensor in _tensors_of(sample)]
     found: list[Sample] = []
-    for reasons, parts in ranks.gather_values([sample.stopped for sample in own], tensors):
-        found += [Sample(parts[2 * i], parts[2 * i + 1], why) for i, why in enumerate(reasons)]
+    told = [(sample.stopped, sample.allowed is not None) for sample in own]
+    for reasons, parts in ranks.gather_values(told, tensors):
+        left = iter(parts)
+        found += [
+            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if kept else None)
+            for why, kept in reasons
+        ]
     return found
+
+
+def _tensors_of(sample: Sample) -> list[Tensor]:
+    kept = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
+    return [sample.tokens, sample.logp, *kept]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:

@@ -16,7 +16,7 @@ from burnish.config.help import print_flags
 from burnish.config.options import method_fields, method_types
 from burnish.core.method import Method, Phase
 from burnish.core.schedules import at
-from burnish.core.types import Clock
+from burnish.core.types import Clock, Sampling
 from burnish.learn.learn import Learn, plan_of
 from burnish.methods.table import Entry
 from burnish.tasks.table import source
@@ -51,6 +51,8 @@ def show(entry: Entry, name: str, console: Console) -> None:
             console.print(Text("learn: nothing is trained in this phase", style="dim"))
     console.print("\nModels", style="bold")
     console.print(models(example))
+    if sampled := sampling(example):
+        console.print(Text("\n" + sampled))
     flags = flags_of_method(entry)
     console.print("\nIts own flags" if flags else "\nIt has no flags of its own", style="bold")
     print_flags(console, flags)
@@ -113,6 +115,24 @@ def models(method: Method) -> Table:
         product = " (the product)" if name == method.product else ""
         rows.add_row(name + product, liveness.get(role.liveness, role.liveness), start + head, can)
     return rows
+
+
+def sampling(method: Method) -> str:
+    """How its replies are sampled, in a sentence; empty where it samples none."""
+    if not method.samples:
+        return ""
+    if method.sampling is None:
+        return "Replies are sampled in a way of its own: --temperature, --top-p and the like do not change it."
+    plain, own = Sampling(), method.sampling
+    parts = [f"temperature {own.temperature:g}"]
+    parts += [
+        f"{name} {value:g}"
+        for name in ("top_k", "top_p", "min_p")
+        if (value := getattr(own, name)) != getattr(plain, name)
+    ]
+    return (
+        f"Replies are sampled at {', '.join(parts)} (--temperature, --top-p, --top-k, --min-p, --repetition-penalty)."
+    )
 
 
 def coefficient(value: Any) -> str:

@@ -9,7 +9,7 @@ from burnish.rollout.sample import continue_from
 
 
 @supplies("tag:past", "tag:fresh")
-def again(*, who: str = "policy", temperature: float = 1.0) -> Rollout:
+def again(*, who: str = "policy", temperature: float | None = None) -> Rollout:
     """Two traces per drawn transition (s, u, s').
 
     "past": the turns up to u, and the environment's answer to it (none where the episode ended with u); the reward of

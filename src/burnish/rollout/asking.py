@@ -6,12 +6,12 @@ import math
 import queue
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from burnish.core.step import Step
-from burnish.core.types import Sampling, Task
+from burnish.core.types import Task
 from burnish.engine.mixture import Blend
 from burnish.models.model import Model
 from burnish.rollout.starts import Reply, Start, sample_key, write_arriving, write_on
@@ -33,7 +33,7 @@ class Asker:
     task: Task
     number: int
     who: str = "policy"
-    temperature: float = 1.0
+    temperature: float | None = None
     limit: int | None = None
     calls: int = 0
     talk: Conversations = field(init=False)
@@ -48,8 +48,11 @@ class Asker:
             raise ValueError(f"this episode has made its {self.limit} calls; raise --turns for more")
         conversation = self.talk.at(asked)
         self.calls += 1
-        heat = self.temperature if asked.temperature is None else asked.temperature
-        settings = Sampling(heat, top_p=1.0 if asked.top_p is None else asked.top_p)
+        settings = self.step.sampling(self.temperature)
+        if asked.temperature is not None:
+            settings = replace(settings, temperature=asked.temperature)
+        if asked.top_p is not None:
+            settings = replace(settings, top_p=asked.top_p)
         number = self.number * 1000 + self.calls
         key = sample_key(self.step.clock, self.task, number, TAG)
         turns = tuple(conversation.turns)

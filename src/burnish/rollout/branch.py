@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from burnish.core import randomness
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.rollout.completions import Prefix, continued
 from burnish.rollout.sample import sample
@@ -34,14 +34,14 @@ def lines(turn: Turn, chat: Chat) -> list[int]:
 
 
 @supplies("tag:probe")
-def probed(n: int, k: int, cuts: Cuts, *, temperature: float = 1.0, top_p: float = 1.0, who: str = "policy") -> Rollout:
+def probed(n: int, k: int, cuts: Cuts, *, temperature: float | None = None, who: str = "policy") -> Rollout:
     """n replies per task (tag "sample"), and k fresh continuations (tag "probe") from every cut of every reply.
 
     A reply's note["cuts"] holds the cuts as positions in the trace; a probe's note says "of" which reply and "at" which
     position it is a continuation. A probe holds the reply's tokens up to the cut; its whole length obeys the run's
     limit.
     """
-    plain = sample(n, temperature=temperature, top_p=top_p, who=who)
+    plain = sample(n, temperature=temperature, who=who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         groups = plain.call(tasks, step)
@@ -58,7 +58,7 @@ def probed(n: int, k: int, cuts: Cuts, *, temperature: float = 1.0, top_p: float
                     for i in range(k)
                 ]
                 wanted += [(group, trace, len(prompt) + len(start.said), start) for start in starts]
-        grown = continued([start for *_, start in wanted], who, step, Sampling(temperature, top_p=top_p))
+        grown = continued([start for *_, start in wanted], who, step, step.sampling(temperature))
         for (group, trace, at, start), (new, stopped) in zip(wanted, grown, strict=True):
             group.traces.append(_probe(group, trace, at, start, new, stopped, who))
         return groups
@@ -72,9 +72,7 @@ def probed(n: int, k: int, cuts: Cuts, *, temperature: float = 1.0, top_p: float
 
 
 @supplies("tag:tree")
-def tree(
-    branch: int, depth: int, segment: int, *, temperature: float = 1.0, top_p: float = 1.0, who: str = "policy"
-) -> Rollout:
+def tree(branch: int, depth: int, segment: int, *, temperature: float | None = None, who: str = "policy") -> Rollout:
     """Replies that share beginnings: each node has `branch` children, for `depth` levels; one trace per leaf.
 
     Every level but the last writes at most `segment` tokens; the last writes to the end. A reply that ends early is a
@@ -95,7 +93,7 @@ def tree(
             starts = [path.start(size) for path, size in zip(grown, most, strict=True)]
             ended = []
             for path, (new, stopped) in zip(
-                grown, continued(starts, who, step, Sampling(temperature, top_p=top_p)), strict=True
+                grown, continued(starts, who, step, step.sampling(temperature)), strict=True
             ):
                 path.turns = (*path.turns, replace(new, parent=path.turns[-1]))
                 path.stopped = stopped
@@ -117,7 +115,7 @@ def tree(
 
 
 @supplies("tokens:state")
-def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
+def next_steps(m: int, cuts: Cuts = lines, *, temperature: float | None = None, who: str = "policy") -> Rollout:
     """m candidates for one next step per task, from a state on a reply of `who`.
 
     A reply is sampled and one of its cuts is drawn; what was said up to there is the state (author "state"), and each
@@ -138,7 +136,7 @@ def next_steps(m: int, cuts: Cuts = lines, *, temperature: float = 1.0, who: str
             for task, turns in shared
             for i in range(m)
         ]
-        grown = continued([start.within(limit) for start in starts], who, step, Sampling(temperature))
+        grown = continued([start.within(limit) for start in starts], who, step, step.sampling(temperature))
         groups = []
         for j, (task, turns) in enumerate(shared):
             candidates = []

@@ -35,7 +35,7 @@ def branching(
     rule: Branches,
     *,
     window: int = 20,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
     paid: bool = True,
 ) -> Rollout:
@@ -83,7 +83,7 @@ def branching(
 
 
 @supplies("tag:branched")
-def second_tries(longest: int, shortest: int = 1, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
+def second_tries(longest: int, shortest: int = 1, *, temperature: float | None = None, who: str = "policy") -> Rollout:
     """Two episodes per task that part at one turn: the same turns before it, then each goes its own way to the end.
 
     The number of turns H is uniform in shortest .. longest. One episode is played for H turns (fewer where it ends);
@@ -120,7 +120,7 @@ def traced(game: list[Episode], paid: bool = True) -> list[Trace]:
     return [replace(episode.trace(paid), index=i) for i, episode in enumerate(ordered)]
 
 
-def _play_to(episodes: list[Episode], limits: list[int], step: Step, temperature: float) -> None:
+def _play_to(episodes: list[Episode], limits: list[int], step: Step, temperature: float | None) -> None:
     """Play each episode on to its own limit of turns."""
     for turns in range(1, max(limits, default=0) + 1):
         going = [episode for episode, limit in zip(episodes, limits, strict=True) if limit >= turns]

@@ -149,14 +149,14 @@ def add_token(reply: Reply, token: Tensor, logp: Tensor, step: Step) -> None:
 
 @supplies("tokens:*", "mu:*", "tag:*")
 def by_candidates(
-    n: int, guide: Guide, *, temperature: float = 1.0, top_p: float = 1.0, who: str = "policy", tag: str = "sample"
+    n: int, guide: Guide, *, temperature: float | None = None, who: str = "policy", tag: str = "sample"
 ) -> Rollout:
     """n replies per task by `who`, each token sampled under a guide (`write_guided`)."""
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        replies = [started(task, n, step, Sampling(temperature, top_p=top_p), who, tag) for task in tasks]
+        replies = [started(task, n, step, step.sampling(temperature), who, tag) for task in tasks]
         write_guided([reply for some in replies for reply in some], guide, step)
         return [Group(task, [reply.trace() for reply in some]) for task, some in zip(tasks, replies, strict=True)]
 

@@ -68,7 +68,7 @@ def completions(
     step: Step,
     *,
     closing: str | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
 ) -> list[list[str]]:
     """k finished replies for each prefix (task, prompt, tokens said, the noise's name), as text.
@@ -89,7 +89,7 @@ def completions(
             found[i] = [model.chat.text(whole)] * k
             continue
         asked += [(i, Prefix(task, prompt, whole, noise, number, min(most, room))) for number in range(k)]
-    grown = continued([prefix for _, prefix in asked], who, step, Sampling(temperature))
+    grown = continued([prefix for _, prefix in asked], who, step, step.sampling(temperature))
     for (i, prefix), (turn, _) in zip(asked, grown, strict=True):
         found[i].append(model.chat.text(torch.cat([prefix.said, turn.tokens])))
     return found

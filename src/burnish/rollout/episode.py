@@ -18,7 +18,7 @@ from typing import Any
 from burnish.core.messages import Message, as_messages
 from burnish.core.scorer import mark_failed
 from burnish.core.step import Step
-from burnish.core.types import Sampling, Task, Trace, Turn
+from burnish.core.types import Task, Trace, Turn
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
@@ -88,13 +88,13 @@ class Episode:
         who: str,
         *,
         most: int | None = None,
-        temperature: float = 1.0,
+        temperature: float | None = None,
         keep: bool = False,
     ) -> None:
         self.task, self.index, self.who, self.keep = task, index, who, keep
         self.lineage: tuple[int, ...] = (index,)
         self.models, self.room, self.clock = step.models, step.settings.max_new_tokens, step.clock
-        self.most, self.settings = most or step.settings.turns, Sampling(temperature)
+        self.most, self.settings = most or step.settings.turns, step.sampling(temperature)
         self.other: str | None = task.given.get(OPPONENT)
         self.players: dict[str, Player] = {}
         self.player = Player(who)

@@ -18,10 +18,10 @@ WHOLE = "episode"  # the tag of episodes that a reward judges as a whole
 def episodes(
     source: Source,
     n: int,
-    temperature: float,
     who: str = "policy",
     one_trace: bool = False,
     blend: Blend | None = None,
+    temperature: float | None = None,
 ) -> Rollout | None:
     """n episodes for each task of a source; None where its tasks are answered by single replies.
 
@@ -33,7 +33,8 @@ def episodes(
         return hosted(agent.agent, n, temperature=temperature, who=who, paid=agent.pays, one_trace=one_trace)
     if "env" in source.gives:
         judged = TAG if has_tools(source) else WHOLE
-        return play(n, temperature=temperature, who=who, paid=rewarded_while_played(source), judged=judged, blend=blend)
+        paid = rewarded_while_played(source)
+        return play(n, temperature=temperature, who=who, paid=paid, judged=judged, blend=blend)
     return None
 
 

@@ -40,7 +40,7 @@ def hosted(
     agent: Agent | Pulled,
     n: int = 1,
     *,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
     paid: bool = True,
     one_trace: bool = False,
@@ -104,7 +104,7 @@ class _Episode:
     """One call of the agent, in a thread, and the conversations that it had."""
 
     def __init__(
-        self, task: Task, index: int, step: Step, who: str, temperature: float, how: Runs, server: ChatServer
+        self, task: Task, index: int, step: Step, who: str, temperature: float | None, how: Runs, server: ChatServer
     ) -> None:
         self.task, self.index = task, index
         self.asker = Asker(step, task, index, who, temperature, step.settings.turns)

@@ -20,7 +20,7 @@ MISS = "Write another last step for the agent, with which it just fails this ins
 
 
 @supplies("tag:chosen", "tag:rejected")
-def intents(*, who: str = "start", writer: str = "writer", temperature: float = 1.0) -> Rollout:
+def intents(*, who: str = "start", writer: str = "writer", temperature: float | None = None) -> Rollout:
     """Two traces per task: an episode of `who` under the intent that the writer reads off it (tag "chosen"), and a near
     miss of it under the same intent (tag "rejected").
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from burnish.core import randomness
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group, Sampling, Task, Turn
+from burnish.core.types import Group, Task, Turn
 from burnish.rollout.starts import Open, Reply, Start, sample_key, write_on
 from burnish.score.process import number, step_scores
 from burnish.score.segments import AFTER, segmentation
@@ -45,7 +45,7 @@ def particles(
     steps: str = "lines",
     spread: float = 1.0,
     most: int = 40,
-    temperature: float = 0.8,
+    temperature: float | None = None,
     who: str = "policy",
     prm: str = "prm",
 ) -> Rollout:
@@ -63,7 +63,7 @@ def particles(
         return [[next(heads) for _ in group.replies] for group in groups]
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        how = (who, who, TAG, Sampling(temperature))
+        how = (who, who, TAG, step.sampling(temperature))
         groups = []
         for task in tasks:
             prompt = (Turn(step.models[who].chat.prompt(task), "task"),)

@@ -35,7 +35,7 @@ def play(
     n: int = 1,
     *,
     turns: int | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
     paid: bool = True,
     judged: str = TAG,
@@ -120,7 +120,7 @@ def play_on(
     step: Step,
     turns: int | None = None,
     *,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     blend: Blend | None = None,
 ) -> None:
     """Play episodes on in rounds until they are over or have `turns` replies each (by default as many as they may)."""
@@ -131,7 +131,7 @@ def play_on(
 
 
 def replies_to(
-    episodes: Sequence[Episode], step: Step, *, temperature: float = 1.0, blend: Blend | None = None
+    episodes: Sequence[Episode], step: Step, *, temperature: float | None = None, blend: Blend | None = None
 ) -> list[Trace]:
     """The next reply of each episode, all of one model sampled together."""
     found: dict[Episode, Trace] = {}

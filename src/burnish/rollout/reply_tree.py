@@ -62,9 +62,9 @@ class ReplyTrees:
         size: int | None = None,
         until: tuple[str, ...] = (),
         depth: float = math.inf,
-        temperature: float = 1.0,
+        temperature: float | None = None,
     ) -> None:
-        self.step, self.who, self.depth, self.settings = step, who, depth, Sampling(temperature)
+        self.step, self.who, self.depth, self.settings = step, who, depth, step.sampling(temperature)
         self.model = step.models[who]
         self.limit = step.settings.max_new_tokens
         self.size, self.until = size or self.limit, until

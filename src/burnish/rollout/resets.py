@@ -15,7 +15,7 @@ from torch import Tensor
 from burnish.core import randomness
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Clock, Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.models.chat import Chat
 from burnish.rollout.sample import continue_from
 from burnish.rollout.starts import Start, sample_key, to_the_end
@@ -28,7 +28,7 @@ Begun = tuple[Task, tuple[Turn, ...], int]
 
 @supplies("tokens:demo")
 def reset(
-    n: int, cut: Cut, *, column: str = "demo", temperature: float = 1.0, who: str = "policy", tag: str = "reset"
+    n: int, cut: Cut, *, column: str = "demo", temperature: float | None = None, who: str = "policy", tag: str = "reset"
 ) -> Rollout:
     """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's
     end.
@@ -39,7 +39,7 @@ def reset(
         kept = cut(demo, step.models[who].chat, step.clock, _dice(step.clock, "reset", task, i))
         before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
         return Start(
-            task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, Sampling(temperature)
+            task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, step.sampling(temperature)
         )
 
     def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
@@ -57,7 +57,7 @@ def reset(
 
 
 @supplies("tokens:*")
-def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float = 1.0) -> Rollout:
+def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float | None = None) -> Rollout:
     """n replies per task by two models: `first` writes a reply, `cut` keeps its beginning, `then` writes the rest.
 
     Both read the prompt as `then`'s chat template has it; the models must share a tokenizer.
@@ -87,7 +87,9 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float =
 
 
 @supplies("tokens:past", "tokens:cue")
-def restarted(source: Source, n: int, back: int, cue: str, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
+def restarted(
+    source: Source, n: int, back: int, cue: str, *, temperature: float | None = None, who: str = "policy"
+) -> Rollout:
     """n replies per task, then one more from the middle of a right one and one from the middle of a wrong one.
 
     The first right and the first wrong reply, where there are such, lose their last t lines (t uniform in 0 .. back;
@@ -213,7 +215,7 @@ def _grouped(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
     return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
 
-def _restart(starts: list[Begun], who: str, step: Step, temperature: float) -> list[Trace]:
+def _restart(starts: list[Begun], who: str, step: Step, temperature: float | None) -> list[Trace]:
     keyed = [
         (task, turns, number % 2) for task, turns, number in starts
     ]  # noise by the task and the kind, not the batch

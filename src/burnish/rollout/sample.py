@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from burnish.core import randomness
 from burnish.core.parts import Rollout, names, supplies
 from burnish.core.schedules import Schedule, at
 from burnish.core.step import Step
-from burnish.core.types import Group, Sampling, Task, Trace, Turn
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.engine.mixture import Blend
 from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_on
 
@@ -19,10 +20,10 @@ from burnish.rollout.starts import Reply, Start, sample_key, to_the_end, write_o
 def sample(
     n: int,
     *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
     who: str = "policy",
     tag: str = "sample",
     blend: Blend | None = None,
@@ -30,13 +31,17 @@ def sample(
 ) -> Rollout:
     """n replies per task, sampled by `who`, from its own distribution or from a blend with other models'.
 
+    temperature, top_k, top_p, min_p: a number departs from the run's way of sampling (--temperature and the like).
     The author of the replies is `who`, or `author` where the replies of a blend are to be distinguished.
     """
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
+    parted = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
+    cut: dict[str, Any] = {name: value for name, value in parted.items() if value is not None}
+
     def asks(tasks: list[Task], step: Step) -> list[list[Start]]:
-        how = (who, author or who, tag, Sampling(temperature, top_k, top_p, min_p))
+        how = (who, author or who, tag, replace(step.sampling(temperature), **cut))
         found = []
         for task in tasks:
             prompt = (Turn(step.models[who].chat.prompt(task), "task"),)
@@ -49,7 +54,7 @@ def sample(
         name=f"{shown} from {blend.name}" if blend else shown,
         call=to_the_end(asks, blend),
         asks=None if blend else asks,
-        plain=(n, temperature) if own and not (top_k or min_p) and top_p == 1.0 else None,
+        plain=n if own and temperature is None and not cut else None,
         reads=frozenset({"task:prompt", f"model:{who}.generate"})
         | ({f"model:{who}.mix", *(f"model:{other}.logits" for other in blend.others)} if blend else set()),
         writes=names("tokens", ("task", author or who)) | names("mu", author or who) | names("tag", tag),
@@ -63,7 +68,12 @@ def greedy(*, who: str = "policy") -> Rollout:
 
 @supplies("tokens:demo")
 def prefixed(
-    keep_low: Schedule, keep_high: Schedule, *, column: str = "demo", temperature: float = 1.0, who: str = "policy"
+    keep_low: Schedule,
+    keep_high: Schedule,
+    *,
+    column: str = "demo",
+    temperature: float | None = None,
+    who: str = "policy",
 ) -> Rollout:
     """One hybrid reply per task: the first L tokens of a demonstration, then the policy goes on.
 
@@ -82,7 +92,18 @@ def prefixed(
             length = max(1, min(math.floor(share * len(demo)), len(demo) - 1))
             begun = (prompt, Turn(demo[:length], "demo", parent=prompt))
             found.append(
-                [Start(task, begun, 0, sample_key(clock, task, 0, "hybrid"), who, who, "hybrid", Sampling(temperature))]
+                [
+                    Start(
+                        task,
+                        begun,
+                        0,
+                        sample_key(clock, task, 0, "hybrid"),
+                        who,
+                        who,
+                        "hybrid",
+                        step.sampling(temperature),
+                    )
+                ]
             )
         return found
 
@@ -148,12 +169,16 @@ def continue_from(
     step: Step,
     *,
     tag: str = "sample",
-    temperature: float = 1.0,
+    temperature: float | None = None,
     blend: Blend | None = None,
 ) -> list[Trace]:
     """A trace for each start (task, turns so far, sample index): the turns and what `who` writes after them."""
     replies = [
-        Reply(Start(task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, Sampling(temperature)))
+        Reply(
+            Start(
+                task, turns, index, sample_key(step.clock, task, index, tag), who, who, tag, step.sampling(temperature)
+            )
+        )
         for task, turns, index in starts
     ]
     write_on(replies, step, blend=blend)

@@ -31,7 +31,9 @@ class EpisodeTrees:
     spent  tokens that were sampled for each tree
     """
 
-    def __init__(self, tasks: Sequence[Task], step: Step, *, who: str = "policy", temperature: float = 1.0) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], step: Step, *, who: str = "policy", temperature: float | None = None
+    ) -> None:
         self.step, self.temperature = step, temperature
         self.roots: list[Branch] = [Node(Episode(task, 0, step, who)) for task in tasks]
         for root in self.roots:
@@ -84,7 +86,7 @@ def searched(
     backup: Backup = running_mean,
     opinion: Opinion | None = None,
     worth: Worth = earned,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
     reads: Sequence[str] = (),
     writes: Sequence[str] = ("tag:node",),

@@ -49,7 +49,7 @@ def stepped(
     done: Done = lambda root: False,
     steps: str = "lines",
     depth: int = 40,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     who: str = "policy",
     writes: Iterable[str] = (),
 ) -> Rollout:

@@ -144,7 +144,7 @@ def shapes_of(roles: Mapping[str, Role], base: Path) -> dict[str, DecoderShape]:
 
 def batch_of(method: Method, prompts: int, reply: int, max_length: int | None) -> Batch:
     """What a step of a method samples. Prompts that are not known yet are taken to be 256 tokens long."""
-    plain = [phase.rollout.plain[0] for phase in method.phases if phase.rollout.plain is not None]
+    plain = [phase.rollout.plain for phase in method.phases if phase.rollout.plain is not None]
     samples = Needs.of(method).samples
     prompt = max(1, max_length - reply) if max_length is not None and samples else PROMPT
     replies = prompts * max(plain, default=1) if samples else 0

@@ -161,7 +161,13 @@ def plan(
         config = replace(config, options=replace(config.options, threads=threads_for(options)))
     parts = rewards or (read_rewards(options.reward) if options.reward else ())
     return RunPlan(
-        config, source, method, base, lora, options.settings(lr, budget), present(parts, config.options.shape)
+        config,
+        source,
+        method,
+        base,
+        lora,
+        options.settings(lr, budget, named_method),
+        present(parts, config.options.shape),
     )
 
 

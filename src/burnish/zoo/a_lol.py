@@ -95,7 +95,6 @@ def a_lol(
     eps: opt.ClipRange = 0.9,
     value_steps: _ValueSteps = 20,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Advantage leftover lunch: an offline policy gradient in which a whole reply is one action.
@@ -110,9 +109,7 @@ def a_lol(
     variant is `a_lol_ref_free` with A - beta. eps = 0.9 is the paper's. The critic learns for the last time in the
     policy's first step.
     """
-    return _a_lol(
-        task, learn.pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model
-    )
+    return _a_lol(task, learn.pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
 
 
 @register(
@@ -129,7 +126,6 @@ def a_lol_seq(
     eps: opt.ClipRange = 0.9,
     value_steps: _ValueSteps = 20,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """A-LoL seq.: the importance weight is the token's, w_t = sg clip( pi(y_t)/ref(y_t), 1 - eps, 1 + eps ).
@@ -138,9 +134,7 @@ def a_lol_seq(
 
     The rest is as in `a_lol`.
     """
-    return _a_lol(
-        task, learn.pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model
-    )
+    return _a_lol(task, learn.pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
 
 
 @register(
@@ -156,7 +150,6 @@ def a_lol_ref_free(
     n: _ReferenceReplies = 4,
     value_steps: _ValueSteps = 20,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """A-LoL ref. free: the importance weight is 1.
@@ -165,17 +158,15 @@ def a_lol_ref_free(
 
     The rest is as in `a_lol`.
     """
-    return _a_lol(task, learn.pg_reinforce(on=learn.CLAIMED), n, value_steps, critic_lr, temperature, reward_model)
+    return _a_lol(task, learn.pg_reinforce(on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
 
 
-def _a_lol(
-    task: draw.Source, term: learn.Term, n: int, value_steps: int, critic_lr: float, temperature: float, rm: str | None
-) -> Method:
+def _a_lol(task: draw.Source, term: learn.Term, n: int, value_steps: int, critic_lr: float, rm: str | None) -> Method:
     value = Phase(
         name="value",
         times=lambda clock: int(clock.step <= value_steps),
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="ref", temperature=temperature),
+        rollout=rollout.sample(n, who="ref"),
         score=score.scoring(task, rm, author="ref"),
         credit=chain(credit.shared("reward", "returns"), credit.claim("value", "ref", positions="first")),
         learn=learn.Learn(learn.value_mse("value", None, "returns", on=learn.CLAIMED)),

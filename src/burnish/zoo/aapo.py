@@ -64,7 +64,6 @@ def aapo(
     ] = 6,
     margin_low: Annotated[float, Option("The least margin.")] = -0.2,
     margin_high: Annotated[float, Option("The greatest margin.")] = 0.28,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """AAPO: advantages with momentum (in later versions of the paper: with a margin).
@@ -75,10 +74,10 @@ def aapo(
     r'_i is the score of the i-th of n replies that the starting policy gives to the same prompt. No ratio, no clip,
     no KL.
     """
-    theirs = rollout.sample(n, temperature=temperature, who="ref", tag="reference")
+    theirs = rollout.sample(n, who="ref", tag="reference")
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), theirs),
+        rollout=rollout.join(rollout.sample(n), theirs),
         score=score.scoring(task, reward_model),
         credit=group_plus_margin(low=margin_low, high=margin_high),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),

@@ -71,7 +71,6 @@ def accelerated_po(
         float, Option("How far weights go beyond what the round learned; 0 is iterative DPO.", at_least=0)
     ] = 0.3,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """APO: accelerated preference optimisation, on DPO.
@@ -84,7 +83,7 @@ def accelerated_po(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
         credit=credit.ref("past"),

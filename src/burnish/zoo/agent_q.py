@@ -34,7 +34,6 @@ def agent_q(
     alpha: Annotated[float, Option("The tree's share of a value, beside the critic's.", at_least=0, at_most=1)] = 0.5,
     theta: Annotated[float, Option("The least distance of the values of a pair.", at_least=0)] = 0.2,
     beta: opt.Beta = 0.1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Agent Q: guided tree search, then DPO on the steps.
 
@@ -59,7 +58,6 @@ def agent_q(
             rule=rollout.ucb_after_one(c, value),
             take=rollout.replies_with(value),
             opinion=rollout.ranked_by("critic") if critic else None,
-            temperature=temperature,
             reads=[f"model:{name}.logp" for name in critic],
         ),
         select=select.sibling_pairs(theta),

@@ -193,7 +193,6 @@ def agent_r(
     ] = None,
     updates: opt.Updates = 4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Agent-R: search for good and bad episodes, splice them, imitate.
 
@@ -213,9 +212,7 @@ def agent_r(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.searched(
-            rounds, width, rule=rollout.uct(c), take=rollout.finished, temperature=temperature, writes=()
-        ),
+        rollout=rollout.searched(rounds, width, rule=rollout.uct(c), take=rollout.finished, writes=()),
         score=bad_steps(),
         select=revisions(linear(alpha, final), beta, words=revision.split("|") if revision else REVISIONS),
         learn=learn.Learn(

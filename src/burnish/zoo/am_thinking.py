@@ -46,7 +46,6 @@ def am_thinking(
     n: opt.GroupSize = 16,
     eps: opt.ClipRange = 0.2,
     cut_off: Annotated[float, Option("What a reply that was cut off weighs.", at_least=0, at_most=1)] = 0.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """The RL of AM-Thinking-v1: GRPO without KL, on-policy, cut-off replies excluded from the loss.
 
@@ -59,7 +58,7 @@ def am_thinking(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), weigh_cut_off(cut_off), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.token_mean)),

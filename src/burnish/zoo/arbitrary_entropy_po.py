@@ -164,4 +164,5 @@ def aepo(
         ),
         learn=learn.Learn(learn.pg_clip(eps, dual=dual, on=learn.CLAIMED), updates=updates, logp_temperature=1.0),
         models=roles(**score.rm_role(reward_model)),
+        sampling=None,
     )

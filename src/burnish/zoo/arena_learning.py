@@ -89,7 +89,6 @@ def arena_learning(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     words: Words = "full",
 ) -> Method:
     """Arena Learning: a data flywheel of simulated battles.
@@ -109,7 +108,7 @@ def arena_learning(
     others, says = read_judges(rivals), read_judge(judge) if judge else None
     fights: dict[str, Any] = {
         "draw": draw.prompts(task),
-        "rollout": rollout.join(rollout.sample(1, temperature=temperature), answered(others)),
+        "rollout": rollout.join(rollout.sample(1), answered(others)),
         "score": chain(*(() if says else (score.verify(task),)), battles(says, BATTLE[words])),
     }
     stages: tuple[dict[str, Any], ...] = (
@@ -128,7 +127,7 @@ def arena_learning(
         },
         {
             "draw": draw.prompts(task),
-            "rollout": rollout.sample(1, temperature=temperature),
+            "rollout": rollout.sample(1),
             "score": score.reward_model(),
             "credit": ppo_credit(kl, lam),
             "learn": learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=0.5), updates=updates),

@@ -55,9 +55,7 @@ def finished_and_judged(root: Branch) -> list[Trace]:
     return traces
 
 
-def reflected(
-    tries: int, threshold: float, worth: Worth, *, reads: Sequence[str] = (), temperature: float = 1.0
-) -> Rollout:
+def reflected(tries: int, threshold: float, worth: Worth, *, reads: Sequence[str] = ()) -> Rollout:
     """Up to `tries` episodes per task: another one while the best is worth less than the threshold.
 
     Before each new attempt the policy reads its last one and writes what to do better, which is added to the prompt.
@@ -73,7 +71,7 @@ def reflected(
             episodes = [Episode(prompts[i], number, step, "policy") for i in open_]
             for episode in episodes:
                 episode.begin()
-            play_on(episodes, step, step.settings.turns, temperature=temperature)
+            play_on(episodes, step, step.settings.turns)
             for i, episode, value in zip(open_, episodes, worth(episodes, step), strict=True):
                 made[i].append((episode, value))
             if number < tries - 1:
@@ -113,7 +111,6 @@ def armap(
         str | None, Option("The model that writes intents and near misses; unset: the base model.")
     ] = None,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ARMAP's reward model r(intent, episode): a linear head on the last token.
 
@@ -128,7 +125,7 @@ def armap(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.intents(temperature=temperature),
+        rollout=rollout.intents(),
         select=select.given_pairs(),
         credit=credit.claim("end", "start", "writer", positions="end"),
         learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), updates=updates),
@@ -145,16 +142,14 @@ def armap(
     example="burnish train armap_best_of_n --reward-model runs/DIR/model --task guess",
     trial={"task": "guess", "n": 3},
 )
-def armap_best_of_n(
-    task: draw.Source, *, n: opt.Replies = 8, temperature: opt.Temperature = 1.0, reward_model: Scorer = None
-) -> Method:
+def armap_best_of_n(task: draw.Source, *, n: opt.Replies = 8, reward_model: Scorer = None) -> Method:
     """Best of n episodes: argmax_i r(intent, episode_i). n = 1 is the policy.
 
     The metric score/chosen_reward is what the environment paid for the chosen episodes. Without a reward model the
     environment's own reward chooses.
     """
     by_model = chain(score.reward_model(name="judged")) if reward_model else everything
-    return _planned(task, rollout.play(n, temperature=temperature), reward_model, by_model, bool(reward_model))
+    return _planned(task, rollout.play(n), reward_model, by_model, bool(reward_model))
 
 
 @register(
@@ -170,7 +165,6 @@ def armap_reflexion(
     *,
     tries: Annotated[int, Option("The most attempts.", at_least=1)] = 4,
     threshold: Annotated[float, Option("An episode that is worth this much is kept.")] = 0.5,
-    temperature: opt.Temperature = 1.0,
     reward_model: Scorer = None,
 ) -> Method:
     """Reflexion with a learned reward: while the best r < threshold, reflect on the last episode and play again.
@@ -178,7 +172,7 @@ def armap_reflexion(
     The reflection is the policy's and is added to the prompt. tries = 1 is the policy.
     """
     worth, reads = _worth(reward_model)
-    return _planned(task, reflected(tries, threshold, worth, reads=reads, temperature=temperature), reward_model)
+    return _planned(task, reflected(tries, threshold, worth, reads=reads), reward_model)
 
 
 @register(
@@ -195,7 +189,6 @@ def armap_search(
     rounds: Annotated[int, Option("Visits to each tree.", at_least=1)] = 16,
     width: Annotated[int, Option("Replies that are proposed in each state.", at_least=2)] = 4,
     c: Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)] = 6.364,
-    temperature: opt.Temperature = 1.0,
     reward_model: Scorer = None,
 ) -> Method:
     """Tree search by Q + c sqrt(ln N) / (1 + n), Q the running mean of r(intent, episode) over finished episodes.
@@ -210,7 +203,6 @@ def armap_search(
         rule=rollout.log_puct(c),
         take=finished_and_judged,
         worth=worth,
-        temperature=temperature,
         reads=reads,
         writes=("score:judged",),
     )

@@ -35,7 +35,6 @@ def arpo(
     ] = "soft",
     eps: opt.ClipRange = 0.2,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Agentic reinforced policy optimisation.
 
@@ -56,7 +55,7 @@ def arpo(
     rule = rollout.by_chance(alpha, beta) if tau is None else rollout.above(alpha, beta, tau)
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.branching(budget, fresh, rule, window=window, temperature=temperature, paid=paid),
+        rollout=rollout.branching(budget, fresh, rule, window=window, paid=paid),
         score=everything if paid else score.verify(task),
         credit=chain(
             credit.group_relative(),

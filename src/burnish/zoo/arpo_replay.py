@@ -34,7 +34,6 @@ def arpo_replay(
     low: Annotated[float, Option("A group is refilled if the mean of its scores is below this.")] = 0.2,
     eps_low: opt.ClipLow = 0.2,
     eps_high: opt.ClipHigh = 0.3,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ARPO: GRPO with an experience replay by task.
 
@@ -52,7 +51,7 @@ def arpo_replay(
     store = select.TaskStore("successes", per_task)
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         select=select.replay_where_failed(store, above=above, flat=flat, low=low),
         credit=chain(credit.group_relative(), credit.old(), credit.claim("pg", "policy", tag="refilled")),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high, norm=learn.seq_mean, on=learn.CLAIMED)),

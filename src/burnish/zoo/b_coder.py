@@ -155,7 +155,6 @@ def b_coder(
     critic_lr: Annotated[
         float, Option("Multiplies the learning rate for V.", at_least=0.01, reason=opt.A_FACTOR)
     ] = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """B-Coder: off-policy Q-learning on demonstrations and on replies of the starting policy.
 
@@ -176,7 +175,7 @@ def b_coder(
     """
     stages: dict[str, Any] = {
         "draw": draw.demos(task),
-        "rollout": rollout.join(rollout.given("demo"), rollout.sample(n, temperature=temperature, who="ref")),
+        "rollout": rollout.join(rollout.given("demo"), rollout.sample(n, who="ref")),
         "score": chain(score.verify(task, author="ref"), score.spread(wrong, MOST)),
     }
     learn_value = Phase(

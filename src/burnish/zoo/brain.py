@@ -34,7 +34,6 @@ def brain(
     n: opt.GroupSize = 8,
     gamma: Annotated[float, Option("Temperature of the reward in the posterior.", above=0)] = 1.0,
     sync: Annotated[int, Option("Steps after which the proposal takes the policy's weights.", at_least=1)] = 10,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """BRAIn.
@@ -47,7 +46,7 @@ def brain(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.whole_lists(),
         credit=chain(credit.ref(), credit.behaviour("past"), credit.shared("reward", "psi")),

@@ -157,11 +157,11 @@ KLMax = Annotated[
 ]  # judged tasks get a lenient one in the paper, chat a strict one
 
 
-def _with_baseline(n: int, temperature: float) -> Rollout:
+def _with_baseline(n: int) -> Rollout:
     """n replies of the policy, and one of the starting policy, tagged "baseline"."""
     return rollout.join(
-        rollout.sample(n, temperature=temperature),
-        rollout.sample(1, temperature=temperature, who="ref", tag="baseline"),
+        rollout.sample(n),
+        rollout.sample(1, who="ref", tag="baseline"),
     )
 
 
@@ -188,7 +188,6 @@ def cgpo_crpg(
     n: opt.GroupSize = 4,
     judges: Judges = "correct",
     kl_max: KLMax = 20.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """CGPO with its optimiser CRPG: calibrated, regularised, constrained policy gradient.
@@ -204,7 +203,7 @@ def cgpo_crpg(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=_with_baseline(n, temperature),
+        rollout=_with_baseline(n),
         score=_judged(task, reward_model, judges),
         credit=credit.constrained_advantage(kl_max),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
@@ -226,7 +225,6 @@ def cgpo_codpo(
     judges: Judges = "correct",
     beta: opt.Beta = 0.1,
     nll: Annotated[float, Option("Lambda: weight of the chosen reply's log-likelihood per token.", at_least=0)] = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """CGPO with its optimiser CODPO: constrained online DPO.
@@ -240,7 +238,7 @@ def cgpo_codpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.scoring(task, reward_model), satisfied(names_in(judges))),
         select=satisfied_vs_violating(),
         credit=credit.ref(),
@@ -262,7 +260,6 @@ def cgpo_crraft(
     n: opt.GroupSize = 4,
     judges: Judges = "correct",
     kl_max: KLMax = 20.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """CGPO with its optimiser CRRAFT: calibrated, regularised, reward-ranked fine-tuning.
@@ -275,7 +272,7 @@ def cgpo_crraft(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=_with_baseline(n, temperature),
+        rollout=_with_baseline(n),
         score=_judged(task, reward_model, judges),
         select=best_satisfying(kl_max),
         credit=credit.calibrated_weight(),

@@ -75,7 +75,6 @@ def chi2_ppo(
     updates: opt.Updates = 4,
     minibatches: opt.Minibatches = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PPO with sqrt-chi2 regularisation, in its form for language models.
@@ -90,7 +89,7 @@ def chi2_ppo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(anchors(), chi2_scale(), credit.token_rewards(kl=None), credit.gae(lam=lam), credit.whiten()),
         learn=learn.Learn(

@@ -142,7 +142,6 @@ def clip_cov(
     low: Annotated[float, Option("The band's lower end.")] = 1.0,
     high: Annotated[float, Option("The band's upper end.", unlimited=True)] = 5.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Clip-Cov: entropy is kept by sparing the policy some of the updates that would make it surer.
 
@@ -157,7 +156,7 @@ def clip_cov(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.mixed(),
         credit=chain(
@@ -187,7 +186,6 @@ def kl_cov(
     share: Annotated[float, Option("Share of the tokens that are penalised.", at_least=0, at_most=1)] = 2e-3,
     beta: Annotated[float, Option("Weight of the penalty.", at_least=0)] = 1.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """KL-Cov: a penalty on the tokens that would lower the entropy most.
 
@@ -199,7 +197,7 @@ def kl_cov(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.mixed(),
         credit=chain(

@@ -33,7 +33,6 @@ def concise_two_phase(
     lam: Annotated[float, Option("GAE's lambda.", at_least=0, below=1)] = 0.95,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Two phases of the same PPO: for ability on all problems, then for brevity on a few that are sometimes solved.
 
@@ -49,7 +48,7 @@ def concise_two_phase(
     ability = Phase(
         name="ability",
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=ppo_credit(kl, lam),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
@@ -58,7 +57,7 @@ def concise_two_phase(
     brevity = Phase(
         name="brevity",
         draw=draw.few(task, few_tasks),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.solvable(),
         credit=chain(

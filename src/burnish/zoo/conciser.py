@@ -27,7 +27,6 @@ def conciser(
     eps_low: opt.ClipLow = 0.2,
     eps_high: opt.ClipHigh = 0.28,
     entropy: opt.EntropyCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
 ) -> Method:
     """ConciseR: two stages of group-relative learning.
@@ -44,7 +43,7 @@ def conciser(
     walk = Phase(
         name="walk",
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.partly_right(),
         credit=chain(
@@ -63,7 +62,7 @@ def conciser(
     run = Phase(
         name="run",
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), score.brevity_once_right()),
         credit=chain(credit.group_relative(score="concise"), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high), updates=updates),

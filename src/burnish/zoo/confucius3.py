@@ -133,7 +133,6 @@ def targeted_entropy(
     beta: opt.KLCoef = 0.04,
     target: Annotated[float, Option("The entropy to hold, in nats.", at_least=0)] = 0.55,
     coef: Annotated[float, Option("Weight of the distance.", at_least=0)] = 0.001,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Targeted entropy regularisation (Confucius3-Math, section 6.1), the first stage of its RL.
 
@@ -144,7 +143,7 @@ def targeted_entropy(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(
             credit.group_relative(),
@@ -179,7 +178,6 @@ def confucius3(
     ] = -0.256,
     offset: Annotated[float, Option("The weight of a prompt of which half is right.", above=0)] = 1.256,
     refills: Refills = 3,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """DAPO with recent sample recovery and policy-specific hardness weighting (Confucius3-Math, sections 6.2 and 6.3).
 
@@ -191,7 +189,7 @@ def confucius3(
     weighs 1.512, one that always is 1. pi_old is computed by the trainer before the update, so that recovered replies
     are treated as fresh ones: the paper found no use in importance weights. The clip is DAPO's; the paper prints none.
     """
-    drawn, sampled = draw.prompts(task), rollout.sample(n, temperature=temperature)
+    drawn, sampled = draw.prompts(task), rollout.sample(n)
     scored = score.verify(task)
     store = select.Store("recent", 10_000)
     return method(

@@ -60,7 +60,6 @@ def constrained_rlhf(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Constrained RLHF (mu-PPO for at_least, xi-PPO for equal): minimise the KL subject to E[r_i] >= theta_i, or =.
 
@@ -78,7 +77,7 @@ def constrained_rlhf(
     multipliers = SquashedMultipliers(theta, SQUASHES[constraint], multiplier_lr, momentum)
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(anchors(), credit.mixed_advantages(multipliers, gamma=gamma, lam=lam)),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_heads_clip(value_eps, coef=value_coef), updates=updates),

@@ -56,7 +56,6 @@ def copg_online(
     n: opt.GroupSize = 2,
     beta: opt.Beta = 0.1,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """CoPG on the policy's own samples.
@@ -68,7 +67,7 @@ def copg_online(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.every_contrast(),
         credit=chain(credit.ref(), credit.token_rewards(kl=None)),

@@ -109,7 +109,6 @@ def copo(
     sharpness: Annotated[float, Option("How sharply w changes with entropy.", at_least=0)] = 5.0,
     centre: Annotated[float, Option("The entropy, in bits, at which w is 1/2.")] = 1.0,
     gate: Annotated[float, Option("Replies that score this or less follow the global signal alone.")] = 0.0,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
 ) -> Method:
     """COPO: a local and a global signal, blended by how much the answers to a prompt differ.
@@ -125,7 +124,7 @@ def copo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), answer_entropy()),
         credit=chain(local_and_global(sharpness=sharpness, centre=centre, gate=gate), credit.behaviour()),
         learn=learn.Learn(

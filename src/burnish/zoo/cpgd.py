@@ -26,7 +26,6 @@ def cpgd(
     alpha: Annotated[float, Option("Weight of the policy drift.", at_least=0)] = 0.001,
     cut: Annotated[float, Option("The bound on the drift's factor.", unlimited=True)] = 2.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Clipped policy gradient optimisation with policy drift.
 
@@ -41,7 +40,7 @@ def cpgd(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(learn.pg_log_ratio(eps), learn.drift(cut, coef=alpha), minibatches=minibatches),

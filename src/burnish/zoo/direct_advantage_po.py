@@ -70,7 +70,6 @@ def direct_advantage_po(
     least: Annotated[float, Option("The least span of advantages at a state.", at_least=0)] = 0.1,
     critic_steps: Annotated[int, Option("Steps that train the critic.", at_least=1)] = 100,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Direct advantage policy optimisation: steps of reasoning are lines, the starting policy ref writes them.
 
@@ -89,7 +88,7 @@ def direct_advantage_po(
         name="critic",
         times=before(critic_steps),
         draw=draw.prompts(task),
-        rollout=rollout.probed(solutions, completions, rollout.lines, temperature=temperature, who="ref"),
+        rollout=rollout.probed(solutions, completions, rollout.lines, who="ref"),
         score=score.verify(task, author="ref"),
         credit=chain(
             credit.success_rates(),
@@ -106,7 +105,7 @@ def direct_advantage_po(
         name="actor",
         times=after(critic_steps - 1),
         draw=draw.prompts(task),
-        rollout=rollout.next_steps(candidates, temperature=temperature, who="ref"),
+        rollout=rollout.next_steps(candidates, who="ref"),
         score=score.success_chance("critic", author="ref"),
         select=apart(least, score="chance"),
         credit=chain(credit.step_advantage("chance"), credit.ref(), credit.claim("step", "ref", tag="apart")),

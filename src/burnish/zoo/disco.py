@@ -6,7 +6,7 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.method import Method, Option, chain, method, roles
+from burnish.method import Method, Option, Sampling, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -41,7 +41,6 @@ def disco(
     beta: _Constraint = 1000.0,
     delta: _FreeKL = 1e-4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 0.6,
 ) -> Method:
     """Discriminative constrained optimisation.
 
@@ -56,7 +55,7 @@ def disco(
     which micro-batching would change here. (Its ratio form of disco calls that of disco_b.) tau is by default the
     paper's, 10 for logp and 1 for ratio; so are 4 updates of a batch.
     """
-    return _disco(task, n, score, tau, beta, delta, minibatches, temperature)
+    return _disco(task, n, score, tau, beta, delta, minibatches)
 
 
 @register(
@@ -73,7 +72,6 @@ def disco_b(
     beta: _Constraint = 1000.0,
     delta: _FreeKL = 1e-4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 0.6,
 ) -> Method:
     """DisCO-b: the difference of mean scores, what `disco` becomes as tau grows.
 
@@ -81,7 +79,7 @@ def disco_b(
 
     The rest is as in `disco`. 4 updates of a batch are the paper's.
     """
-    return _disco(task, n, score, math.inf, beta, delta, minibatches, temperature)
+    return _disco(task, n, score, math.inf, beta, delta, minibatches)
 
 
 def _disco(
@@ -92,12 +90,11 @@ def _disco(
     beta: float,
     delta: float,
     minibatches: int,
-    temperature: float,
 ) -> Method:
     found, usual_tau, reads = SCORES[scored_by]
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.right(), credit.old()),
         learn=learn.Learn(
@@ -106,4 +103,5 @@ def _disco(
             minibatches=minibatches,
         ),
         models=roles(),
+        sampling=Sampling(0.6),
     )

@@ -26,7 +26,6 @@ def divpo(
     rho: Annotated[float, Option("Width of both bands, as a share of the reward range.", at_least=0, at_most=1)] = 0.3,
     diversity: Annotated[str, Option("What makes a reply unusual.", choices=tuple(DIVERSITY))] = "probability",
     beta: opt.Beta = 0.1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DivPO: another choice of pairs for online DPO.
@@ -40,7 +39,7 @@ def divpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.diverse_vs_usual(rho, DIVERSITY[diversity]),
         credit=credit.ref(),

@@ -9,7 +9,7 @@ from burnish.core.parts import chain
 from burnish.core.roles import snapshot
 from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, Phase, method, roles
+from burnish.method import Method, Option, Phase, Sampling, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -38,8 +38,6 @@ def dno(
     own_margin: Annotated[float, Option("The same where the policy's own reply is preferred.", at_least=0)] = 1 / 6,
     replay: Annotated[float, Option("Old pairs replayed, as a share of the prompts.", at_least=0, at_most=1)] = 0.3,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 0.7,
-    top_p: opt.TopP = 0.95,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DNO-Prct: the practical version of direct Nash optimisation.
@@ -52,7 +50,7 @@ def dno(
     each older round half as much; here old pairs are drawn evenly from the last 512 prompts. `dno_soft` is its theory.
     """
     memory = select.Store("pairs", 512)
-    own = rollout.sample(n, who="past", temperature=temperature, top_p=top_p)
+    own = rollout.sample(n, who="past")
     rule = select.large_margins(floor, margin, own_margin, own="past")
     anchor, authors = credit.ref("past", logp_temperature=1.0), ("past", "demo")
     fresh = Phase(
@@ -72,7 +70,7 @@ def dno(
         learn=learn.Learn(learn.dpo(beta, on=authors), logp_temperature=1.0),
     )
     models = roles(past=snapshot("policy", sync), **score.rm_role(reward_model))
-    return Method(models=models, phases=(fresh, again), lr_share=0.1)
+    return Method(models=models, phases=(fresh, again), lr_share=0.1, sampling=Sampling(0.7, top_p=0.95))
 
 
 @register(
@@ -88,7 +86,6 @@ def dno_soft(
     n: opt.GroupSize = 5,
     eta: Eta = 0.1,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DNO as its theory writes it (Algorithm 1).
@@ -101,7 +98,7 @@ def dno_soft(
     preference = by_bradley_terry if reward_model else by_comparison
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=chain(score.scoring(task, reward_model, author="past"), score.win_rates(preference)),
         select=select.every_pair("wins"),
         credit=chain(credit.streams("past", logp="past"), credit.shared("wins", "wins")),

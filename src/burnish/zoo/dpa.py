@@ -40,9 +40,9 @@ def written(v: tuple[float, float]) -> str:
 
 
 @supplies("tag:directed")
-def directed(n: int, degrees: float, *, temperature: float = 1.0) -> Rollout:
+def directed(n: int, degrees: float) -> Rollout:
     """n replies per task, sampled after a direction of its own, which each trace has in its note (unrounded)."""
-    inner = sample(n, temperature=temperature)
+    inner = sample(n)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         directions = [direction(step, task, degrees) for task in tasks]
@@ -106,7 +106,6 @@ def dpa(
     *,
     n: opt.Replies = 16,
     degrees: Annotated[float, Option("The largest angle of a direction.", at_least=0, at_most=90)] = 45.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: Annotated[
         str | None,
         Option(
@@ -128,7 +127,7 @@ def dpa(
     scored = attributes if reward_model else chain(score.verify(task), attributes)
     return method(
         draw=draw.prompts(task),
-        rollout=directed(n, degrees, temperature=temperature),
+        rollout=directed(n, degrees),
         score=scored,
         select=select.keep_best(1, "directed"),
         learn=learn.Learn(learn.imitate()),

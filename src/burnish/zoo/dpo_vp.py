@@ -73,4 +73,5 @@ def dpo_vp(task: draw.Source, *, n: opt.GroupSize = 8, beta: opt.Beta = 0.1, syn
         learn=learn.Learn(learn.dpo(beta, on="past"), logp_temperature=1.0),
         models=roles(past=snapshot("policy", sync)),
         lr_share=0.1,
+        sampling=None,
     )

@@ -33,7 +33,6 @@ def dr_po(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """DR-PO: reset to a state of a demonstration, let the policy finish, PPO on what it wrote.
@@ -51,11 +50,11 @@ def dr_po(
     both = ("policy", "demo")
     return method(
         draw=draw.demos(task),
-        rollout=rollout.reset(n, rollout.anywhere(chance), temperature=temperature),
+        rollout=rollout.reset(n, rollout.anywhere(chance)),
         score=score.scoring(task, reward_model),
         credit=chain(
-            credit.old(logp_temperature=temperature),
-            credit.ref(logp_temperature=temperature),
+            credit.old(logp_temperature="run"),
+            credit.ref(logp_temperature="run"),
             credit.streams("critic", value="value"),
             credit.token_rewards(kl=kl, author=both),
             credit.whiten("reward", author=both, centre=False),
@@ -66,7 +65,7 @@ def dr_po(
             learn.pg_clip(eps),
             learn.value_clip(value_eps, coef=value_coef, on=both),
             updates=updates,
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=ppo_models(critic_lr, reward_model),
     )

@@ -88,7 +88,6 @@ def dual_token_archer(
     beta_reasoning: Annotated[float, Option("Weight of the KL on reasoning tokens.", at_least=0)] = 0.0,
     beta_knowledge: Annotated[float, Option("Weight of the KL on the rest.", at_least=0)] = 0.001,
     minibatches: opt.Minibatches = 2,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Archer's dual-token constraints (not the ArCHer of multi-turn agents, which is `archer`).
 
@@ -103,7 +102,7 @@ def dual_token_archer(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(

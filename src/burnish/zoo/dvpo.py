@@ -81,7 +81,6 @@ def dvpo(
     kl: opt.KLPenalty = 0.2,
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Decoupled value policy optimisation: nothing scores the replies but the frozen value model V.
 
@@ -100,7 +99,7 @@ def dvpo(
     main = Phase(
         times=1 if value_model else after(value_steps - 1),
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.reward_model("value"),
         credit=chain(
             credit.behaviour(),

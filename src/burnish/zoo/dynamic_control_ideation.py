@@ -105,7 +105,6 @@ def dynamic_control(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """PPO with one controller per reward. RECONSTRUCTED: the paper's abstract was read, not its equations.
 
@@ -126,7 +125,7 @@ def dynamic_control(
         raise ValueError(f"levels is {levels!r}; write numbers with commas: -1,0,1") from None
     return method(
         draw=draw.prompts(task),
-        rollout=steered(rollout.sample(n, temperature=temperature), names, known),
+        rollout=steered(rollout.sample(n), names, known),
         score=chain(score.verify(task), steered_reward(names)),
         credit=ppo_credit(kl, lam, score="steered"),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),

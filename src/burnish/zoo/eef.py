@@ -19,7 +19,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.envs.protocol import Observed, Outcome
 from burnish.method import Method, Option, Trace, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.methods import register
 from burnish.papers import Paper
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, play_on
@@ -91,7 +91,6 @@ def takeovers(
     starts: int,
     win: float,
     *,
-    temperature: float = 1.0,
     who: str = "policy",
     expert: str = "expert",
     recorded: str | None = None,
@@ -113,14 +112,14 @@ def takeovers(
             if not episode.begun:
                 episode.begin()
         if recorded is None:
-            play_on(masters, step, step.settings.turns, temperature=temperature)
-        play_on([e for some in own for e in some], step, step.settings.turns, temperature=temperature)
+            play_on(masters, step, step.settings.turns)
+        play_on([e for some in own for e in some], step, step.settings.turns)
         places = [[] if m.failure or m.earned >= win else spaced(m.replies, starts) for m in masters]
         taken = [
             [_handed(master.branch(1 + n + j, k), who, step) for j, k in enumerate(at)]
             for master, at in zip(masters, places, strict=True)
         ]
-        play_on([e for some in taken for e in some], step, step.settings.turns, temperature=temperature)
+        play_on([e for some in taken for e in some], step, step.settings.turns)
         note_episodes([*(masters if recorded else ()), *(e for some in (*own, *taken) for e in some)], step)
         step.notes.add("expert_failed", sum(m.earned < win for m in masters), max(1, len(masters)))
         groups = []
@@ -177,7 +176,6 @@ def eef(
     n: Annotated[int, Option("Episodes of the policy's own for each task.", at_least=1)] = 4,
     starts: Annotated[int, Option("States of a failed episode that are taken over.", at_least=1)] = 4,
     win: Win = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Exploring expert failures: rejection-sampling fine-tuning with takeovers.
 
@@ -196,7 +194,7 @@ def eef(
     recorded = is_file_of_episodes(expert)
     return method(
         draw=draw.prompts(Recorded(task, expert) if recorded else task, "env"),
-        rollout=takeovers(n, starts, win, temperature=temperature, recorded=RECORDED if recorded else None),
+        rollout=takeovers(n, starts, win, recorded=RECORDED if recorded else None),
         score=score.outcomes(win),
         credit=credit.claim("sft", "policy", "expert", tag="won", where=_not_harmful, needs=("tag:takeover",)),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED), logp_temperature=1.0),

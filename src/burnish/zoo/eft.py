@@ -32,7 +32,6 @@ def eft(
     untuned: Annotated[str, Option("The model that the tuned ones started from.")],
     weight: Weight = 1.0,
     n: opt.Replies = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Emulated fine-tuning (up-scaling), also known as proxy tuning.
 
@@ -49,7 +48,7 @@ def eft(
     blend = rollout.guided({**weights, "untuned": -sum(weights.values())})
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, blend=blend),
+        rollout=rollout.sample(n, blend=blend),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),

@@ -76,7 +76,6 @@ def entropy_grpo(
     kappa: Annotated[float, Option("The bonus is at most |A| / kappa.", above=0)] = 2.0,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
 ) -> Method:
     """Entropy-enhanced GRPO for function calls (FunRL), reconstructed.
@@ -91,7 +90,7 @@ def entropy_grpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(
             credit.group_relative(),

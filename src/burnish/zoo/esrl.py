@@ -58,7 +58,6 @@ def esrl(
     n: opt.Replies = 1,
     drop: Annotated[float, Option("Share of the replies that is dropped.", at_least=0, below=1)] = 0.3,
     queue: Annotated[int, Option("Scores that the baseline remembers.", at_least=1)] = 512,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """ESRL: sample without a graph, keep what there is to learn from, then one parallel pass with gradient.
@@ -73,7 +72,7 @@ def esrl(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=chain(credit.streams("policy", "policy", entropy="entropy"), drop_surest(drop)),
         credit=credit.over_memory(credit.RewardQueue("rewards", queue)),

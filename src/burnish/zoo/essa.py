@@ -307,13 +307,13 @@ def _note_distance(traces: list[Trace], population: Population, step: Step) -> N
         step.notes.add("start_kl", float((now - then["logp"][mask]).sum()), len(now))
 
 
-def by_population(population: Population, n: int = 1, *, temperature: float = 1.0) -> Rollout:
+def by_population(population: Population, n: int = 1) -> Rollout:
     """n replies per task by each candidate, in one group; a trace's note says which candidate wrote it.
 
     Reply j of every candidate has the same sampling key (common random numbers), so that candidates differ by their
     weights alone. While a candidate writes, the policy's weights are the candidate's; afterwards they are as before.
     """
-    plain = sample(n, temperature=temperature, who=population.who)
+    plain = sample(n, who=population.who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         groups = [Group(task, []) for task in tasks]
@@ -382,7 +382,6 @@ def essa(
         float, Option("Share of the singular values of each factor that moves, the largest.", above=0, at_most=1)
     ] = 0.4,
     n: Annotated[int, Option("Replies of each candidate to each prompt.", at_least=1)] = 1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """ESSA: CMA-ES on the singular values of LoRA factors; a step is one generation, of forward passes alone.
@@ -400,7 +399,7 @@ def essa(
     candidates = Population(population, sigma, share)
     return method(
         draw=draw.prompts(task),
-        rollout=by_population(candidates, n, temperature=temperature),
+        rollout=by_population(candidates, n),
         score=score.scoring(task, reward_model),
         credit=fitness(candidates),
         learn=learn.Learn(search=evolve(candidates)),

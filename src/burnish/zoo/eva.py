@@ -28,7 +28,6 @@ def eva(
     variants: curricula.Variants = 4,
     evolved: curricula.Evolved = 0.8,
     words: curricula.Words = "full",
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Evolving alignment by asymmetric self-play, with DPO as the solver.
@@ -43,7 +42,7 @@ def eva(
     """
     solver = method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
         credit=credit.ref(),

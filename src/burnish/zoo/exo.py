@@ -8,7 +8,7 @@ from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
 from burnish.learn.terms import preference_lists as lists
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
@@ -60,7 +60,6 @@ def exo_rewards(
     n: opt.GroupSize = 4,
     beta: opt.Beta = 0.5,
     beta_reward: Annotated[float, Option("Temperature of the rewards' distribution.", above=0)] = 0.5,
-    temperature: opt.Temperature = 0.8,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """EXO with rewards.
@@ -70,7 +69,7 @@ def exo_rewards(
 
     Replies are the reference's. The constants are the authors' for dialogue and summaries.
     """
-    replies = ListOptions.of(task, rollout.sample(n, who="ref", temperature=temperature), "ref", reward_model)
+    replies = ListOptions.of(task, rollout.sample(n, who="ref"), "ref", reward_model)
     return method(
         draw=draw.prompts(task),
         rollout=replies.rollout,
@@ -80,4 +79,5 @@ def exo_rewards(
         learn=learn.Learn(lists.exo_rewards(beta, beta_reward, on=replies.author), logp_temperature=1.0),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.8),
     )

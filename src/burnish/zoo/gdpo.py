@@ -25,7 +25,6 @@ def gdpo(
     correct_weight: Annotated[float, Option("Weight of the scorer's reward.", at_least=0)] = 1.0,
     length_weight: Annotated[float, Option("Weight of the length reward.", at_least=0)] = 1.0,
     within_share: Annotated[float, Option("The limit of length, as a share of the longest.", above=0, at_most=1)] = 0.5,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
@@ -40,7 +39,7 @@ def gdpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.scoring(task, reward_model), score.within(within_share)),
         credit=chain(credit.decoupled({"reward": correct_weight, "within": length_weight}), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps), updates=updates),

@@ -34,7 +34,6 @@ def genarm(
     reward_lm: Guides,
     alpha: Weight = 1.0,
     n: opt.Replies = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """GenARM: decoding guided by autoregressive reward models.
 
@@ -47,7 +46,7 @@ def genarm(
     blend = rollout.guided({name: alpha * share for name, (_, share) in guides.items()})
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, blend=blend),
+        rollout=rollout.sample(n, blend=blend),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),

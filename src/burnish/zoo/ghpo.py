@@ -35,7 +35,6 @@ def hinted(
     *,
     start: int = 0,
     column: str = "demo",
-    temperature: float = 1.0,
     who: str = "policy",
 ) -> Rollout:
     """n replies per task; where all are wrong, n others after a hint, longer and longer, until one is right.
@@ -54,7 +53,7 @@ def hinted(
         chat = step.models[who].chat
         prompts = [Turn(chat.prompt(task), "task") for task in asked]
         starts = [(task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)]
-        traces = continue_from(starts, who, step, tag=tag, temperature=temperature)
+        traces = continue_from(starts, who, step, tag=tag)
         asked_for = [(task, trace) for (task, _, _), trace in zip(starts, traces, strict=True)]
         write_verdicts(traces, judge_traces(source, asked_for, chat))
         return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
@@ -115,7 +114,6 @@ def ghpo(
     hint_step: Annotated[float, Option("How much of the solution each stage adds.", above=0, at_most=1)] = 0.25,
     cold_start: Annotated[int, Option("Steps without hints at the start.", at_least=0)] = 20,
     eps: opt.ClipRange = 0.2,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """GHPO: GRPO; a group in which every reply is wrong is sampled again with a hint in its prompt.
 
@@ -130,7 +128,7 @@ def ghpo(
     shares = [hint_step * (k + 1) for k in range(stages)]
     return method(
         draw=draw.demos(task),
-        rollout=hinted(task, n, shares, start=cold_start, temperature=temperature),
+        rollout=hinted(task, n, shares, start=cold_start),
         credit=chain(credit.group_relative(eps=1e-4), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps)),
         models=roles(),

@@ -24,7 +24,6 @@ def gmpo(
     n: opt.GroupSize = 8,
     eps: Annotated[float, Option("The bound on a token's log ratio.", at_least=0, unlimited=True)] = 0.4,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Geometric-mean policy optimisation.
 
@@ -36,7 +35,7 @@ def gmpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(learn.pg_geometric(eps), minibatches=minibatches),

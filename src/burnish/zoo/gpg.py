@@ -16,7 +16,7 @@ GPG = Paper("gpg", "2504.02546", "GPG: A Simple and Strong Reinforcement Learnin
     summary="The plain policy gradient with a group baseline, scaled up for groups that say nothing.",
     when="You want the plain policy gradient: no reference, no clip, no critic.",
 )
-def gpg(task: draw.Source, *, n: opt.GroupSize = 8, temperature: opt.Temperature = 1.0) -> Method:
+def gpg(task: draw.Source, *, n: opt.GroupSize = 8) -> Method:
     """Group policy gradient.
 
     A_i = alpha (r_i - mean r),   alpha = B / (B - M):  B groups in the batch, M of them all right or all wrong
@@ -27,7 +27,7 @@ def gpg(task: draw.Source, *, n: opt.GroupSize = 8, temperature: opt.Temperature
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(std=False), credit.make_up_for_flat_groups()),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),

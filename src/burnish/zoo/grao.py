@@ -15,7 +15,7 @@ from burnish import draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option, Sampling, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -80,7 +80,6 @@ def grao(
     beta: opt.ImitationCoef = 0.5,
     lam: Annotated[float, Option("Weight of the contrast.", at_least=0)] = 0.6,
     demo_counts: Annotated[bool, Option("Whether the demonstration counts in the mean and the deviation.")] = True,
-    temperature: opt.Temperature = 0.7,
 ) -> Method:
     """GRAO: exploration, imitation and the contrast between them, all weighed by relative advantages.
 
@@ -93,13 +92,14 @@ def grao(
     """
     return method(
         draw=draw.demos(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), rollout.given("demo")),
+        rollout=rollout.join(rollout.sample(n), rollout.given("demo")),
         score=score.verify(task),
         credit=aligned(beta=beta, lam=lam, demo_counts=demo_counts),
         learn=learn.Learn(
             learn.pg_reinforce(norm=learn.seq_mean),
             learn.pg_demonstrated(norm=learn.seq_mean),
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(),
+        sampling=Sampling(0.7),
     )

@@ -33,7 +33,6 @@ def high_entropy_tokens(
     eps_high: opt.ClipHigh = 0.28,
     overlong: opt.Overlong = 0.2,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """DAPO with the gradient of forking tokens alone.
 
@@ -47,7 +46,7 @@ def high_entropy_tokens(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), score.punish_overlong(overlong)),
         select=select.mixed(),
         credit=chain(

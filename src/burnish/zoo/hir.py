@@ -104,7 +104,6 @@ def hir(
     wrong: Annotated[
         str, Option("Words before the prompt of replies that are wrong.")
     ] = "Solve the question with wrong answer.",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Hindsight instruction relabelling.
 
@@ -121,7 +120,7 @@ def hir(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.under(right, rollout.sample(n, temperature=temperature)),
+        rollout=rollout.under(right, rollout.sample(n)),
         score=score.verify(task),
         select=relabel(right, wrong),
         credit=chain(credit.claim("sft", "hindsight", tag="own"), credit.claim("bonus", "hindsight", tag="own")),

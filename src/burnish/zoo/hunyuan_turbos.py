@@ -34,7 +34,6 @@ def turbos_grpo(
     beta: opt.KLCoef = 0.01,
     most: Annotated[float, Option("The largest KL of one token.", above=0, unlimited=True)] = 10.0,
     refills: Refills = 3,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """The GRPO of Hunyuan-TurboS (section 3.5.2): token-level loss, bounded KL, dynamic sampling, temperature 1.
@@ -45,7 +44,7 @@ def turbos_grpo(
     most = 10 is the paper's; n, eps and beta are not printed (beta is small for reasoning and larger for general
     tasks). Left out: the best-of-n loss on replies with a positive advantage, whose form is not given.
     """
-    drawn, sampled = draw.prompts(task), rollout.sample(n, temperature=temperature)
+    drawn, sampled = draw.prompts(task), rollout.sample(n)
     scored = score.scoring(task, reward_model)
     return method(
         draw=drawn,

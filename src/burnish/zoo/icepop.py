@@ -29,7 +29,6 @@ def icepop(
     high: Annotated[float, Option("The largest ratio that is not masked.", above=0, unlimited=True)] = 5.0,
     eps: opt.ClipRange = 0.2,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """IcePop: two-sided masking of tokens.
 
@@ -39,4 +38,4 @@ def icepop(
 
     The mean is over a reply's full length: what is masked keeps its place. eps is GRPO's.
     """
-    return corrected_policy(task, n, credit.masked(low, high), eps, minibatches, temperature)
+    return corrected_policy(task, n, credit.masked(low, high), eps, minibatches)

@@ -38,7 +38,6 @@ def inpo(
     eta: Eta = 0.005,
     share: Annotated[float, Option("The reference's share of the anchor, tau / eta.", at_least=0, at_most=1)] = 1 / 3,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """INPO.
@@ -51,7 +50,7 @@ def inpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
         credit=chain(credit.ref(), credit.streams("past", logp="past")),

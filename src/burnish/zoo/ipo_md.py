@@ -30,7 +30,6 @@ def online_ipo(
     *,
     n: opt.GroupSize = 2,
     tau: Tau = 0.1,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Online IPO: `ipo_md` whose samples are the policy's alone.
@@ -42,7 +41,7 @@ def online_ipo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
         credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),
@@ -64,7 +63,6 @@ def ipo_md(
     n: opt.GroupSize = 2,
     tau: Tau = 0.1,
     alpha: Annotated[float, Option("Share of the reference in the mixture.", at_least=0, at_most=1)] = 0.25,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """IPO-MD.
@@ -79,7 +77,7 @@ def ipo_md(
     mixture = rollout.geometric("ref", alpha)
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, blend=mixture, author="mixture"),
+        rollout=rollout.sample(n, blend=mixture, author="mixture"),
         score=score.scoring(task, reward_model, author="mixture"),
         select=select.best_vs_worst(),
         credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),

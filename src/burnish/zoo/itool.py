@@ -55,7 +55,6 @@ def fragments(
     rule: Rule,
     enough: float = 1.0,
     backup: Backup = running_mean,
-    temperature: float = 1.0,
     who: str = "policy",
 ) -> Rollout:
     """A tree for each deficient task: one whose sampled reply scores less than `enough`; other tasks are left out.
@@ -65,7 +64,7 @@ def fragments(
     its value as score and the tag "node". The run's limit of tokens is that of the whole reply.
     """
     require_verifier(source)
-    plain = sample(1, temperature=temperature, who=who)
+    plain = sample(1, who=who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         first = plain.call(tasks, step)
@@ -73,7 +72,7 @@ def fragments(
         short = [group for group, verdict in zip(first, verdicts, strict=True) if verdict.score < enough]
         step.notes.add("deficient", len(short), max(1, len(first)))
         prompts = [Partial(group.task, group.traces[0].turns[:1]) for group in short]
-        trees = ReplyTrees(prompts, step, who=who, size=size, temperature=temperature)
+        trees = ReplyTrees(prompts, step, who=who, size=size)
 
         def propose(leaves: list[Branch]) -> None:
             trees.grow([leaf for leaf in leaves for _ in range(width)])
@@ -119,7 +118,6 @@ def itool(
     c: Explore = 1.0,
     beta: opt.Beta = 2.0,
     gamma: Annotated[float, Option("SimPO's margin.", at_least=0)] = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """iTool: a warm-up, then iterated tree search and preference learning.
 
@@ -142,7 +140,7 @@ def itool(
     main = Phase(
         times=after(warmup),
         draw=draw.prompts(task),
-        rollout=fragments(task, rounds, width, size, rule=rollout.uct(c), enough=enough, temperature=temperature),
+        rollout=fragments(task, rounds, width, size, rule=rollout.uct(c), enough=enough),
         select=select.sibling_pairs(gap),
         credit=credit.last_turn("reply", "node"),
         learn=learn.Learn(pairs.simpo(beta, gamma, on=learn.CLAIMED), logp_temperature=1.0),

@@ -43,7 +43,6 @@ def kdrl(
         ),
     ] = "all",
     eps: opt.ClipRange = 0.2,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """KDRL: one loss of GRPO and reverse-KL distillation, both on the student's own samples.
 
@@ -57,7 +56,7 @@ def kdrl(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(
             credit.group_relative(),

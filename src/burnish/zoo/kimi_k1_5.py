@@ -21,7 +21,6 @@ def mirror_descent(
     n: opt.GroupSize = 8,
     tau: Annotated[float, Option("How strongly the policy is held to the one that sampled.", at_least=0)] = 0.1,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Online policy mirror descent of Kimi k1.5 (section 2.3.2, Eq. 3).
 
@@ -35,7 +34,7 @@ def mirror_descent(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(std=False), credit.old()),
         learn=learn.Learn(learn.pg_reinforce(), learn.pull_to_old(coef=tau), updates=updates),

@@ -73,7 +73,6 @@ def leti(
     good: Annotated[str, Option("Words before the prompt in sampling, and of replies that pass.")] = "",
     bad: Annotated[str, Option("Words before the prompt of replies that fail.")] = "<|bad|>",
     updates: opt.Updates = 3,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Learning from textual interactions: feedback-conditioned fine-tuning on the policy's own replies.
 
@@ -87,7 +86,7 @@ def leti(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.under(good, rollout.sample(n, temperature=temperature)),
+        rollout=rollout.under(good, rollout.sample(n)),
         score=score.verify(task),
         select=with_feedback(good, bad),
         learn=learn.Learn(learn.imitate(on=("task", "policy")), updates=updates),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
 from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_lists as lists
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
@@ -27,8 +25,6 @@ def lipo(
     *,
     n: opt.GroupSize = 8,
     beta: opt.Beta = 0.05,
-    temperature: opt.Temperature = 0.7,
-    top_k: Annotated[int, Option("Samples come from this many likeliest tokens; 0 is all.", at_least=0)] = 40,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """LiPO-lambda.
@@ -40,7 +36,7 @@ def lipo(
     verifier. With two replies it is DPO times a constant. n, beta, temperature and top_k are the paper's.
     """
     preference = by_bradley_terry if reward_model else by_comparison
-    sampled = rollout.sample(n, who="ref", temperature=temperature, top_k=top_k)
+    sampled = rollout.sample(n, who="ref")
     replies = ListOptions.of(task, sampled, "ref", reward_model)
     return method(
         draw=draw.prompts(task),
@@ -51,4 +47,5 @@ def lipo(
         learn=learn.Learn(lists.lambda_rank(beta, on=replies.author), logp_temperature=1.0),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.7, top_k=40),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from burnish import credit, draw, learn, rollout, score
-from burnish.method import Method, Option, chain, method, roles
+from burnish.method import Method, Sampling, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -23,9 +21,6 @@ def lite_ppo(
     *,
     n: opt.GroupSize = 8,
     eps: opt.ClipRange = 0.2,
-    temperature: opt.Temperature = 0.99,
-    top_k: Annotated[int, Option("Tokens among which a sample is drawn; 0 for all.", at_least=0)] = 100,
-    top_p: opt.TopP = 0.99,
     updates: opt.Updates = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
@@ -38,9 +33,10 @@ def lite_ppo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, top_k=top_k, top_p=top_p),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_mean_batch_std(), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps), updates=updates),
         models=roles(**score.rm_role(reward_model)),
+        sampling=Sampling(0.99, top_k=100, top_p=0.99),
     )

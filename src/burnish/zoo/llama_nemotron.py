@@ -21,7 +21,6 @@ def reward_aware_po(
     n: opt.GroupSize = 2,
     beta: opt.Beta = 0.1,
     eta: Annotated[float, Option("What a point of reward counts.", above=0)] = 3.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Online reward-aware preference optimisation, the RLHF of Llama-Nemotron (section 6.2; RPO: arXiv 2406.11704).
@@ -34,7 +33,7 @@ def reward_aware_po(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
         credit=chain(credit.ref(), credit.shared("reward", "reward")),

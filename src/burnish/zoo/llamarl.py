@@ -31,7 +31,6 @@ def aipo(
     n: opt.GroupSize = 8,
     rho: Annotated[float, Option("The largest weight.", above=0, unlimited=True)] = 4.0,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Asynchronous importance-weighted policy optimisation, the loss of LlamaRL.
 
@@ -45,7 +44,7 @@ def aipo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(std=False), credit.behaviour()),
         learn=learn.Learn(learn.pg_held_ratio(0.0, rho, norm=learn.seq_sum_mean), minibatches=minibatches),

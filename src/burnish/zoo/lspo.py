@@ -172,7 +172,6 @@ def lspo(
     clusters: Annotated[int, Option("Latent actions: clusters of replies.", at_least=1)] = 8,
     iterations: Annotated[int, Option("Iterations of regret matching.", at_least=1)] = 100,
     beta: opt.Beta = 0.1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Latent space policy optimisation, reconstructed from the abstract.
 
@@ -188,9 +187,7 @@ def lspo(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.searched(
-            rounds, width, rule=rollout.uct(1.0), take=rollout.replies_with(), temperature=temperature
-        ),
+        rollout=rollout.searched(rounds, width, rule=rollout.uct(1.0), take=rollout.replies_with()),
         score=latent_values(clusters, iterations),
         select=select.sibling_pairs(0.0, tag="latent"),
         credit=chain(credit.ref(), credit.last_turn("reply", "node")),

@@ -20,7 +20,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
-from burnish.method import Method, Option, chain, method
+from burnish.method import Method, Option, Sampling, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import anchors, ppo_models
 from burnish.papers import Paper
@@ -178,7 +178,6 @@ def ma_rlhf(
     limit: Annotated[float, Option("The largest score.", above=0)] = 2.5,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 0.8,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PPO over macro actions tau: runs of tokens (the last token is a macro of its own).
@@ -194,7 +193,7 @@ def ma_rlhf(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.scoring(task, reward_model), score.clipped(limit)),
         credit=chain(
             anchors(),
@@ -203,4 +202,5 @@ def ma_rlhf(
         ),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps), updates=updates),
         models=ppo_models(critic_lr, reward_model),
+        sampling=Sampling(0.8),
     )

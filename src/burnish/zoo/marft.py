@@ -40,7 +40,6 @@ def marft(
     critic_warmup: Annotated[int, Option("Steps before the policy moves.", at_least=0)] = 5,
     updates: opt.Updates = 5,
     critic_lr: opt.CriticLR = 10.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """MARFT on the level of actions: an utterance of any agent is one action.
 
@@ -59,7 +58,7 @@ def marft(
     source = InTurn(task, read_seats(seats))
     return method(
         draw=replace(draw.prompts(source, "env"), source=source),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         select=select.by_turn(),
         credit=chain(
             credit.behaviour(),

@@ -49,7 +49,6 @@ def meds3(
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """MedS3: a tree of simulated steps; SFT on right paths, a process model on soft labels.
 
@@ -75,7 +74,6 @@ def meds3(
             take=rollout.paths(task, rollout.tree_values),
             steps=step_by,
             depth=depth,
-            temperature=temperature,
             writes=PATHS,
         ),
         credit=taught(),
@@ -100,7 +98,6 @@ def meds3_answer(
     n: opt.Replies = 16,
     aggregate: Annotated[str, Option("What is made of the scores of steps.", choices=tuple(AGGREGATES))] = "min",
     step_by: StepBy = "lines",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Best of n by a process model: argmax_i min over the steps k > 1 of reply i of s(h_k).
 
@@ -108,7 +105,7 @@ def meds3_answer(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(
             score.aggregated_steps(
                 "prm", score.segmentation(step_by), lambda steps: after_the_first(steps, aggregate), name="prm"

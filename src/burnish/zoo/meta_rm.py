@@ -29,7 +29,6 @@ def meta_rm(
         float, Option("The step of the ascent on the shifted answers; 0 is reward_model.", at_least=0)
     ] = 1e-3,
     policy: Annotated[str | None, Option("The shifted policy; by default the model of the run.")] = None,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """MetaRM.
 
@@ -38,7 +37,7 @@ def meta_rm(
 
     First order: the gradient at theta' is applied as it is. The answers need no labels. eta = 0 is reward_model.
     """
-    sampled = rollout.sample(n, who="shifted", temperature=temperature, tag="sampled")
+    sampled = rollout.sample(n, who="shifted", tag="sampled")
     return method(
         draw=draw.pairs(task),
         rollout=rollout.join(rollout.given("chosen", "rejected", reader="rm"), sampled),

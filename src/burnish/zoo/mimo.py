@@ -123,7 +123,6 @@ def mimo(
     alpha: Annotated[float, Option("Chance of a slot to come from the pool.", at_least=0, at_most=1)] = 0.1,
     refills: Refills = 3,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """The RL of MiMo-7B (section 3.3): GRPO without KL, dynamic sampling, a higher upper clip, and an easy data pool.
 
@@ -135,7 +134,7 @@ def mimo(
     drawn from the pool and no longer solved leaves it: the natural reading.
     """
     pool = EasyPool()
-    drawn, sampled = apart_from_easy(task, pool, alpha), rollout.sample(n, temperature=temperature)
+    drawn, sampled = apart_from_easy(task, pool, alpha), rollout.sample(n)
     scored = chain(score.verify(task), note_solved(pool))
     return method(
         draw=drawn,

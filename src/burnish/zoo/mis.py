@@ -30,7 +30,6 @@ def mis(
     level: _RatioLevel = "sequence",
     eps: opt.ClipRange = 0.2,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Masked importance sampling.
 
@@ -39,4 +38,4 @@ def mis(
 
     Inside the range the weight is the ratio, not 1. What is masked keeps its place in the mean.
     """
-    return corrected_policy(task, n, credit.masked(0.0, cap, LEVELS[level]), eps, minibatches, temperature)
+    return corrected_policy(task, n, credit.masked(0.0, cap, LEVELS[level]), eps, minibatches)

@@ -97,7 +97,6 @@ def mixed_po(
     kl: opt.KLPenalty = 0.05,
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """MPO: mixed preference optimisation.
@@ -124,7 +123,7 @@ def mixed_po(
         name="ppo",
         times=after(switch),
         draw=draw.stored_prompts(difficult),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=ppo_credit(kl, lam),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(eps, coef=0.5), updates=updates),

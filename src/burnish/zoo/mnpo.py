@@ -8,7 +8,7 @@ from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
 from burnish.core.roles import snapshot
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -32,8 +32,6 @@ def mnpo(
     eta: Eta = 0.0075,
     share: Annotated[float, Option("The reference's share of the anchor.", at_least=0, at_most=1)] = 1 / 3,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 0.8,
-    top_p: opt.TopP = 0.95,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """MNPO with past policies as the opponents.
@@ -47,7 +45,7 @@ def mnpo(
     weights = {"ref": share, "past": rest, "earlier": rest}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature, top_p=top_p),
+        rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
         credit=chain(*(credit.streams(who, logp=who, logp_temperature=1.0) for who in weights)),
@@ -59,4 +57,5 @@ def mnpo(
             **score.rm_role(reward_model),
         ),
         lr_share=0.1,
+        sampling=Sampling(0.8, top_p=0.95),
     )

@@ -42,7 +42,6 @@ def reranked(
     who: str = "ref",
     critic: str = "critic",
     author: str = "manager",
-    temperature: float = 1.0,
 ) -> Rollout:
     """n episodes per task. At each turn `who` samples one reply under the words of each expert; the reply with the
     largest score of the critic is said, or with `choice` above 0 one drawn by softmax(score / choice).
@@ -52,7 +51,7 @@ def reranked(
     """
 
     def speak(starts: list[EpisodeStart], step: Step) -> list[Trace]:
-        offered = candidates(starts, experts, step, who, author, temperature)
+        offered = candidates(starts, experts, step, who, author)
         found = []
         for (task, _, number), traces in zip(starts, _scored(offered, critic, step), strict=True):
             dice = randomness.rng(step.clock.seed, "reranked", step.clock.step, step.clock.tick, task.key, number)
@@ -77,9 +76,7 @@ def reranked(
 
 
 @supplies("tag:past", "tag:candidate")
-def next_candidates(
-    experts: Sequence[str], *, who: str = "ref", author: str = "manager", temperature: float = 1.0
-) -> Rollout:
+def next_candidates(experts: Sequence[str], *, who: str = "ref", author: str = "manager") -> Rollout:
     """Of each drawn transition (s, u, s') a trace "past", which ends with s', and a trace "candidate" for each expert,
     which ends with its reply in s'; none of these where the episode ended with u.
     """
@@ -88,7 +85,7 @@ def next_candidates(
         past = [past_trace(task, k) for k, task in enumerate(tasks)]
         goes_on = [k for k, trace in enumerate(past) if not trace.note["ended"]]
         starts = [(tasks[k], past[k].turns, k) for k in goes_on]
-        offered = dict(zip(goes_on, candidates(starts, experts, step, who, author, temperature), strict=True))
+        offered = dict(zip(goes_on, candidates(starts, experts, step, who, author), strict=True))
         groups = []
         for k, task in enumerate(tasks):
             after = [replace(trace, tags=frozenset({"candidate"})) for trace in offered.get(k, [])]
@@ -105,7 +102,7 @@ def next_candidates(
 
 
 def candidates(
-    starts: Sequence[EpisodeStart], experts: Sequence[str], step: Step, who: str, author: str, temperature: float
+    starts: Sequence[EpisodeStart], experts: Sequence[str], step: Step, who: str, author: str
 ) -> list[list[Trace]]:
     """A reply of each expert to each start, after the turns as they were, without the expert's words."""
     chat, asked = step.models[who].chat, []
@@ -113,7 +110,7 @@ def candidates(
         for j, words in enumerate(experts):
             prompt = Turn(chat.prompt(conditioned(task, words)), "task") if words else turns[0]
             asked.append((task, (prompt, *turns[1:]), number * len(experts) + j))
-    said = iter(continue_from(asked, who, step, tag="expert", temperature=temperature)) if asked else iter(())
+    said = iter(continue_from(asked, who, step, tag="expert")) if asked else iter(())
     return [
         [Trace((*turns, Turn(next(said).turns[-1].tokens, author, parent=turns[-1])), j) for j in range(len(experts))]
         for _, turns, _ in starts
@@ -161,7 +158,6 @@ def moe_lm(
     critic_warmup: Annotated[int, Option("Steps before the policy imitates.", at_least=0)] = 10,
     capacity: Annotated[int, Option("Transitions that the replay holds.", at_least=1)] = 100_000,
     critic_lr: opt.CriticLR = 10.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """A mixture of experts with a dialogue manager. Reconstructed from the abstract: everything below the choice among
     m candidates is ours.
@@ -181,7 +177,7 @@ def moe_lm(
     explore = Phase(
         name="explore",
         draw=draw.prompts(task, "env"),
-        rollout=reranked(words, n, choice=choice, temperature=temperature),
+        rollout=reranked(words, n, choice=choice),
         select=select.remember(replay, "score:reward", "turn_score:reward"),
         learn=learn.Learn(learn.imitate(coef=after(critic_warmup), on="manager")),
     )
@@ -189,7 +185,7 @@ def moe_lm(
         name="critic",
         times=critic_updates,
         draw=draw.transitions(replay, batch, "manager"),
-        rollout=next_candidates(words, temperature=temperature),
+        rollout=next_candidates(words),
         credit=chain(
             credit.streams("target", at="end", score="target_score"),
             credit.best_candidate_targets(gamma=gamma),

@@ -26,16 +26,14 @@ from burnish.score.segments import Segmentation
 
 
 @supplies("tokens:forced", "tokens:state", "tag:forced")
-def continued_or_forced(
-    n: int, answers: int, cuts: Segmentation, closing: str, *, temperature: float = 1.0, who: str = "policy"
-) -> Rollout:
+def continued_or_forced(n: int, answers: int, cuts: Segmentation, closing: str, *, who: str = "policy") -> Rollout:
     """n continuations (tag "sample") and `answers` forced answers (tag and author "forced") of one prefix per task.
 
     A reply is sampled, and one of its prefixes that end with a step is drawn, the empty one among them; its author is
     "state". A forced answer follows the prefix and the closing words, which are by author "guide". Continuations and
     answers have max_new_tokens each.
     """
-    plain = sample(1, temperature=temperature, who=who, tag="state")
+    plain = sample(1, who=who, tag="state")
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         states = [_state(group, cuts, closing, step, who) for group in plain.call(tasks, step)]
@@ -45,8 +43,8 @@ def continued_or_forced(
             for task, turns, words in states
             for i in range(answers)
         ]
-        samples = continue_from(further, who, step, tag="sample", temperature=temperature)
-        forced = [_renamed(t) for t in continue_from(stopped, who, step, tag="forced", temperature=temperature)]
+        samples = continue_from(further, who, step, tag="sample")
+        forced = [_renamed(t) for t in continue_from(stopped, who, step, tag="forced")]
         return [
             Group(task, samples[k * n : (k + 1) * n] + forced[k * answers : (k + 1) * answers])
             for k, (task, _, _) in enumerate(states)
@@ -136,7 +134,6 @@ def mrt(
     episodes: Annotated[str, Option("What an episode is: lines, paragraphs, sentences, after:TEXT.")] = "lines",
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Meta reinforcement fine-tuning, in the form of its released code.
 
@@ -152,9 +149,7 @@ def mrt(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=continued_or_forced(
-            n, answers, score.segmentation(episodes), closing.replace("\\n", "\n"), temperature=temperature
-        ),
+        rollout=continued_or_forced(n, answers, score.segmentation(episodes), closing.replace("\\n", "\n")),
         score=score.verify(task),
         credit=chain(over_forced(alpha), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),

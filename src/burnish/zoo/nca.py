@@ -54,7 +54,6 @@ def nca_rewards(
     n: opt.GroupSize = 4,
     beta: opt.Beta = 0.01,
     scale: Annotated[float, Option("Temperature of the softmax over rewards.", above=0)] = 1e-3,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """NCA with rewards.
@@ -64,7 +63,7 @@ def nca_rewards(
 
     Replies are the reference's. Two replies and scale -> 0 are `nca`. scale is the default of the authors' code.
     """
-    replies = ListOptions.of(task, rollout.sample(n, who="ref", temperature=temperature), "ref", reward_model)
+    replies = ListOptions.of(task, rollout.sample(n, who="ref"), "ref", reward_model)
     return method(
         draw=draw.prompts(task),
         rollout=replies.rollout,

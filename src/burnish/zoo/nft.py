@@ -32,7 +32,6 @@ def nft(
     weight: Annotated[str, Option("How prompts are weighed.", choices=("dr_grpo", "grpo"))] = "dr_grpo",
     negative: Annotated[float, Option("Weight of wrong replies; 0 leaves rejection fine-tuning.", at_least=0)] = 1.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Negative-aware fine-tuning.
 
@@ -47,7 +46,7 @@ def nft(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.mixed(),
         credit=chain(

@@ -61,4 +61,5 @@ def nlpo(
             learn.pg_clip_blended(eps, mask), learn.value_clip(value_eps, coef=value_coef), updates=updates
         ),
         models=ppo_models(critic_lr, reward_model, mask=snapshot("policy", every=mask_every)),
+        sampling=None,
     )

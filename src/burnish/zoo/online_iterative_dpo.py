@@ -31,7 +31,6 @@ def online_iterative_dpo(
     price: Annotated[float, Option("Reward that a token of a reply costs.", at_least=0)] = 0.001,
     remembered: Annotated[int, Option("Prompts whose pairs are kept for later rounds.", at_least=1)] = 2048,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Online iterative DPO (RLHFlow).
@@ -46,7 +45,7 @@ def online_iterative_dpo(
     rule = select.best_vs_worst("net")
     fresh = Phase(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=chain(score.scoring(task, reward_model, author="past"), score.less_length(price, author="past")),
         select=chain(rule, select.remember(kept, "pairs")),
         credit=credit.ref(),

@@ -16,9 +16,7 @@ OPO = Paper("opo", "2505.23585", "On-Policy RL with Optimal Reward Baseline")
     summary="Exact on-policy gradients with the length-weighted baseline of least variance.",
     when="Strictly on-policy runs in which replies differ much in length.",
 )
-def opo(
-    task: draw.Source, *, n: opt.GroupSize = 8, temperature: opt.Temperature = 1.0, reward_model: opt.RewardModel = None
-) -> Method:
+def opo(task: draw.Source, *, n: opt.GroupSize = 8, reward_model: opt.RewardModel = None) -> Method:
     """On-policy RL with optimal baseline.
 
     b = sum l_i r_i / sum l_i over the replies to the prompt, l_i their lengths;   A_i = r_i - b
@@ -28,7 +26,7 @@ def opo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=credit.over_length_weighted_mean(),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),

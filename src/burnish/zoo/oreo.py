@@ -207,7 +207,6 @@ def oreo(
     critic_lr: Annotated[
         float, Option("Multiplies the learning rate for the value model.", at_least=0.01, reason=opt.A_FACTOR)
     ] = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """OREO: offline, on right and wrong replies of the starting policy. Actions t are tokens, steps or the reply.
 
@@ -221,7 +220,7 @@ def oreo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, who="ref"),
+        rollout=rollout.sample(n, who="ref"),
         score=score.verify(task, author="ref"),
         credit=chain(
             credit.ref(),

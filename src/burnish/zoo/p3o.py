@@ -30,7 +30,6 @@ def p3o(
     eps: Annotated[float, Option("The clip range of the odds.", at_least=0, unlimited=True)] = 0.2,
     kl: _Penalty = 0.05,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """P3O with the pair clipped jointly (the paper's V2).
@@ -44,7 +43,7 @@ def p3o(
     replies are swapped, and eps, kl and updates are those of PPO here. The paper's 2 replies make one pair; more
     make all their pairs.
     """
-    return _p3o(task, pairwise_joint, n, eps, kl, updates, temperature, reward_model)
+    return _p3o(task, pairwise_joint, n, eps, kl, updates, reward_model)
 
 
 @register(
@@ -60,7 +59,6 @@ def p3o_separate(
     eps: opt.ClipRange = 0.2,
     kl: _Penalty = 0.05,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """P3O with the two replies clipped separately (the paper's V1).
@@ -70,7 +68,7 @@ def p3o_separate(
 
     The rest, what is reconstructed too, is as in `p3o`.
     """
-    return _p3o(task, pairwise_separate, n, eps, kl, updates, temperature, reward_model)
+    return _p3o(task, pairwise_separate, n, eps, kl, updates, reward_model)
 
 
 def _p3o(
@@ -80,12 +78,11 @@ def _p3o(
     eps: float,
     kl: float,
     updates: int,
-    temperature: float,
     rm: str | None,
 ) -> Method:
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, rm),
         select=select.every_contrast(),
         credit=chain(credit.behaviour(), credit.ref(), credit.token_rewards(kl=kl)),

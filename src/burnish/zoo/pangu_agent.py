@@ -41,7 +41,6 @@ def pangu_agent(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 2,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Pangu-Agent: pi(a | s) = pi_ext(a | mu_k o ... o mu_1 (memory)), one model for all functions.
 
@@ -56,7 +55,7 @@ def pangu_agent(
     """
     source = Intrinsic(task, [name.strip() for name in functions.split(",") if name.strip()])
     draws = replace(draw.prompts(source, "env"), source=source)  # held-out episodes think too
-    played = rollout.play(n, temperature=temperature)
+    played = rollout.play(n)
     first = Phase(
         name="sft",
         times=before(sft_steps),

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import draw, learn, rollout, score, select
-from burnish.method import Method, Option, chain, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.method import Method, Option, Sampling, chain, frozen, method, roles
+from burnish.methods import register
 from burnish.papers import Paper
 
 PARTICLE_FILTERING = Paper(
@@ -35,7 +35,6 @@ def particle_filter(
     ] = "lines",
     spread: Annotated[float, Option("Divides the scores before the softmax: larger copies less.", above=0)] = 1.0,
     most_steps: Annotated[int, Option("Steps of a reply, at most; the last goes to its end.", at_least=1)] = 40,
-    temperature: opt.Temperature = 0.8,
 ) -> Method:
     """Particle filtering with a process reward model.
 
@@ -50,9 +49,10 @@ def particle_filter(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.particles(n, steps=step_by, spread=spread, most=most_steps, temperature=temperature),
+        rollout=rollout.particles(n, steps=step_by, spread=spread, most=most_steps),
         score=score.scoring(task, None),
         select=chain(select.keep_best(1, "prm"), select.keep_best(1)),  # the answer; its own score is noted
         learn=learn.Learn(),
         models=roles(prm=frozen(prm, outputs=1)),
+        sampling=Sampling(0.8),
     )

@@ -15,7 +15,7 @@ from burnish.methods.reward import ranked_model
     summary="A reward model by the Plackett-Luce likelihood of rankings, for a pessimistic use of its scores.",
     when="Ranked replies, and a policy that must not be rewarded where the data says nothing.",
 )
-def pessimistic_mle(task: draw.Source, *, n: opt.GroupSize = 4, temperature: opt.Temperature = 1.0) -> Method:
+def pessimistic_mle(task: draw.Source, *, n: opt.GroupSize = 4) -> Method:
     """The maximum-likelihood reward model of K-wise comparisons.
 
     L = -sum over k < K of log[ e^r_k / sum over j >= k of e^r_j ],  best first;  mean over prompts
@@ -25,4 +25,4 @@ def pessimistic_mle(task: draw.Source, *, n: opt.GroupSize = 4, temperature: opt
     differences of the data. K = 2 is reward_model. Departure: the paper fixes phi and constrains theta (sum 0, bounded
     norm); here both are trained, without the constraint.
     """
-    return ranked_model(task, n, temperature, terms.score_ranking(on=learn.CLAIMED))
+    return ranked_model(task, n, terms.score_ranking(on=learn.CLAIMED))

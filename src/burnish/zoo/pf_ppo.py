@@ -157,7 +157,6 @@ def pf_ppo(
     updates: opt.Updates = 4,
     minibatches: opt.Minibatches = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Policy filtration for PPO.
@@ -181,7 +180,7 @@ def pf_ppo(
     terms = learn.pg_clip(eps, on=learn.CLAIMED), learn.value_clip(value_eps, coef=value_coef)
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=scored,
         select=filtered(Fits("fits") if fitted else strategy, score=by),
         credit=chain(

@@ -26,7 +26,7 @@ _TRIAL = {"task": "guess", "n": 4, "win": 3.0}
     example="burnish train playpen_sft --task guess",
     trial=_TRIAL,
 )
-def playpen_sft(task: draw.Source, *, n: Games = 8, win: Win = 1.0, temperature: opt.Temperature = 1.0) -> Method:
+def playpen_sft(task: draw.Source, *, n: Games = 8, win: Win = 1.0) -> Method:
     """Playpen's SFT: L = -(1/N) sum over the N tokens of the policy in won episodes of log pi.
 
     An environment says how an episode ended in info["outcome"] (success, lose or abort); without it an episode is won
@@ -35,7 +35,7 @@ def playpen_sft(task: draw.Source, *, n: Games = 8, win: Win = 1.0, temperature:
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         score=score.outcomes(win),
         credit=credit.claim("sft", "policy", tag="won"),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED), logp_temperature=1.0),
@@ -57,7 +57,6 @@ def playpen_dpo(
     n: Games = 8,
     beta: opt.Beta = 0.1,
     win: Win = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Playpen's DPO: pairs are all (won, lost) episodes of one instance of a game.
 
@@ -67,7 +66,7 @@ def playpen_dpo(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         score=score.outcomes(win),
         select=select.given_pairs("won", "lost"),
         credit=credit.ref(),
@@ -92,7 +91,6 @@ def playpen_grpo(
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
     win: Win = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Playpen's GRPO: A = (R - mean R) / std R over the episodes of one instance, on all tokens of the policy.
 
@@ -103,7 +101,7 @@ def playpen_grpo(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         score=score.outcomes(win),
         credit=chain(
             credit.group_relative(),

@@ -13,7 +13,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, frozen, method, roles, trained
-from burnish.methods import opt, papers, register
+from burnish.methods import papers, register
 from burnish.score.data import beside
 
 
@@ -68,7 +68,6 @@ def polar(
     task: draw.Source,
     *,
     other: Annotated[str | None, Option("Another policy, for pre-training; by default the model of the run.")] = None,
-    temperature: opt.Temperature = 1.0,
     other_temperature: Annotated[float, Option("The other policy's temperature.", above=0)] = 1.5,
 ) -> Method:
     """POLAR: a policy discriminator. The model reads prompt + reference, a separator, prompt + candidate.
@@ -87,7 +86,7 @@ def polar(
         drawn, replies = draw.pairs(task), rollout.given("reference", "chosen", "rejected", reader="rm")
         triple = beside_reference("reference", "chosen", "rejected")
     else:
-        same = rollout.sample(2, who="same", temperature=temperature, tag="same")
+        same = rollout.sample(2, who="same", tag="same")
         different = rollout.sample(1, who="different", temperature=other_temperature, tag="different")
         drawn, replies, triple = (
             draw.prompts(task),

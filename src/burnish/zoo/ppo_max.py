@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.schedules import after, before
-from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
+from burnish.method import Method, Option, Phase, Sampling, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import anchors
 from burnish.papers import Paper
@@ -34,7 +34,6 @@ def ppo_max(
     critic_warmup: Annotated[int, Option("Steps in which the critic alone is trained.", at_least=0)] = 50,
     critic_lr: opt.CriticLR = 3.0,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 0.8,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PPO-max: the paper's choice among the tricks of RLHF.
@@ -52,7 +51,7 @@ def ppo_max(
     moments = score.Moments("scores")
     stages: dict[str, Any] = {
         "draw": draw.prompts(task),
-        "rollout": rollout.sample(n, temperature=temperature),
+        "rollout": rollout.sample(n),
         "score": chain(score.scoring(task, reward_model), score.normalised(moments, limit)),
     }
     rewards = chain(anchors(), credit.token_rewards(score="normal", kl=kl))
@@ -71,5 +70,7 @@ def ppo_max(
     )
     critic = trained(reward_model or "base", outputs=1, lr=critic_lr)
     return Method(
-        models=roles(ref=frozen("policy"), critic=critic, **score.rm_role(reward_model)), phases=(learn_value, main)
+        models=roles(ref=frozen("policy"), critic=critic, **score.rm_role(reward_model)),
+        phases=(learn_value, main),
+        sampling=Sampling(0.8),
     )

@@ -26,7 +26,6 @@ def pro(
     *,
     n: opt.GroupSize = 4,
     sft: Annotated[float, Option("Weight of imitating the best reply, times (n - 1)^2.", at_least=0)] = 0.05,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PRO.
@@ -37,7 +36,7 @@ def pro(
     Mean over prompts. The imitation is summed over tokens while the scores are means, as in the authors' code.
     Where the data has no ranked replies they are sampled from the starting policy. Equal rewards exclude nothing.
     """
-    sampled = rollout.sample(n, who="start", temperature=temperature)
+    sampled = rollout.sample(n, who="start")
     replies = ListOptions.of(task, sampled, "start", reward_model)
     start = {"start": frozen("policy")} if replies.author == "start" else {}
     return method(

@@ -27,7 +27,7 @@ AUTHOR = "roll_in"
 
 
 @supplies("tokens:*", "mu:*", "tag:rolled_in")
-def rolled_in(n: int, guide: Guide, *, temperature: float = 1.0, who: str = "policy", author: str = AUTHOR) -> Rollout:
+def rolled_in(n: int, guide: Guide, *, who: str = "policy", author: str = AUTHOR) -> Rollout:
     """n replies per task: h - 1 tokens by `author`, who is `who` under the guide, and the rest by `who` alone.
 
     h is uniform over 1 to the length of the reply under the guide, so that every reply has tokens by `who`.
@@ -46,7 +46,7 @@ def rolled_in(n: int, guide: Guide, *, temperature: float = 1.0, who: str = "pol
         return Reply(start, most=step.settings.max_new_tokens - kept)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        begun = [started(task, n, step, Sampling(temperature), who, TAG) for task in tasks]
+        begun = [started(task, n, step, step.sampling(), who, TAG) for task in tasks]
         write_guided([reply for some in begun for reply in some], guide, step)
         ends = [[finished(reply, task, step) for reply in some] for task, some in zip(tasks, begun, strict=True)]
         write_on([reply for some in ends for reply in some], step)
@@ -82,8 +82,6 @@ def q_sharp(
     eta: Eta = 0.1,
     k: Candidates = 20,
     n: opt.Replies = 1,
-    temperature: opt.Temperature = 0.8,
-    top_p: opt.TopP = 0.9,
 ) -> Method:
     """Q#: decoding by the optimal regularised value.
 
@@ -96,13 +94,12 @@ def q_sharp(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.by_candidates(
-            n, rollout.by_chances("value_model", eta, k=k), temperature=temperature, top_p=top_p
-        ),
+        rollout=rollout.by_candidates(n, rollout.by_chances("value_model", eta, k=k)),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
         models=roles(value_model=frozen(value_model, outputs=1)),
+        sampling=Sampling(0.8, top_p=0.9),
     )
 
 
@@ -121,7 +118,6 @@ def q_sharp_value(
     k: Candidates = 20,
     again: Annotated[int, Option("Updates on stored replies after the one on fresh replies.", at_least=0)] = 3,
     capacity: Annotated[int, Option("Prompts whose replies are stored.", at_least=1)] = 4096,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """The value model of Q#: the distribution of the base model's reward after a token, for rewards 0 and 1.
 
@@ -137,7 +133,7 @@ def q_sharp_value(
     labels = chain(credit.shared("reward", "outcome"), credit.claim("value", "policy"))
     fresh = Phase(
         draw=draw.prompts(task),
-        rollout=rolled_in(n, rollout.by_chances("value", eta, k=k), temperature=temperature),
+        rollout=rolled_in(n, rollout.by_chances("value", eta, k=k)),
         score=score.verify(task),
         select=select.remember(data, "score:reward"),
         credit=labels,

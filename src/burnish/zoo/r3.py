@@ -40,7 +40,6 @@ def r3(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 2,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """R3: a demonstration is cut into `stages` pieces; a reply starts after the first k, k uniform in 0 .. stages - 1.
 
@@ -54,7 +53,7 @@ def r3(
     choice of ours.
     """
     cut = rollout.any_stage(stages)
-    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr, temperature)
+    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
 
 
 @register(
@@ -77,14 +76,13 @@ def r3_staged(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 2,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Staged R3: as `r3`, but all replies start after the first k pieces, k = stages - 1, ..., 0 over the run.
 
     The paper's first form, which it improves on by mixing the stages. Each stage has the same number of steps.
     """
     cut = rollout.sliding_stage(stages)
-    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr, temperature)
+    return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
 
 
 def _r3(
@@ -99,11 +97,10 @@ def _r3(
     lam: float,
     updates: int,
     critic_lr: float,
-    temperature: float,
 ) -> Method:
     return method(
         draw=draw.demos(task),
-        rollout=rollout.reset(n, cut, temperature=temperature),
+        rollout=rollout.reset(n, cut),
         score=chain(score.verify(task), score.partial_for_answering(partial)),
         credit=ppo_credit(kl, lam, score="shaped"),
         learn=learn.Learn(

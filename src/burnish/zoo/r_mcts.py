@@ -15,7 +15,7 @@ from burnish.core.messages import text_of
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.method import Method, Option, Rollout, frozen, method, roles
-from burnish.methods import opt, register
+from burnish.methods import register
 from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.intents import written
@@ -145,7 +145,6 @@ def reflective(
     memory: Memory,
     reflections: int,
     threshold: float,
-    temperature: float = 1.0,
     who: str = "policy",
     reads: Sequence[str] = (),
 ) -> Rollout:
@@ -160,7 +159,7 @@ def reflective(
         prompts = [_text(task) for task in tasks]
         words = ["\n".join(memory.nearest(prompt, reflections)) for prompt in prompts]
         asked = [conditioned(task, some) for task, some in zip(tasks, words, strict=True)]
-        trees = EpisodeTrees(asked, step, who=who, temperature=temperature)
+        trees = EpisodeTrees(asked, step, who=who)
 
         def propose(leaves: list[Branch]) -> None:
             trees.expand(leaves, width)
@@ -244,7 +243,6 @@ def _searched(
     debate: int,
     reflections: int,
     threshold: float,
-    temperature: float,
 ) -> tuple[Rollout, dict]:
     """The search, and the models that it asks."""
     judges = {"judge": frozen(judge or "policy")} if value == "judge" else {}
@@ -256,7 +254,6 @@ def _searched(
         memory=Memory(CAPACITY),
         reflections=reflections,
         threshold=threshold,
-        temperature=temperature,
         reads=[f"model:{name}.{can}" for name in judges for can in ("logp", "generate")],
     )
     return found, judges
@@ -281,7 +278,6 @@ def r_mcts(
     debate: Debate = 1,
     reflections: Reflections = 2,
     threshold: Threshold = 0.1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """R-MCTS: PUCT over states of an environment, with a memory of reflections.
 
@@ -297,7 +293,7 @@ def r_mcts(
     judge's prompt has no reflections; tasks are near by a hash of words and characters, where the paper has an
     embedding model.
     """
-    found, judges = _searched(rounds, width, c, value, judge, debate, reflections, threshold, temperature)
+    found, judges = _searched(rounds, width, c, value, judge, debate, reflections, threshold)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=found,
@@ -325,7 +321,6 @@ def r_mcts_distill(
     judge: Judge = None,
     debate: Debate = 1,
     above: Annotated[float, Option("Episodes that earn more than this are imitated.")] = 0.5,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """R-MCTS's self-learning: SFT on the paths that the search of `r_mcts` took, where they earned enough.
 
@@ -334,7 +329,7 @@ def r_mcts_distill(
     Without a memory: the prompts are those that the policy will see alone. Departure: the paper's second form, SFT on
     the whole traversal with its backtracks, is left out: a policy of an environment cannot go back in it.
     """
-    found, judges = _searched(rounds, width, c, value, judge, debate, 0, 0.0, temperature)
+    found, judges = _searched(rounds, width, c, value, judge, debate, 0, 0.0)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=found,

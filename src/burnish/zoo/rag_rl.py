@@ -81,7 +81,6 @@ def rag_rl(
     curriculum: Annotated[str, Option("How the level of distractors goes over the run.", choices=ORDERS)] = "min_max",
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.01,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
 ) -> Method:
     """RAG-RL: GRPO under a curriculum of distractors.
@@ -96,7 +95,7 @@ def rag_rl(
     """
     return method(
         draw=distracted(task, curriculum),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(rewarded_by(task, "rag_rl")),
         credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(

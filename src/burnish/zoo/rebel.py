@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.method import Method, Option, chain, frozen, method, roles
+from burnish.method import Method, Option, Sampling, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -27,7 +27,6 @@ def rebel(
     eta: Annotated[float, Option("The step size.", above=0)] = 1.0,
     kl: _Penalty = 0.05,
     updates: opt.Updates = 4,
-    temperature: opt.Temperature = 0.7,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """REBEL: policy optimisation as a regression of reward differences.
@@ -41,11 +40,12 @@ def rebel(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.every_contrast(),
         credit=chain(credit.behaviour(), credit.ref(), credit.token_rewards(kl=kl)),
         learn=learn.Learn(learn.regress_rewards(1 / eta, anchor="old"), updates=updates),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.7),
     )

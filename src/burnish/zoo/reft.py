@@ -34,7 +34,6 @@ def reft(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 2,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Reinforced fine-tuning.
 
@@ -60,7 +59,7 @@ def reft(
     main = Phase(
         times=after(warmup - 1),
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=ppo_credit(kl, lam, gamma=gamma),
         learn=learn.Learn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.method import Method, Option, chain, everything, method, roles
+from burnish.method import Method, Option, Sampling, chain, everything, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -29,7 +29,6 @@ def refuel(
     shortest: Annotated[int, Option("The fewest turns of an episode.", at_least=1)] = 1,
     eta: Annotated[float, Option("The step size.", above=0)] = 1.0,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 0.8,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """REFUEL: REBEL over turns.
@@ -50,11 +49,12 @@ def refuel(
     paid = "judged" if reward_model else "reward"
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.second_tries(longest, shortest, temperature=temperature),
+        rollout=rollout.second_tries(longest, shortest),
         score=chain(*by_model) if by_model else everything,
         select=select.every_contrast(paid),
         credit=chain(credit.behaviour(), credit.reward_where_they_part(paid), credit.claim_where_they_part("pair")),
         learn=learn.Learn(learn.regress_rewards(1 / eta, anchor="old", on=learn.CLAIMED), updates=updates),
         models=roles(**score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.8),
     )

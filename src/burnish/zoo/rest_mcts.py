@@ -49,7 +49,6 @@ def rest_mcts(
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """ReST-MCTS*: tree search guided by a process model, which learns from the trees with the policy.
 
@@ -75,7 +74,6 @@ def rest_mcts(
             take=rollout.paths(task),
             steps=step_by,
             depth=depth,
-            temperature=temperature,
             writes=PATHS,
         ),
         credit=taught(),
@@ -105,7 +103,6 @@ def rest_mcts_search(
     gate: Annotated[float, Option("The search ends at a finished reply of this value.")] = 0.9,
     depth: Depth = 20,
     step_by: StepBy = "lines",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """MCTS*: the search of `rest_mcts`. The answer is the finished reply with the largest value.
 
@@ -124,7 +121,6 @@ def rest_mcts_search(
         take=rollout.answers(),
         steps=step_by,
         depth=depth,
-        temperature=temperature,
         writes=("tag:path",),
     )
     return answered(task, found, prm)

@@ -34,16 +34,14 @@ TAG = "candidate"
 
 
 @supplies("tag:candidate")
-def improved(
-    n: int, candidates: int, *, turns: int, temperature: float = 1.0, who: str = "policy", improver: str = "policy"
-) -> Rollout:
+def improved(n: int, candidates: int, *, turns: int, who: str = "policy", improver: str = "policy") -> Rollout:
     """n episodes of attempts per task; in every state that they visit, `candidates` replies by the improver.
 
     A trace is one candidate after the turns that led to its state (tag "candidate"). note["state"] names the state, as
     the episode's number and the attempt's, and note["earlier"] has the scores of the attempts before it. The attempts
     themselves are context.
     """
-    episodes = play(n, turns=turns, temperature=temperature, who=who)
+    episodes = play(n, turns=turns, who=who)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         played = episodes.call(tasks, step)
@@ -58,7 +56,7 @@ def improved(
             for _, task, trace, k, i in states
             for c in range(candidates)
         ]
-        written = continue_from(starts, improver, step, tag=TAG, temperature=temperature)
+        written = continue_from(starts, improver, step, tag=TAG)
         groups = [Group(group.task, []) for group in played]
         for number, (place, _, trace, k, i) in enumerate(states):
             earlier = [trace.turn_scores["reward"][j] for j in range(i) if trace.turns[j].author == who]
@@ -155,7 +153,6 @@ def rise(
         str | None, Option("A stronger model that writes the replies: a name or directory, same tokenizer.")
     ] = None,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Recursive introspection: reward-weighted regression on improved replies in the states that the policy visits.
 
@@ -175,7 +172,7 @@ def rise(
     improver = "policy" if expert is None else "expert"
     return method(
         draw=draw.prompts(Attempts(task, attempts, own_score), "env"),
-        rollout=improved(n, candidates, turns=attempts, temperature=temperature, improver=improver),
+        rollout=improved(n, candidates, turns=attempts, improver=improver),
         score=score.verify(task, author=improver),
         select=best_of_states(rule),
         credit=chain(reward_weights(tau), credit.last_turn("sft", "improved")),

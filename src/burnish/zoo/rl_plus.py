@@ -37,7 +37,6 @@ def rl_plus(
     uniform: Annotated[float, Option("The flat part of the unknown demonstrator's probability.", at_least=0)] = 1.0,
     std: Annotated[bool, Option("Divide advantages by the group's standard deviation, as the paper writes.")] = False,
     entropy: opt.EntropyCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """RL-PLUS: n - 1 samples and one demonstration in each group; no clip on either.
 
@@ -54,7 +53,7 @@ def rl_plus(
     mixture = learn.pg_mixture(uniform, gamma, norm=learn.constant(), coef=1 / n)
     advantages = chain(
         credit.group_relative(std=std),
-        credit.old(logp_temperature=temperature),
+        credit.old(logp_temperature="run"),
         credit.copies(adv="demo_adv", old="demo_old"),
     )
-    return with_a_demonstration(task, n, advantages, mixture, math.inf, entropy, temperature)
+    return with_a_demonstration(task, n, advantages, mixture, math.inf, entropy)

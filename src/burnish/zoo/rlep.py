@@ -74,7 +74,6 @@ def rlep(
     eps_high: opt.ClipHigh = 0.28,
     overlong: opt.Overlong = 0.2,
     minibatches: opt.Minibatches = 8,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Reinforcement learning with experience replay.
 
@@ -93,7 +92,7 @@ def rlep(
         name="collect",
         times=before(collect_steps),
         draw=drawn,
-        rollout=rollout.sample(n, temperature=temperature, who="collector"),
+        rollout=rollout.sample(n, who="collector"),
         score=chain(score.verify(task, author="collector"), score.punish_overlong(overlong, author="collector")),
         select=select.remember_right(pool, author="collector"),
         credit=chain(credit.group_relative(score="shaped"), credit.behaviour("collector")),
@@ -106,7 +105,7 @@ def rlep(
     main = Phase(
         times=after(collect_steps - 1),
         draw=draw.with_replies(drawn, pool, replay),
-        rollout=rollout.join(replayed(), rollout.sample(n, temperature=temperature)),
+        rollout=rollout.join(replayed(), rollout.sample(n)),
         score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),
         credit=chain(credit.group_relative(score="shaped"), credit.old()),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high, on=both), minibatches=minibatches),

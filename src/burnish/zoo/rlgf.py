@@ -38,7 +38,6 @@ def rlgf(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """PPO++, the first of RLGF's algorithms: roll in with the guide, roll out with the policy.
@@ -54,7 +53,7 @@ def rlgf(
     A either. `lols` and `d2lols` mix this with AggreVaTeD over the run. value_coef = 0.5 is that of the released IMDB
     run (CommonGen 30, TL;DR 0.1), updates = 4 that of the two others (IMDB 5).
     """
-    main = _ppo_pp(task, n, chance, eps, value_eps, value_coef, sft, gamma, lam, updates, temperature, reward_model)
+    main = _ppo_pp(task, n, chance, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
     return Method(models=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
 
 
@@ -75,13 +74,12 @@ def _ppo_pp(
     gamma: float,
     lam: float,
     updates: int,
-    temperature: float,
     rm: str | None,
 ) -> Phase:
     return Phase(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.handed_over(n, rollout.anywhere(chance), first="guide", then="policy", temperature=temperature),
+            rollout.handed_over(n, rollout.anywhere(chance), first="guide", then="policy"),
             rollout.given("demo"),
         ),
         score=score.scoring(task, rm),
@@ -96,7 +94,7 @@ def _ppo_pp(
             learn.value_clip(value_eps, coef=value_coef),
             learn.imitate(coef=sft, on="demo"),
             updates=updates,
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
     )
 
@@ -121,7 +119,6 @@ def aggrevated(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """AggreVaTeD, the second of RLGF's algorithms: roll in with the policy, roll out with the guide.
@@ -137,9 +134,7 @@ def aggrevated(
     80 to 100%), since a reply that the guide writes alone has nothing for the policy. value_coef and updates are as
     in `rlgf`.
     """
-    main = _aggrevated(
-        task, "critic", n, eps, value_eps, value_coef, sft, gamma, lam, updates, temperature, reward_model
-    )
+    main = _aggrevated(task, "critic", n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
     return Method(models=_guided(guide, reward_model, critic=critic_lr), phases=(main,))
 
 
@@ -154,14 +149,13 @@ def _aggrevated(
     gamma: float,
     lam: float,
     updates: int,
-    temperature: float,
     rm: str | None,
 ) -> Phase:
     both = ("policy", "guide")
     return Phase(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.handed_over(n, rollout.anywhere(), first="policy", then="guide", temperature=temperature),
+            rollout.handed_over(n, rollout.anywhere(), first="policy", then="guide"),
             rollout.given("demo"),
         ),
         score=score.scoring(task, rm),
@@ -176,7 +170,7 @@ def _aggrevated(
             learn.value_clip(value_eps, coef=value_coef, trainee=critic, on="guide"),
             learn.imitate(coef=sft, on="demo"),
             updates=updates,
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
     )
 
@@ -203,7 +197,6 @@ def lols(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """LOLS, the third of RLGF's algorithms: each step is, with chance `share`, one of `rlgf`, else of `aggrevated`.
@@ -217,7 +210,7 @@ def lols(
     def ppo_pp(clock: Clock) -> int:
         return int(randomness.rng(clock.seed, "lols", clock.step).random() < share)
 
-    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, temperature, reward_model)
+    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
     return _mixed(task, guide, ppo_pp, chance, critic_lr, shared)
 
 
@@ -243,7 +236,6 @@ def d2lols(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """D2LOLS, the last of RLGF's algorithms: `aggrevated` in the steps before `switch`, `rlgf` from then on.
@@ -252,7 +244,7 @@ def d2lols(
 
     switch = 0 is `rlgf`.
     """
-    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, temperature, reward_model)
+    shared = (n, eps, value_eps, value_coef, sft, gamma, lam, updates, reward_model)
     return _mixed(task, guide, lambda clock: int(clock.step >= switch), chance, critic_lr, shared)
 
 

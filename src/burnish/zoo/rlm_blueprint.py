@@ -68,7 +68,6 @@ def rlm_blueprint(
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """x1, the example of the blueprint of reasoning models: MCTS with a Q model; both models learn from the trees.
 
@@ -84,7 +83,7 @@ def rlm_blueprint(
     """
     model = rollout.by_model("prm", LOW, HIGH)
     inner = rollout.blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model
-    how = {"steps": step_by, "depth": depth, "temperature": temperature}
+    how = {"steps": step_by, "depth": depth}
     take = rollout.paths(task, rollout.tree_values)
     return method(
         draw=draw.prompts(task),
@@ -121,7 +120,6 @@ def rlm_blueprint_search(
     ] = "path",
     depth: Depth = 20,
     step_by: StepBy = "lines",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """x1's search, that of `rlm_blueprint`, with the model's value alone, of finished replies too.
 
@@ -132,7 +130,7 @@ def rlm_blueprint_search(
     and its untried siblings look better: answer = end takes the best finished reply instead. The verifier only measures
     the answer.
     """
-    how = {"steps": step_by, "depth": depth, "temperature": temperature}
+    how = {"steps": step_by, "depth": depth}
     take = rollout.answers(ANSWERS[answer])
     worth = rollout.by_model("prm", LOW, HIGH)
     return answered(task, _x1(rounds, width, gamma, worth, take, how, ("tag:path",)), prm)

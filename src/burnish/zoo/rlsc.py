@@ -13,7 +13,7 @@ from burnish.core.parts import Part, per_trace
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.baselines import spread
-from burnish.method import Method, Option, chain, method, roles
+from burnish.method import Method, Option, Sampling, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -49,7 +49,6 @@ def rlsc(
     *,
     n: opt.Replies = 16,
     alpha: Annotated[float, Option("Smoothing that lets improbable replies count.", at_least=0)] = 0.1,
-    temperature: opt.Temperature = 0.5,
 ) -> Method:
     """Reinforcement learning via self-confidence: maximise E_{y ~ pi}[ pi(y | x) ] = sum_y pi(y | x)^2.
 
@@ -62,8 +61,9 @@ def rlsc(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         credit=chain(credit.behaviour(), own_probability(alpha)),
         learn=learn.Learn(learn.pg_reinforce()),
         models=roles(),
+        sampling=Sampling(0.5),
     )

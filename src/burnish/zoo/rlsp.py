@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import draw, learn, rollout, score
-from burnish.method import Method, Option, chain, method
+from burnish.method import Method, Option, Sampling, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.papers import Paper
@@ -32,7 +32,6 @@ def rlsp(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 10.0,
-    temperature: opt.Temperature = 0.7,
 ) -> Method:
     """RLSP: reinforcement learning via self-play; its first stage, SFT on demonstrations of reasoning, is `sft`.
 
@@ -48,9 +47,10 @@ def rlsp(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), score.effort(price)),
         credit=ppo_credit(kl, lam, score="effort"),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
         models=ppo_models(critic_lr),
+        sampling=Sampling(0.7),
     )

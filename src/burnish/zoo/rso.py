@@ -8,7 +8,7 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -32,8 +32,6 @@ def rso(
     beta: Annotated[float, Option("Temperature of rejection sampling; small values take the best.", above=0)] = 0.5,
     gamma: Annotated[float, Option("Scale of the margin in the loss.", above=0)] = 0.05,
     loss: Annotated[str, Option("The loss on a pair.", choices=tuple(LOSSES))] = "logistic",
-    temperature: opt.Temperature = 0.7,
-    top_k: Annotated[int, Option("Samples come from this many likeliest tokens; 0 is all.", at_least=0)] = 40,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """RSO.
@@ -46,11 +44,12 @@ def rso(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="ref", temperature=temperature, top_k=top_k),
+        rollout=rollout.sample(n, who="ref"),
         score=score.scoring(task, reward_model, author="ref"),
         select=chain(select.keep_accepted(beta, accept), select.first_round("accepted")),
         credit=credit.ref(logp_temperature=1.0),
         learn=learn.Learn(LOSSES[loss](gamma, on="ref"), logp_temperature=1.0),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.7, top_k=40),
     )

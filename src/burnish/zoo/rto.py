@@ -36,7 +36,6 @@ def rto(
     critic_lr: opt.CriticLR = 18.0,
     updates: opt.Updates = 1,
     minibatches: opt.Minibatches = 8,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Reinforced token optimisation.
@@ -53,7 +52,7 @@ def rto(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.scoring(task, reward_model), score.normalised(score.Moments("scores"), limit, scale=beta3)),
         credit=chain(
             credit.streams("dpo", logp="dpo"),

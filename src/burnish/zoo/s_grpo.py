@@ -24,9 +24,7 @@ S_GRPO = Paper("s-grpo", "2505.07686", "S-GRPO: Early Exit via Reinforcement Lea
 
 
 @supplies("tag:exit", "tokens:guide")
-def early_exits(
-    exits: int, phrase: str, *, end: str = "</think>", temperature: float = 1.0, who: str = "policy"
-) -> Rollout:
+def early_exits(exits: int, phrase: str, *, end: str = "</think>", who: str = "policy") -> Rollout:
     """exits + 1 replies per task, in the order of their thoughts' lengths: the early exits, then the whole reply.
 
     An exit is the first P tokens of the whole reply's thought, P ~ Uniform{1, ..., |thought|}, then the phrase, by
@@ -39,7 +37,7 @@ def early_exits(
     def call(tasks: list[Task], step: Step) -> list[Group]:
         model, clock = step.models[who], step.clock
         words = model.chat.written(phrase)
-        whole = [group.traces[0] for group in sample(1, temperature=temperature, who=who).call(tasks, step)]
+        whole = [group.traces[0] for group in sample(1, who=who).call(tasks, step)]
         starts = []
         for task, trace in zip(tasks, whole, strict=True):
             rng = randomness.rng(clock.seed, "exit", clock.step, clock.tick, task.key)
@@ -47,7 +45,7 @@ def early_exits(
             longest = max(0, min(room, _thought(trace.turns[1].tokens, model.chat, end)))
             cuts = sorted(rng.randint(1, longest) if longest else 0 for _ in range(exits))
             starts += [(task, _cut(trace, cut, words), i) for i, cut in enumerate(cuts)]
-        found = continue_from(starts, who, step, tag="exit", temperature=temperature)
+        found = continue_from(starts, who, step, tag="exit")
         groups = []
         for k, (task, trace) in enumerate(zip(tasks, whole, strict=True)):
             trace.index = exits
@@ -96,7 +94,6 @@ def s_grpo(
     exits: Annotated[int, Option("Early exits of each reply; the group is one larger.", at_least=1)] = 7,
     eps: opt.ClipRange = 0.2,
     phrase: Annotated[str, Option("What ends a thought early.")] = EXIT,
-    temperature: opt.Temperature = 1.0,
     updates: opt.Updates = 1,
 ) -> Method:
     """S-GRPO: a serial group. One reply is sampled whole; at `exits` random places of it an answer is asked for.
@@ -111,7 +108,7 @@ def s_grpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=early_exits(exits, phrase, temperature=temperature),
+        rollout=early_exits(exits, phrase),
         score=chain(score.verify(task), score.halved_after_each_right()),
         credit=chain(credit.group_relative(std=False, score="early"), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), updates=updates),

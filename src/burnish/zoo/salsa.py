@@ -34,7 +34,6 @@ def salsa(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """SALSA: PPO whose reference is a soup.
@@ -47,7 +46,7 @@ def salsa(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=ppo_credit(kl, lam, gamma=gamma),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),

@@ -352,7 +352,6 @@ def sapo_swarm(
     n: opt.GroupSize = 8,
     eps_low: opt.ClipLow = 0.2,
     eps_high: opt.ClipHigh = 0.28,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Swarm sampling policy optimisation (SAPO of Gensyn; `sapo` is another paper's).
 
@@ -372,7 +371,7 @@ def sapo_swarm(
     folder = SwarmFolder(swarm, node, recent) if swarm is not None else None
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=verify,
         select=with_swarm(folder, external, verify),
         credit=chain(credit.group_relative(), credit.old()),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.method import Method, Option, chain, method, roles, trained
+from burnish.method import Method, Option, Sampling, chain, method, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -38,7 +38,6 @@ def satori(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 25.0,
-    temperature: opt.Temperature = 0.6,
     reward_model: Annotated[
         str | None, Option("The directory of a reward model, whose squashed score is added.")
     ] = None,
@@ -62,7 +61,7 @@ def satori(
     preference = [score.squashed_model(score.Moments("preferences"))] if reward_model else []
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.restarted(task, n, back, cue, temperature=temperature),
+        rollout=rollout.restarted(task, n, back, cue),
         score=chain(
             score.verify(task), *preference, score.reflection_reward(bonus, *(["preference"] if reward_model else []))
         ),
@@ -75,4 +74,5 @@ def satori(
         ),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
         models=roles(critic=trained(outputs=1, lr=critic_lr), **score.rm_role(reward_model)),
+        sampling=Sampling(0.6),
     )

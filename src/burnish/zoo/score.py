@@ -35,7 +35,6 @@ def score(
     beta: opt.KLCoef = 0.01,
     hold: Annotated[float, Option("KL coefficient that holds the first attempt in the first stage.", at_least=0)] = 0.1,
     first_stage: Annotated[int, Option("Steps of the first stage.", at_least=0)] = 20,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """SCoRe: self-correction by multi-turn RL in two stages.
 
@@ -56,7 +55,7 @@ def score(
 
     again = "There might be an error in the answer above. Correct it, and answer again."
     sources = [Attempts(task, 2, pay, until_right=False, again=again) for pay in (second_only, progress)]
-    plays = [rollout.play(n, turns=2, temperature=temperature) for _ in sources]
+    plays = [rollout.play(n, turns=2) for _ in sources]
     draws = [draw.prompts(source, "env") for source in sources]
     surrogate = learn.pg_reinforce(norm=learn.seq_sum_mean)
     first = Phase(

@@ -10,7 +10,7 @@ from typing import Annotated
 from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score
-from burnish.method import Method, Option, Part, Trace, chain, frozen, method, roles
+from burnish.method import Method, Option, Part, Sampling, Trace, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -62,8 +62,6 @@ def spo_chain(
     eps: opt.ClipRange = 0.2,
     kl: _KL = 1e-4,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 0.6,
-    top_p: opt.TopP = 0.9,
 ) -> Method:
     """SPO-chain: values by Monte Carlo where the policy was undecided.
 
@@ -79,7 +77,7 @@ def spo_chain(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.probed(n, probes, rollout.uncertain(below, interval), temperature=temperature, top_p=top_p),
+        rollout=rollout.probed(n, probes, rollout.uncertain(below, interval)),
         score=score.verify(task),
         credit=chain(credit.segment_advantages(), _undecided("sample", below, moved=False)),
         learn=learn.Learn(
@@ -88,6 +86,7 @@ def spo_chain(
             updates=updates,
         ),
         models=roles(ref=frozen("policy")),
+        sampling=Sampling(0.6, top_p=0.9),
     )
 
 
@@ -108,8 +107,6 @@ def spo_tree(
     eps: opt.ClipRange = 0.2,
     kl: _KL = 1e-4,
     updates: opt.Updates = 1,
-    temperature: opt.Temperature = 0.6,
-    top_p: opt.TopP = 0.9,
 ) -> Method:
     """SPO-tree: each node of a tree has `branch` children of `segment` tokens; the last level runs to the end.
 
@@ -125,7 +122,7 @@ def spo_tree(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.tree(branch, depth, segment, temperature=temperature, top_p=top_p),
+        rollout=rollout.tree(branch, depth, segment),
         score=score.verify(task),
         credit=chain(credit.tree_advantages(), _undecided("tree", below, moved=True)),
         learn=learn.Learn(
@@ -134,4 +131,5 @@ def spo_tree(
             updates=updates,
         ),
         models=roles(ref=frozen("policy")),
+        sampling=Sampling(0.6, top_p=0.9),
     )

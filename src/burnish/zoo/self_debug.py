@@ -231,7 +231,6 @@ def self_debug(
     lam: opt.Lam = 0.95,
     updates: opt.Updates = 2,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """LeDex: a wrong program and the outcome of its tests are given; the reply explains, then corrects.
 
@@ -246,7 +245,7 @@ def self_debug(
     not RoBERTa's, and cosines below 0.4 count as 0.4. The paper trains SFT for two epochs (2e-5) and PPO at 2e-6.
     """
     source, memory = Debugging(task), Refinements()
-    draws, sampled = draw.questions(source), rollout.sample(n, temperature=temperature)
+    draws, sampled = draw.questions(source), rollout.sample(n)
     first = Phase(
         name="sft",
         times=before(sft_steps),

@@ -226,9 +226,7 @@ Gate = Callable[[list[Episode], Step], list[bool]]
 
 
 @supplies("tokens:expert", "turn_score:reward", "score:reward")
-def assisted(
-    n: int, *, share: float = 0.5, gate: str | None = None, expert: str = "expert", temperature: float = 1.0
-) -> Rollout:
+def assisted(n: int, *, share: float = 0.5, gate: str | None = None, expert: str = "expert") -> Rollout:
     """n episodes per task; each reply is the expert's where help is asked for, else the policy's.
 
     gate: the model with one output that asks for help where its score of the state is above 0; without one, help is
@@ -250,7 +248,7 @@ def assisted(
             for who, helped in (("policy", False), (expert, True)):
                 some = [episode for episode, want in zip(running, wants, strict=True) if want == helped]
                 starts = [(one.task, tuple(one.turns), one.number()) for one in some]
-                said = continue_from(starts, who, step, tag="play", temperature=temperature) if some else []
+                said = continue_from(starts, who, step, tag="play") if some else []
                 for episode, trace in zip(some, said, strict=True):
                     episode.reply(trace.turns[-1])
             for episode in running:
@@ -343,7 +341,6 @@ def self_regulating(
     ] = "task",
     capacity: Annotated[int, Option("Recorded replies that are kept.", at_least=1)] = 20_000,
     measure_every: Annotated[int, Option("Steps between episodes with the helper in charge.", at_least=1)] = 10,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Self-regulation by offline values of states, reconstructed from the abstract.
 
@@ -364,7 +361,7 @@ def self_regulating(
     record = Phase(
         name="record",
         draw=asked,
-        rollout=assisted(n, share=share, temperature=temperature),
+        rollout=assisted(n, share=share),
         select=select.remember(replay, "score:reward", "turn_score:reward"),
         learn=learn.Learn(),
     )
@@ -379,7 +376,7 @@ def self_regulating(
         name="gated",
         times=every(measure_every, collect + measure_every - 1),
         draw=asked,
-        rollout=assisted(n, gate="helper", temperature=temperature),
+        rollout=assisted(n, gate="helper"),
         learn=learn.Learn(),
     )
     models = roles("helper", helper=trained(outputs=1), policy=frozen("base"), expert=frozen(expert))

@@ -30,7 +30,7 @@ SEMI_OFFLINE_RL = Paper(
 
 
 @supplies("tokens:*", "mu:*")
-def filled(column: str, n: int, share: float, *, temperature: float = 1.0, who: str = "policy") -> Rollout:
+def filled(column: str, n: int, share: float, *, who: str = "policy") -> Rollout:
     """n fills of the reply in `column`: of its tokens but the last, each is masked with the chance `share`, and every
     masked one drawn from `who`, which reads the mask in all masked places (semi-offline RL, arXiv 2306.09712).
 
@@ -46,14 +46,14 @@ def filled(column: str, n: int, share: float, *, temperature: float = 1.0, who: 
             for task in tasks
         ]
         masks = [hidden(trace, "static", task, clock, share) for trace, task in zip(traces, tasks, strict=True)]
-        found = []
+        found, heat = [], step.sampling().logp_temperature
         for task, trace, mask in zip(tasks, traces, masks, strict=True):
-            logp = _distributions(model, trace, mask, temperature)
+            logp = _distributions(model, trace, mask, heat)
             keys = [randomness.key_of(clock.seed, "fill", clock.step, clock.tick, task.key, i) for i in range(n)]
             found.append(
                 Group(
                     task,
-                    [_fill(trace, mask, logp, key, i, model, who, Sampling(temperature)) for i, key in enumerate(keys)],
+                    [_fill(trace, mask, logp, key, i, model, who, Sampling(heat)) for i, key in enumerate(keys)],
                 )
             )
         return found
@@ -166,7 +166,6 @@ def semi_offline_rl(
     weight: Annotated[float, Option("Weight of the policy gradient beside imitation.", at_least=0)] = 20.0,
     smoothing: Annotated[float, Option("Label smoothing of the imitation.", at_least=0, below=1)] = 0.1,
     static: Annotated[str, Option("The column of the static reply.", choices=("rejected", "chosen"))] = "rejected",
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Semi-offline RL: explore in the neighbourhood of a reply that is there, without decoding.
@@ -186,14 +185,14 @@ def semi_offline_rl(
     """
     return method(
         draw=draw.pairs(task),
-        rollout=rollout.join(filled(static, n, share, temperature=temperature), rollout.given("chosen")),
+        rollout=rollout.join(filled(static, n, share), rollout.given("chosen")),
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(std=False, peers=_fills), masked_inputs(share)),
         learn=learn.Learn(
             learn.pg_reinforce(norm=learn.seq_mean, coef=weight * n),
             learn.imitate_smoothed(smoothing, norm=learn.token_mean, on="demo"),
             embed=learn.other_tokens(),
-            logp_temperature=temperature,
+            logp_temperature="run",
         ),
         models=roles(**score.rm_role(reward_model)),
     )

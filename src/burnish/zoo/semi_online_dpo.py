@@ -26,7 +26,6 @@ def semi_online_dpo(
     n: opt.GroupSize = 8,
     beta: opt.Beta = 0.1,
     sync: opt.Sync = 10,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Semi-online DPO.
@@ -39,7 +38,7 @@ def semi_online_dpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature),
+        rollout=rollout.sample(n, who="past"),
         score=score.scoring(task, reward_model, author="past"),
         select=select.best_vs_worst(),
         credit=credit.ref(),

@@ -41,7 +41,6 @@ def serl(
     words: curricula.Words = "full",
     eps: opt.ClipRange = 0.2,
     beta: opt.KLPenalty = 1e-4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Self-play reinforcement learning with limited data.
 
@@ -57,7 +56,7 @@ def serl(
     """
     solver = method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.majority(),
         select=select.between(low, high),
         credit=chain(

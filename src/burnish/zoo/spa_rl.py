@@ -143,7 +143,6 @@ def spa_rl(
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 10.0,
     estimator_lr: Annotated[float, Option("Multiplies the learning rate for the estimator.", above=0)] = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """SPA-RL: stepwise progress attribution.
 
@@ -157,7 +156,7 @@ def spa_rl(
     later turns, and one of its scripts overwrites c_k. Departures: the estimator is a copy of the model with a linear
     head in place of an MLP on its hidden states; first, estimator_updates and PPO's constants are ours.
     """
-    tasks, played = draw.prompts(task, "env"), rollout.play(n, temperature=temperature)
+    tasks, played = draw.prompts(task, "env"), rollout.play(n)
     estimate = Phase(
         name="estimate",
         times=before(first),

@@ -29,7 +29,6 @@ def spct(
     n: opt.GroupSize = 4,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.08,
-    temperature: opt.Temperature = 1.0,
     words: Words = "full",
 ) -> Method:
     """Self-principled critique tuning, its rule-based online RL.
@@ -42,7 +41,7 @@ def spct(
     uses the judge, with votes and a meta reward model.
     """
     source = ScoredReplies(task, _SCORES[words])
-    return judge_grpo(draw.questions(source), source, n, temperature, eps, beta)
+    return judge_grpo(draw.questions(source), source, n, eps, beta)
 
 
 @register(
@@ -52,9 +51,7 @@ def spct(
     when="Before spct, so that the judge knows the format.",
     trial={"n": 4, **_SMALL},
 )
-def spct_rft(
-    task: draw.Source, *, n: opt.GroupSize = 3, temperature: opt.Temperature = 1.0, words: Words = "full"
-) -> Method:
+def spct_rft(task: draw.Source, *, n: opt.GroupSize = 3, words: Words = "full") -> Method:
     """The first stage of SPCT: samples of the judge whose verdict is right, of rows on which not all are right.
 
     L = -(1 / N) sum over the N tokens of the kept answers of log pi
@@ -65,7 +62,7 @@ def spct_rft(
     source = ScoredReplies(task, _SCORES[words])
     return method(
         draw=draw.questions(source),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(source),
         select=select.right_where_hard(0.0),
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),

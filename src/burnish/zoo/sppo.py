@@ -9,7 +9,7 @@ from burnish.core.parts import chain
 from burnish.core.roles import snapshot
 from burnish.credit import by_bradley_terry, by_comparison
 from burnish.learn.terms import preference_pairs as pairs
-from burnish.method import Method, Option, method, roles
+from burnish.method import Method, Option, Sampling, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -32,8 +32,6 @@ def sppo(
     n: opt.GroupSize = 5,
     eta: Eta = 1000.0,
     sync: opt.Sync = 100,
-    temperature: opt.Temperature = 0.7,
-    top_p: opt.TopP = 0.9,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """SPPO.
@@ -48,11 +46,12 @@ def sppo(
     preference = by_bradley_terry if reward_model else by_comparison
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="past", temperature=temperature, top_p=top_p),
+        rollout=rollout.sample(n, who="past"),
         score=chain(score.scoring(task, reward_model, author="past"), score.win_rates(preference)),
         select=select.best_vs_worst("wins"),
         credit=chain(credit.streams("past", logp="past", logp_temperature=1.0), credit.shared("wins", "wins")),
         learn=learn.Learn(pairs.win_rate_targets(eta, on="past"), logp_temperature=1.0),
         models=roles(past=snapshot("policy", sync), **score.rm_role(reward_model)),
         lr_share=0.1,
+        sampling=Sampling(0.7, top_p=0.9),
     )

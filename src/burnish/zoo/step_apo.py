@@ -40,7 +40,6 @@ def step_apo(
     prm: Start = None,
     prm_lr: opt.CriticLR = 1.0,
     saves: Saves = "policy",
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Critical plan step learning: step-level advantage preference optimisation on a search tree.
 
@@ -68,7 +67,6 @@ def step_apo(
             writes=writes,
             steps=step_by,
             depth=depth,
-            temperature=temperature,
         )
 
     first = Phase(

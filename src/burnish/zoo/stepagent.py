@@ -36,7 +36,7 @@ STEP, EXPERT, OWN = "step", "expert", "own"
 
 
 @supplies("tag:step", "tag:expert", "tag:own")
-def expert_steps(*, temperature: float = 1.0, who: str = "policy", expert: str = "demo") -> Rollout:
+def expert_steps(*, who: str = "policy", expert: str = "demo") -> Rollout:
     """Two traces for each reply of a demonstrated conversation: the expert's reply and a sampled one, in its state.
 
     The state is what the expert saw: its own earlier replies (author `expert`) and what was said between them. Both
@@ -54,7 +54,7 @@ def expert_steps(*, temperature: float = 1.0, who: str = "policy", expert: str =
                 shown += _expert_traces([(p.tokens, p.weight) for p in cut_pieces(pieces, limit)], expert, len(shown))
             found.append((task, shown))
         starts = [(task, trace.turns[:-1], k) for task, shown in found for k, trace in enumerate(shown)]
-        own = iter(continue_from(starts, who, step, tag=OWN, temperature=temperature))
+        own = iter(continue_from(starts, who, step, tag=OWN))
         return [Group(task, [t for old in shown for t in _pair(old, next(own), step)]) for task, shown in found]
 
     return Rollout(
@@ -152,7 +152,6 @@ def stepagent(
     *,
     beta: opt.Beta = 0.1,
     sync: opt.Sync = 10,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """StepAgent with implicit rewards: DPO step by step, the policy's own action as the rejected one.
 
@@ -165,7 +164,7 @@ def stepagent(
     """
     return method(
         draw=draw.demos(task),
-        rollout=expert_steps(temperature=temperature),
+        rollout=expert_steps(),
         select=expert_over_own(),
         credit=chain(credit.ref(logp_temperature=1.0), credit.last_turn("reply", "step")),
         learn=learn.Learn(learn.dpo(beta, on=learn.CLAIMED), logp_temperature=1.0),
@@ -191,7 +190,6 @@ def stepagent_inverse(
     critic_lr: opt.CriticLR = 10.0,
     discriminator_lr: Annotated[float, Option("Multiplies the learning rate for the discriminator.", above=0)] = 1.0,
     discriminator_updates: Annotated[int, Option("Passes of the discriminator over its batch.", at_least=1)] = 8,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """StepAgent with inverse reinforcement learning.
 
@@ -203,7 +201,7 @@ def stepagent_inverse(
     -log(1 - D)), PPO's constants, rates and updates are ours. The states are the expert's, so that no simulator is
     needed, and an action is credited with its own reward alone.
     """
-    steps, drawn = expert_steps(temperature=temperature), draw.demos(task)
+    steps, drawn = expert_steps(), draw.demos(task)
     judge = Phase(
         name="discriminator",
         draw=drawn,

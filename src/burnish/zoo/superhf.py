@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import draw, learn, rollout, score, select
-from burnish.method import Method, Option, frozen, method, roles
+from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -23,8 +23,6 @@ def superhf(
     *,
     n: opt.Replies = 16,
     beta: Annotated[float, Option("Weight of the KL; 0 loads no reference.", at_least=0)] = 0.7,
-    temperature: opt.Temperature = 1.0,
-    top_p: opt.TopP = 0.95,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """SuperHF: supervised learning on the best of a superbatch, with the prior kept by a KL.
@@ -37,7 +35,7 @@ def superhf(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature, top_p=top_p),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.keep_best(1),
         learn=learn.Learn(
@@ -46,4 +44,5 @@ def superhf(
             logp_temperature=1.0,
         ),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
+        sampling=Sampling(top_p=0.95),
     )

@@ -14,7 +14,7 @@ from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, per_trace, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
-from burnish.method import Method, Option, chain, ema, method, roles
+from burnish.method import Method, Option, Sampling, chain, ema, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
@@ -57,7 +57,6 @@ def t1(
     task: draw.Source,
     *,
     n: opt.GroupSize = 8,
-    temperature: opt.Temperature = 1.2,
     beta: Annotated[float, Option("Coefficient of the KL to the anchor.", at_least=0)] = 0.01,
     decay: Annotated[
         float, Option("Share of itself that the anchor keeps at each step.", at_least=0, at_most=1)
@@ -82,7 +81,7 @@ def t1(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.scoring(task, reward_model), price_astray(price, n=ngram, times=times)),
         credit=chain(
             credit.behaviour(),
@@ -92,4 +91,5 @@ def t1(
         ),
         learn=learn.Learn(learn.pg_reinforce(), learn.entropy_bonus(coef=entropy)),
         models=roles(anchor=ema("policy", decay), **score.rm_role(reward_model)),
+        sampling=Sampling(1.2),
     )

@@ -35,7 +35,6 @@ def tba(
     recent: Annotated[float, Option("The chance of the newest groups.", at_least=0, at_most=1)] = 0.95,
     updates: Annotated[int, Option("Updates a step, between two synchronisations.", at_least=1)] = 2,
     capacity: Annotated[int, Option("Groups that the replay holds.", at_least=1)] = 512,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Trajectory balance with asynchrony.
 
@@ -57,7 +56,7 @@ def tba(
     search = Phase(
         name="search",
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         select=select.remember(replay, "score:reward", "mu:policy"),
         learn=learn.Learn(),

@@ -60,7 +60,6 @@ def think_rm(
     n: opt.GroupSize = 8,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
     words: Words = "full",
 ) -> Method:
     """Think-RM: an integer verdict from -3 to 3 without 0 after free reasoning.
@@ -72,7 +71,7 @@ def think_rm(
     choices of ours. pairwise_grpo trains a policy with the judge.
     """
     source = GradedPairs(task, _GRADED[words])
-    return judge_grpo(draw.questions(source), source, n, temperature, eps, beta)
+    return judge_grpo(draw.questions(source), source, n, eps, beta)
 
 
 @register(
@@ -91,7 +90,6 @@ def pairwise_grpo(
     n: opt.GroupSize = 4,
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
-    temperature: opt.Temperature = 1.0,
     orders: Annotated[int, Option("Orders in which a pair is shown: 1 or both.", at_least=1, at_most=2)] = 1,
     words: Words = "full",
 ) -> Method:
@@ -108,7 +106,7 @@ def pairwise_grpo(
     compared = leads_by_score() if who is None else leads(who, _GRADED[words], orders)
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), compared) if who is None else compared,
         credit=chain(by_leads(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean)),

@@ -24,7 +24,6 @@ def topr(
     n: opt.Replies = 8,
     baseline: Annotated[float, Option("Taken from every reward; a negative one weighs right replies more.")] = 0.0,
     minibatches: opt.Minibatches = 4,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Tapered off-policy REINFORCE.
 
@@ -36,7 +35,7 @@ def topr(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.signed(baseline), credit.behaviour()),
         learn=learn.Learn(learn.pg_tapered(norm=learn.seq_mean), minibatches=minibatches),

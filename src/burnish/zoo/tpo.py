@@ -34,7 +34,6 @@ def tpo(
     n: Annotated[int, Option("Replies sampled for each prompt.", at_least=3)] = 5,
     beta: Scale = 0.01,
     alpha: Annotated[float, Option("Weight of imitating the gold reply.", at_least=0)] = 1.0,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """TPO (triple preference optimisation).
@@ -47,7 +46,7 @@ def tpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, who="start", temperature=temperature),
+        rollout=rollout.sample(n, who="start"),
         score=score.scoring(task, reward_model, author="start"),
         select=select.gold_and_pair(),
         credit=credit.claim("gold", "start", tag="gold"),

@@ -34,7 +34,6 @@ def trpa(
     beta: opt.Beta = 0.1,
     anisotropy: Annotated[float, Option("Factor of beta where the better reply is right.", above=0)] = 2.5,
     kl: opt.KLCoef = 0.001,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """TRPA.
 
@@ -46,7 +45,7 @@ def trpa(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=chain(score.verify(task), score.partial_for_answering(0.1)),
         select=select.every_pair("shaped"),
         credit=chain(credit.behaviour(), credit.ref(), credit.factor_of_right(anisotropy, score="shaped")),

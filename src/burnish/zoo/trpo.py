@@ -27,7 +27,6 @@ def trpo(
     damping: Annotated[float, Option("Added to the Fisher matrix's diagonal.", at_least=0)] = 0.1,
     iterations: Annotated[int, Option("Iterations of conjugate gradient.", at_least=1)] = 10,
     backtrack: Annotated[float, Option("Factor that shortens a step that goes too far.", above=0, below=1)] = 0.8,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Trust region policy optimisation, with group advantages in place of a critic.
@@ -42,7 +41,7 @@ def trpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(), credit.behaviour()),
         learn=learn.Learn(

@@ -36,7 +36,6 @@ def ufo(
     kl: opt.KLPenalty = 0.001,
     updates: opt.Updates = 1,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Unary feedback as observation: the environment says only "Incorrect. Please think again."
 
@@ -58,7 +57,7 @@ def ufo(
     tried = Attempts(task, attempts, pay)
     return method(
         draw=draw.prompts(tried, "env"),
-        rollout=rollout.play(n, turns=attempts, temperature=temperature),
+        rollout=rollout.play(n, turns=attempts),
         credit=chain(
             credit.behaviour(),
             credit.ref(),

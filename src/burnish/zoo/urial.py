@@ -96,7 +96,6 @@ def in_context(
     examples: Sequence[tuple[str, str]] = EXAMPLES,
     instruction: str = INSTRUCTION,
     *,
-    temperature: float = 1.0,
     who: str = "policy",
     tag: str = "sample",
 ) -> Rollout:
@@ -110,7 +109,7 @@ def in_context(
         model, replies = step.models[who], []
         for task in tasks:
             asked = replace(task, prompt=in_context_prompt(task, examples, instruction))
-            replies.append(started(asked, n, step, Sampling(temperature), who, tag))
+            replies.append(started(asked, n, step, step.sampling(), who, tag))
             size = len(replies[-1][0].tokens())
             if size >= model.context:
                 raise ValueError(
@@ -158,7 +157,6 @@ def urial(
     ] = None,
     instruction: Annotated[str, Option("The text before the examples; empty: none.")] = INSTRUCTION,
     n: opt.Replies = 1,
-    temperature: opt.Temperature = 0.3,
 ) -> Method:
     """URIAL: untuned LLMs with restyled in-context alignment.
 
@@ -172,11 +170,12 @@ def urial(
     known = EXAMPLES if examples_file is None else _read(examples_file, examples)
     return method(
         draw=draw.prompts(task),
-        rollout=in_context(n, known[:examples], instruction, temperature=temperature),
+        rollout=in_context(n, known[:examples], instruction),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
         models=roles(),
+        sampling=Sampling(0.3),
     )
 
 

@@ -34,7 +34,6 @@ def vapo(
     critic_lr: opt.CriticLR = 2.0,
     updates: opt.Updates = 1,
     minibatches: opt.Minibatches = 1,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """Value-augmented PPO.
 
@@ -51,7 +50,7 @@ def vapo(
         name="value",
         times=before(value_warmup),
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.token_rewards(kl=None), credit.monte_carlo()),
         learn=learn.Learn(learn.value_fit("returns")),
@@ -59,7 +58,7 @@ def vapo(
     main = Phase(
         times=after(value_warmup),
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(
             credit.behaviour(),

@@ -31,8 +31,6 @@ def vas(
     beta: Annotated[float, Option("How strongly the values count; at 0 the model is as it is.", at_least=0)] = 1.0,
     k: Candidates = 20,
     n: opt.Replies = 1,
-    temperature: opt.Temperature = 1.0,
-    top_p: opt.TopP = 1.0,
 ) -> Method:
     """Value augmented sampling.
 
@@ -46,7 +44,7 @@ def vas(
     weights = {name: beta * share for name, (_, share) in values.items() if beta * share}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.by_candidates(n, rollout.by_value_models(weights, k=k), temperature=temperature, top_p=top_p),
+        rollout=rollout.by_candidates(n, rollout.by_value_models(weights, k=k)),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
@@ -65,7 +63,6 @@ def vas_value(
     *,
     n: opt.Replies = 4,
     lam: opt.Lam = 0.95,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """The value model of value augmented sampling: V(y_<=t), the expected reward once pi has finished y_<=t.
@@ -80,7 +77,7 @@ def vas_value(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.sample(n, temperature=temperature),
+        rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=chain(
             credit.streams("value", "policy", score="value"),

@@ -30,7 +30,6 @@ def vpo(
     n: opt.GroupSize = 2,
     beta: opt.Beta = 0.1,
     alpha: Optimism = 0.01,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """VPO, online.
@@ -41,10 +40,10 @@ def vpo(
     Optimism lowers the calibration replies. alpha = 0 is `online_dpo`. The formula is reconstructed from the theory
     (its sign and factor were checked numerically); alpha is a choice of ours. `vpo_offline` is the pessimistic side.
     """
-    calibration = rollout.sample(1, who="ref", temperature=temperature, tag="calibration")
+    calibration = rollout.sample(1, who="ref", tag="calibration")
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.join(rollout.sample(n, temperature=temperature), calibration),
+        rollout=rollout.join(rollout.sample(n), calibration),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst_beside("ref", "policy"),
         credit=chain(credit.ref(), credit.copies(ref="calibrated")),

@@ -117,7 +117,6 @@ def webrl(
     unsure: Annotated[float, Option("Replayed actions at most this likely are left out.", at_least=0, below=1)] = 0.5,
     updates: opt.Updates = 4,
     critic_lr: opt.CriticLR = 1.0,
-    temperature: opt.Temperature = 1.0,
 ) -> Method:
     """WebRL: a curriculum of failed tasks, a critic of success, and a regression held to the last phase's policy.
 
@@ -136,7 +135,7 @@ def webrl(
     store = select.TaskStore("successes", per_task=8)
     return method(
         draw=draw.failed_again(task, "env", low=hard, high=easy, share=again, warmup=warmup),
-        rollout=rollout.play(n, temperature=temperature),
+        rollout=rollout.play(n),
         select=chain(select.beside_successes(store, replay), select.by_turn()),
         credit=chain(
             credit.ref(),

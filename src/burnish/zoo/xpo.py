@@ -33,7 +33,6 @@ def xpo(
     n: opt.Replies = 1,
     beta: opt.Beta = 0.1,
     alpha: Optimism = 1e-5,
-    temperature: opt.Temperature = 1.0,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """XPO.
@@ -46,9 +45,7 @@ def xpo(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.join(
-            rollout.sample(n, temperature=temperature), rollout.sample(n, who="ref", temperature=temperature, tag="ref")
-        ),
+        rollout=rollout.join(rollout.sample(n), rollout.sample(n, who="ref", tag="ref")),
         score=score.scoring(task, reward_model),
         select=select.rival_pairs("policy", "ref"),
         credit=credit.ref(),

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from burnish.core import randomness
+from burnish.core.types import Allowed, Sampling
 from burnish.engine.feed import Feed, in_rounds
 from burnish.engine.mixture import Mix
 from burnish.engine.request import OnSample, Request, Sample, StopRule
@@ -109,7 +110,9 @@ class SubprocessEngine:
             if number in found or not 0 <= number < len(requests):
                 raise RuntimeError(f"the sampler answered request {number} twice or unasked; please report this")
             tokens, logp = torch.tensor(sample["tokens"], dtype=torch.long), torch.tensor(sample["logp"])
-            found[number] = Sample(tokens, logp, sample["stopped"])
+            kept = sample.get("allowed")
+            allowed = None if kept is None else Allowed(torch.tensor(kept[0], dtype=torch.int32), torch.tensor(kept[1]))
+            found[number] = Sample(tokens, logp, sample["stopped"], allowed)
             if on_sample is not None:
                 on_sample(number, found[number])
 
@@ -241,8 +244,12 @@ class SubprocessEngine:
                 f"a prompt has {len(request.prompt)} tokens, but the model's context holds {self.context}: "
                 "shorten the prompt or drop such rows from the dataset"
             )
-        limited = request.top_k or request.top_p < 1 or request.min_p
-        if self.how.kind == "vllm" and limited and request.temperature not in (0.0, 1.0):
+        if self.how.kind == "vllm" and (request.repetition_penalty != 1 or (request.truncated and request.as_drawn)):
+            raise ValueError(
+                "vLLM does not tell which tokens a reply was drawn among, which the trainer needs under --top-k, "
+                "--top-p, --min-p and --repetition-penalty; leave them out, or use --engine local"
+            )
+        if self.how.kind == "vllm" and request.truncated and request.temperature not in (0.0, 1.0):
             raise ValueError(
                 f"vLLM tells no log-probs of the whole distribution where top_k, top_p or min_p cut it at temperature "
                 f"{request.temperature:g}; sample at temperature 1, leave them out, or use --engine local"
@@ -260,7 +267,7 @@ def _written(number: int, request: Request) -> dict[str, Any]:
             "an engine in another process reads tokens only, but a prompt has other content; use --engine local"
         )
     key = randomness.key_of(request.key, request.said) if request.said else request.key
-    how = {name: getattr(request, name) for name in ("key", "max_new", "temperature", "top_k", "top_p", "min_p")}
+    how = {name: getattr(request, name) for name in ("key", "max_new", *vars(Sampling()))}
     return {
         "id": number,
         "prompt": request.prompt.tolist(),
