@@ -17,9 +17,11 @@ from test_learn import TASK, same_gradient
 from burnish.compose.swap import factories, part_from, swap, swapped
 from burnish.core.loop import loop
 from burnish.credit.group import group_relative
+from burnish.learn import norms
 from burnish.learn.norms import constant
 from burnish.learn.terms import dpo, pg_clip
 from burnish.methods.policy import grpo
+from burnish.methods.surrogates import dr_grpo
 from burnish.methods.table import METHODS
 
 ADVANTAGES = [
@@ -127,6 +129,22 @@ def test_a_swap_to_itself_changes_nothing(small_model: Path) -> None:
     from burnish.learn.norms import seq_mean
 
     same_gradient(swap(grpo(TASK, n=4), pg=pg_clip(0.2, norm=seq_mean)), grpo(TASK, n=4), small_model)
+
+
+def test_a_norm_is_named_among_the_arguments() -> None:
+    """Each norm is the one of learn/norms.py; constant takes the run's longest reply, or a number."""
+    for name in ("token_mean", "seq_mean", "seq_sum_mean", "group_mean", "unit_mean"):
+        assert part_from(f"pg_clip(0.2, norm={name})").norm is getattr(norms, name)
+    counts = norms.Counts(tokens=10, sequences=2, groups=1, units=10, longest=8)
+    assert part_from("pg_clip(0.2, norm=constant)").norm.size(counts) == 16
+    assert part_from("pg_clip(0.2, norm=constant(5))").norm.size(counts) == 10
+    with pytest.raises(ValueError, match="pg_clip.*malformed"):
+        part_from("pg_clip(0.2, norm=median)")
+
+
+def test_dr_grpo_is_grpo_with_a_constant_norm_and_no_spread(small_model: Path) -> None:
+    words = "pg=pg_clip(0.2, norm=constant); group_relative=group_relative(std=False)"
+    same_gradient(swapped(grpo(TASK, n=4, beta=0.0), words), dr_grpo(TASK, n=4), small_model)
 
 
 @pytest.mark.parametrize(

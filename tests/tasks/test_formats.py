@@ -103,6 +103,19 @@ def test_trl_formats(name: str) -> None:
     assert one({"prompt": prompt, "completion": good, "label": True}).given == {"demo": texts[0], "label": True}
 
 
+def test_the_answer_of_a_row_of_verl_is_in_its_reward_model() -> None:
+    row = {
+        "data_source": "openai/gsm8k",
+        "prompt": [{"role": "user", "content": "2 + 2?"}],
+        "reward_model": {"style": "rule", "ground_truth": "4"},
+        "extra_info": {"index": 0},
+    }
+    task = to_task(row, {}, "here")
+    assert task.given["answer"] == "4" and task.kind == "question" and task.given["data_source"] == "openai/gsm8k"
+    assert to_task({**row, "answer": "5"}, {}, "here").given["answer"] == "5"
+    assert "answer" not in to_task({"prompt": "a", "reward_model": "none", "completion": "b"}, {}, "here").given
+
+
 def test_stepwise_supervision() -> None:
     task = one({"prompt": "9.8 or 9.11?", "completions": ["11 > 8.", "So 9.11."], "labels": [True, False]})
     assert task.given == {"steps": ["11 > 8.", "So 9.11."], "labels": [True, False]}

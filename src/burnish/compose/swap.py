@@ -3,6 +3,7 @@
     swap(grpo(task), group_relative=leave_one_out())
     burnish train grpo --swap "group_relative=leave_one_out()"
     burnish train grpo --swap "pg=pg_clip(0.2, 0.28)"
+    burnish train grpo --swap "pg=pg_clip(0.2, norm=constant)"
 
 A part has the name that `burnish show` prints, up to the bracket; a term has its own name. The method is built again,
 so a part that does not fit is refused with a message.
@@ -23,11 +24,19 @@ from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.method import Method, Phase
 from burnish.core.parts import Draw, Part, Rollout, Wired, chain
 from burnish.learn.learn import plan_of
+from burnish.learn.norms import constant, group_mean, seq_mean, seq_sum_mean, token_mean, unit_mean
 from burnish.learn.term import Term
 from burnish.methods.table import load_all
 
 New = Wired | Term
 PARTS = ("Part", "Term", "Rollout", "Draw")  # what a factory may return
+NORMS = {
+    "unit_mean": unit_mean,
+    "token_mean": token_mean,
+    "seq_mean": seq_mean,
+    "seq_sum_mean": seq_sum_mean,
+    "group_mean": group_mean,
+}
 
 
 def swap(method: Method, **parts: New) -> Method:
@@ -52,7 +61,10 @@ def swapped(method: Method, words: str) -> Method:
 
 
 def part_from(call: str) -> New:
-    """A part from words such as "leave_one_out()" or "pg_clip(0.2, eps_high=0.28)"; arguments are literals."""
+    """A part from words such as "leave_one_out()" or "pg_clip(0.2, norm=token_mean)".
+
+    Arguments are literals and norms.
+    """
     try:
         tree = ast.parse(call if call.endswith(")") else f"{call}()", mode="eval").body
     except SyntaxError:
@@ -67,12 +79,23 @@ def part_from(call: str) -> New:
         hint = f"did you mean {' or '.join(near)}?" if near else "docs/methods lists the parts of every method"
         raise ValueError(f"there is no part {tree.func.id!r}; {hint}")
     try:
-        positional = [ast.literal_eval(value) for value in tree.args]
-        named = {item.arg: ast.literal_eval(item.value) for item in tree.keywords if item.arg}
+        positional = [_argument(value) for value in tree.args]
+        named = {item.arg: _argument(item.value) for item in tree.keywords if item.arg}
         inspect.signature(known[tree.func.id]).bind(*positional, **named)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{call!r}: {error}; its arguments are {inspect.signature(known[tree.func.id])}") from None
     return known[tree.func.id](*positional, **named)
+
+
+def _argument(value: ast.expr) -> Any:
+    """A literal, or the name of a norm: token_mean, seq_mean, constant, constant(512)."""
+    if isinstance(value, ast.Name) and value.id in NORMS:
+        return NORMS[value.id]
+    if isinstance(value, ast.Name) and value.id == "constant":
+        return constant()
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "constant":
+        return constant(*(int(ast.literal_eval(one)) for one in value.args))
+    return ast.literal_eval(value)
 
 
 @cache

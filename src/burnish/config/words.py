@@ -16,7 +16,8 @@ _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 # Ours -> theirs. Alternatives are separated by "|": the first that the method has is meant. After a blank: the value.
 COUNTERPARTS: dict[str, str] = {
-    "model": "model_name_or_path model_name base_model pretrained pretrain_path actor_rollout_ref.model.path",
+    "model": "model_name_or_path model_name base_model pretrained pretrain_path actor_rollout_ref.model.path "
+    "model.partial_pretrain",
     "task": "dataset dataset_name dataset_path datasets train_dataset train_file train_files data_path "
     "data.train_files "
     "prompt_data",
@@ -24,7 +25,8 @@ COUNTERPARTS: dict[str, str] = {
     "epochs|steps": "num_train_epochs num_epochs total_epochs max_epochs trainer.total_epochs",
     "prompts": "per_device_train_batch_size train_batch_size batch_size gradient_accumulation_steps micro_batch_size "
     "rollout_batch_size generation_batch_size effective_batch_size data.train_batch_size global_batch_size",
-    "token_budget": "micro_train_batch_size ppo_micro_batch_size ppo_micro_batch_size_per_gpu "
+    "token_budget": "data.micro_batch_size_per_gpu "
+    "micro_train_batch_size ppo_micro_batch_size ppo_micro_batch_size_per_gpu "
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu {_ACTOR}.ppo_micro_batch_size {_ACTOR}.ppo_max_token_len_per_gpu",
     "max_new_tokens": "max_completion_length max_response_length response_length generate_max_len completion_length "
     "max_tokens data.max_response_length",
@@ -43,6 +45,8 @@ COUNTERPARTS: dict[str, str] = {
     "lr_min": f"min_lr_ratio min_lr_rate cosine_min_lr_ratio lr_scheduler_kwargs.min_lr_rate "
     f"{_ACTOR}.optim.min_lr_ratio",
     "critic_lr": "critic_learning_rate critic.optim.lr",
+    "critic": "critic.model.path",
+    "optimiser": "optim optimizer",
     "weight_decay": f"adam_weight_decay l2 {_ACTOR}.optim.weight_decay",
     "clip": f"max_grad_norm grad_clip max_norm gradient_clip_val gradient_clipping {_ACTOR}.grad_clip",
     "eps|eps_low": f"epsilon epsilon_low cliprange clip_range clip_ratio eps_clip ppo_clip {_ACTOR}.clip_ratio "
@@ -66,7 +70,7 @@ COUNTERPARTS: dict[str, str] = {
     "lora_variant": "use_rslora use_dora peft_use_rslora peft_use_dora lora_use_rslora lora_use_dora",
     "lora_save": "lora_modules_to_save modules_to_save additional_target peft.modules_to_save",
     "quantization nf4": "load_in_4bit quantization_bit",
-    "merge": "merge_lora export_merged",
+    "merge": "merge_lora export_merged save_pretrained_merged",
     "reward": "reward_funcs reward_func reward_function remote_rm_url custom_reward_function.path",
     "reward_model": "reward_model_name_or_path reward_model_path reward_pretrain reward_model.model.path",
     "teacher": "teacher_model teacher_model_name_or_path",
@@ -92,7 +96,7 @@ COUNTERPARTS: dict[str, str] = {
     "product best": "load_best_model_at_end",
     "patience": "early_stopping_patience early_stopping",
     "resume": "resume_from_checkpoint",
-    "seed": "data_seed random_seed data.seed",
+    "seed": "data_seed random_seed random_state data.seed",
     "device": "no_cuda use_cpu cpu",
     "lag": "async_level max_staleness off_policy_steps",
     "samplers": "num_rollout_workers",
@@ -111,14 +115,15 @@ WITHOUT: dict[str, str] = {
     "val_set_size eval_dataset "
     "dataset_test_split dataset_train_split test_size data.val_files val_files validation_split eval_split",
     "--ranks N uses N GPUs, and --shard-optimiser divides AdamW's moments among them": "deepspeed fsdp fsdp_config "
+    "fsdp_version offload_params "
     f"ddp_timeout trainer.nnodes tensor_parallel_size vllm_tensor_parallel_size {_ROLLOUT}.tensor_model_parallel_size "
     f"{_ACTOR}.fsdp_config.param_offload {_ACTOR}.fsdp_config.optimizer_offload ddp_find_unused_parameters "
     "ref_num_nodes "
     f"actor_rollout_ref.ref.fsdp_config.param_offload {_ACTOR}.ulysses_sequence_parallel_size local_rank world_size",
     "evaluation batches are chosen by memory": "per_device_eval_batch_size eval_batch_size data.val_batch_size "
     "eval_accumulation_steps",
-    "the optimiser is AdamW with betas 0.9 and 0.999": "optim optimizer adam_beta1 adam_beta2 adam_epsilon adafactor "
-    f"optim_args {_ACTOR}.optim.betas",
+    "the optimiser is AdamW with betas 0.9 and 0.999": "adam_beta1 adam_beta2 adam_epsilon adafactor "
+    f"optim_args optim_target_modules {_ACTOR}.optim.betas",
     "LoRA adapters are those of a causal language model, without biases": "lora_bias lora_task_type",
     "activations are recomputed without reentrance": "gradient_checkpointing_kwargs use_reentrant "
     "gradient_checkpointing_kwargs.use_reentrant",
@@ -149,7 +154,46 @@ WITHOUT: dict[str, str] = {
     "the number of rows is the file's": "max_samples max_train_samples data.train_max_samples",
     "a Ray run has flags of its own, listed by --help-all": "n_gpus_per_node hybrid_engine "
     "actor_rollout_ref.hybrid_engine ray_kwargs",
+    "every reply counts; --shape unfinished gives those that were cut off a reward of their own": ""
+    "mask_truncated_completions",
+    "rows and models are prepared by burnish itself": "dataset_kwargs eos_token pad_token cast_lm_head_to_fp32 "
+    "precompute_ref_batch_size torch_empty_cache_steps bnb_4bit_quant_storage lora_target_parameters "
+    "chat_template_kwargs",
+    "burnish samples with its own engine, or with vLLM as --engine vllm starts it": "vllm_model_impl vllm_group_port "
+    "vllm_structured_outputs_regex vllm_importance_sampling_clip_min vllm_importance_sampling_cap generation_kwargs "
+    "use_transformers_continuous_batching transformers_continuous_batching_config use_transformers_paged "
+    "vllm_mode_server log_multimodal log_completions_hub_repo",
+    "the KL is not multiplied by the ratio": "use_bias_correction_kl",
+    "rewards are summed with their weights, then compared within the group": "multi_objective_aggregation",
+    "it is a method of its own: high_entropy_tokens": "top_entropy_quantile",
+    "the most turns of an episode are --turns": "max_tool_calling_iterations",
+    "replies are of the present weights unless --lag says otherwise": "off_policy_mask_threshold",
+    "advantages are those of the method; --swap changes parts": "normalize_advantages reward_clip_range "
+    "use_adaptive_entropy entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target whiten_rewards",
+    "it is a method of its own: wpo": "use_weighting dpo_use_weighting",
+    "it is a method of its own: ld_dpo": "ld_alpha",
+    "it is a method of its own: f_dpo": "f_divergence_type f_alpha_divergence_coef",
+    "the policy's loss has no entropy bonus": "entropy_coeff entropy_coef",
+    "the critic learns from the first step": "critic_warmup trainer.critic_warmup",
+    "one seed is the root of all randomness: --seed": "lora_random_state",
     "dropout is off": "disable_dropout",
+    "rows of different kinds are never padded to each other": "padding_free eval_packing packing_strategy "
+    "pad_to_multiple_of pad_to_sequence_len group_by_length group_by_modality_length data.pad_mode "
+    "train_sampling_strategy eval_sample_packing multipack_real_batches batch_flattening sample_packing_bin_size "
+    "sample_packing_group_size curriculum_sampling",
+    "the run prints what it does, and the store has every metric": "logging_nan_inf_filter report_grad_norm "
+    "trainer.log_val_generations log_unique_prompts",
+    "the engine samples on the weights themselves": "max_lora_rank fast_inference vllm_server_host vllm_server_port "
+    "vllm_max_model_length vllm_importance_sampling_correction vllm_enable_sleep_mode vllm_server_base_url "
+    "vllm_importance_sampling_mode vllm_importance_sampling_clip_max vllm_guided_decoding_regex "
+    "float8_kv_cache vllm_server_timeout num_generations_eval "
+    f"{_ROLLOUT}.max_model_len {_ROLLOUT}.max_num_seqs {_ROLLOUT}.dtype {_ROLLOUT}.enable_chunked_prefill "
+    f"{_ROLLOUT}.disable_log_stats {_ROLLOUT}.mode {_ROLLOUT}.layered_summon",
+    "all rows are shuffled anew in every epoch": "shuffle_dataset data.shuffle shuffle_merged_datasets",
+    "the router of a mixture of experts has no loss of its own": "router_aux_loss_coef output_router_logits",
+    "the first replies to a prompt do not depend on a cache": "cache_implementation ds3_gather_for_generation",
+    "prompts are read from the columns": "data.prompt_key data.reward_fn_key data.return_raw_chat data.messages_key",
+    "devices are chosen by --device and --ranks": "device_map torch_dtype_device max_memory trainer.device gpus",
     "the tokenizer's own special tokens are used": "special_tokens special_tokens.pad_token special_tokens.eos_token",
     "models are loaded with burnish's own settings": "model_init_kwargs strict",
     "the task names it: a path, or owner/name:config of the hub": "dataset_info dataset_dir dataset_config",

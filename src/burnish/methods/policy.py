@@ -24,6 +24,7 @@ def grpo(
     eps: opt.ClipRange = 0.2,
     beta: opt.KLCoef = 0.04,
     updates: opt.Updates = 1,
+    minibatches: opt.Minibatches = 1,
     reward_model: opt.RewardModel = None,
 ) -> Method:
     """Group relative policy optimisation.
@@ -42,7 +43,10 @@ def grpo(
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(), credit.behaviour(), credit.ref()),
         learn=learn.Learn(
-            learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta, norm=learn.seq_mean), updates=updates
+            learn.pg_clip(eps, norm=learn.seq_mean),
+            learn.kl_k3(coef=beta, norm=learn.seq_mean),
+            updates=updates,
+            minibatches=minibatches,
         ),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )

@@ -1,241 +1,304 @@
 """Translation of a configuration of TRL, LLaMA-Factory, Axolotl, Unsloth or verl into options of burnish.
 
-Their options become ours by the table in config/words.py; their values are converted in migrate/converted.py; here are
-those that belong together: method, batch size, loss, defaults. What has no counterpart is listed with the reason.
+Every field of theirs gets one line: carried, carried differently (how), or not carried (why). What belongs together is
+decided together: method (choice.py), data (datasets.py), batch and steps (batches.py), adapters, lengths and masks,
+loss (losses.py). The rest goes by the table in config/words.py, with values converted in converted.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from burnish.config.options import Options, configure, method_fields
-from burnish.config.words import find, normalised
-from burnish.methods.table import METHODS, load_all
+from burnish.config.words import find, table
 from burnish.methods.table import find as find_method
-from burnish.migrate.converted import Context, Flat, Skip, converted, whole_number
+from burnish.methods.table import load_all
+from burnish.migrate.adapters import adapters
+from burnish.migrate.batches import batches
+from burnish.migrate.choice import choose
+from burnish.migrate.converted import converted
+from burnish.migrate.datasets import tasks
+from burnish.migrate.defaults import BATCH, defaults
+from burnish.migrate.draft import (
+    CARRIED,
+    CHANGED,
+    LEFT,
+    Differs,
+    Draft,
+    Flat,
+    Given,
+    Line,
+    Same,
+    Skip,
+    Unread,
+    flattened,
+)
+from burnish.migrate.lengths import lengths, masks
+from burnish.migrate.losses import losses
+from burnish.util.failures import said, shown
 
-# LLaMA-Factory's stage and pref_loss, Axolotl's rl, verl's adv_estimator, TRL's trainer and loss_type -> our method
-METHOD_NAMES = {
-    "pt": "sft",
-    "rm": "reward_model",
-    "reward": "reward_model",
-    "sigmoid": "dpo",
-    "gae": "ppo",
-    "on_policy": "opd",
-    "reinforce_plus_plus": "reinforce_pp",
-    "reinforce_plus_plus_baseline": "reinforce_pp_baseline",
-    "dr_grpo": "dr_grpo",
-    "grpo_passk": "grpo",
-    "onlinedpo": "online_dpo",
-    "nashmd": "nash_md",
-}
-_TOKEN_MEAN = {"dapo", "bnpo", "token-mean"}  # losses that are GRPO's with a mean over tokens
-
-# Their defaults where they train something else than ours would, by library and method ("" for any method)
-DEFAULTS: dict[str, dict[str, Flat]] = {
-    "TRL": {
-        "": {"lr_schedule": "linear", "epochs": 3, "batch": 8},
-        "grpo": {"lr": 1e-6, "n": 8, "beta": 0.0, "max_new_tokens": 256},
-        "rloo": {"lr": 1e-6, "n": 2, "beta": 0.05, "max_new_tokens": 256},
-        "dpo": {"lr": 1e-6},
-        "sft": {"lr": 2e-5},
-        "reward_model": {"lr": 1e-4},
-    },
-    "LLaMA-Factory": {"": {"lr": 5e-5, "lr_schedule": "linear", "epochs": 3, "batch": 8}},
-    "Axolotl": {"": {"lr_schedule": "cosine", "epochs": 1, "batch": 1}},
-    "verl": {"": {"lr": 1e-6, "n": 1, "max_new_tokens": 512, "batch": 1024, "epochs": 30, "beta": 0.0, "kl": 0.0}},
-}
+_VISION_MODELS = re.compile(
+    r"(?i)(-vl\b|-vl-|vision|llava|pixtral|idefics|internvl|paligemma|smolvlm|moondream|minicpm-v|-omni\b)"
+)
+_VISION_FIELDS = (
+    "freeze_vision_tower",
+    "image_max_pixels",
+    "image_resolution",
+    "video_max_pixels",
+    "image_size",
+    "image_resize_algorithm",
+    "freeze_multi_modal_projector",
+    "is_multimodal",
+    "processor_type",
+)
 
 
 @dataclass
 class Translation:
-    """Our options, and what was left out: (their option, its value, the reason)."""
+    """Our options, and a line for each field of theirs."""
 
     library: str
     method: str
     options: Flat = field(default_factory=dict)
-    left_out: list[tuple[str, Any, str]] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def of(self, kind: str) -> list[Line]:
+        return [line for line in self.lines if line.kind == kind]
 
-def translate(given: Mapping[str, Any], method: str | None = None, folder: Path | None = None) -> Translation:
-    """Translate options of another library. method: ours, where the file does not say; folder: of the file."""
+
+def translate(
+    given: Mapping[str, Any] | Given,
+    method: str | None = None,
+    folder: Path | None = None,
+    rewards_file: str | None = None,
+) -> Translation:
+    """Translate options of another library.
+
+    given: nested or flat options, or a file that was read; method: ours, where the file does not say
+    folder: of the file; rewards_file: where reward functions of a script will be written
+    """
     load_all()
-    flat = flattened(given)
-    library = library_of(flat)
-    name, used = _method(flat, method)
-    result = Translation(library, name)
-    known = {*method_fields(find_method(name)), *(f.name for f in dataclasses.fields(Options))}
-    context = Context(flat, folder or Path(), name, known)
-    for key, value in flat.items():
-        if key not in used:
-            _one(context, key, value, result)
-    _defaults(context, result)
-    _batch(context, result)
-    _loss(flat, result)
-    _checked(result)
-    return result
+    read = given if isinstance(given, Given) else Given(flattened(given))
+    draft = Draft(read, read.library or library_of(read.flat), folder or Path(), rewards_file=rewards_file)
+    _text_alone(draft)
+    _unread(draft)
+    try:
+        _decide(draft, method)
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"a field has a value that cannot be translated ({said(error)}); correct it") from None
+    _checked(draft)
+    lines = [*draft.lines.values(), *read.lines]
+    return Translation(draft.library, draft.method, draft.options, lines, draft.notes)
 
 
-def flattened(given: Mapping[str, Any], prefix: str = "") -> Flat:
-    """Nested mappings as dotted names: {"data": {"seed": 1}} is {"data.seed": 1}."""
-    flat: Flat = {}
-    for key, value in given.items():
-        name = f"{prefix}{normalised(str(key))}"
-        flat |= flattened(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
-    return flat
+def _decide(draft: Draft, method: str | None) -> None:
+    """Say of every field what becomes of it, those first that others depend on."""
+    draft.method = choose(draft, method)
+    entry = find_method(draft.method)
+    draft.known = frozenset({*method_fields(entry), *(f.name for f in dataclasses.fields(Options))})
+    tasks(draft)
+    for step in (adapters, lengths, masks):
+        step(draft)
+    for key in list(draft.flat):
+        if key not in draft.lines and key not in _TOGETHER:
+            _one(draft, key)
+    defaults(draft)
+    losses(draft)
+    batches(draft, BATCH[draft.library])
+    for key in list(draft.flat):  # what no part has decided
+        _one(draft, key)
 
 
 def library_of(flat: Flat) -> str:
     """The library that a configuration is for, by the options that only it has."""
-    if any(key.startswith(("actor_rollout_ref.", "algorithm.adv_estimator")) for key in flat):
+    if any(key.startswith(("actor_rollout_ref.", "algorithm.adv_estimator", "data.train_batch_size")) for key in flat):
+        return "verl"
+    if "model.partial_pretrain" in flat:
         return "verl"
     if "base_model" in flat:
         return "Axolotl"
     return "LLaMA-Factory" if {"stage", "finetuning_type", "cutoff_len"} & flat.keys() else "TRL"
 
 
-def _method(flat: Flat, given: str | None) -> tuple[str, set[str]]:
-    """Our method, and the options that said so."""
-    losses = ("loss_type", "trl.loss_type")
-    keys = ("method", "algorithm.adv_estimator", "rl", "pref_loss", "stage", *losses)
-    used = {key for key in keys if key in flat}
-    if given:
-        return given, used
-    for key in (key for key in keys if flat.get(key)):
-        value = flat[key][0] if isinstance(flat[key], list) else flat[key]
-        word = str(value).lower()
-        if key in losses and word in _TOKEN_MEAN:
-            return "grpo", used
-        ours = METHOD_NAMES.get(word, word)
-        if ours in METHODS and (key != "pref_loss" or word != "sigmoid"):
-            return ours, used
-        if word not in ("sigmoid", "none"):
-            raise ValueError(
-                f"{key} {word!r} is no method of burnish; say which one to take instead: --method NAME (burnish "
-                "methods lists them)"
-            )
-    if {"num_generations", "reward_funcs", "max_completion_length", "num_iterations"} & flat.keys():
-        return "grpo", used
-    return ("dpo" if {"beta", "pref_beta", "precompute_ref_log_probs"} & flat.keys() else "sft"), used
+def _text_alone(draft: Draft) -> None:
+    """Refuse a configuration of a vision-language model."""
+    model = draft.value("model_name_or_path", "model_name", "base_model", "actor_rollout_ref.model.path", default="")
+    reason = next((f"{key} is set" for key in _VISION_FIELDS if draft.named(key)), "")
+    if isinstance(model, str) and _VISION_MODELS.search(model.rpartition("/")[2]):
+        reason = f"the model is {model}"
+    if draft.named("data.image_key") and draft.library == "verl" and draft.given.library:
+        reason = f"data.image_key is {draft.flat['data.image_key']}"
+    if reason:
+        raise ValueError(
+            f"this trains a vision-language model ({reason}); burnish trains language models on text alone: import the "
+            "configuration of a text model"
+        )
 
 
-def _one(context: Context, key: str, value: Any, result: Translation) -> None:
-    """Translate one option into `result`."""
-    if key in _BATCH or key in _ELSEWHERE or value is None:
+def _unread(draft: Draft) -> None:
+    """Fields without a value, and those whose value only a run of the script knows."""
+    for key, value in draft.flat.items():
+        if isinstance(value, Unread):
+            draft.leave(key, "its value is known only while the script runs")
+        elif value is None or value == {} or value == []:
+            draft.same(key, "not set")
+
+
+# fields that `losses` and `batches` decide after the table has set the options that they need
+_WORDS = """
+    per_device_train_batch_size gradient_accumulation_steps micro_batch_size data.train_batch_size
+    generation_batch_size train_batch_size steps_per_generation num_mini_batches ppo_buffer_size packing
+    sample_packing neat_packing trainer.nnodes trainer.n_gpus_per_node actor_rollout_ref.actor.ppo_mini_batch_size
+    actor_rollout_ref.actor.loss_agg_mode actor_rollout_ref.actor.use_kl_loss actor_rollout_ref.actor.kl_loss_coef
+    actor_rollout_ref.actor.kl_loss_type actor_rollout_ref.actor.clip_ratio actor_rollout_ref.actor.clip_ratio_low
+    actor_rollout_ref.actor.clip_ratio_high actor_rollout_ref.actor.clip_ratio_c algorithm.use_kl_in_reward
+    algorithm.kl_ctrl.kl_coef algorithm.kl_ctrl.type algorithm.norm_adv_by_std_in_grpo scale_rewards epsilon
+    epsilon_high delta cliprange label_smoothing dpo_label_smoothing cpo_label_smoothing rpo_alpha pref_ftx
+    loss_weights desirable_weight kto_chosen_weight kto_desirable_weight undesirable_weight kto_rejected_weight
+    kto_undesirable_weight simpo_gamma cpo_alpha discopop_tau center_rewards_coefficient sapo_temperature_pos
+    sapo_temperature_neg reward_weights custom_reward_function.name reward.custom_reward_function.name
+"""
+_TOGETHER = frozenset(_WORDS.split())
+_TOGETHER |= frozenset(f"trl.{name}" for name in _TOGETHER)
+
+
+def _one(draft: Draft, key: str) -> None:
+    """Decide one field by the table of words."""
+    value = draft.flat[key]
+    if key in draft.lines:
+        return
+    try:
+        special = _of_another(draft, key, value) or _special(draft, key, value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key} is {shown(value)}, which cannot be translated ({said(error)}); correct it") from None
+    if special is not None:
+        draft.said(key, *special)
         return
     word = find(key)
     last = key.rpartition(".")[2]
-    if last in context.known and (word is None or not word.ours):
-        ours: str | None = last
-    elif word is None:
-        result.left_out.append((key, value, "burnish has no such option"))
-        return
-    elif word.why:
-        if value is not False:
-            result.left_out.append((key, value, word.why))
-        return
+    if word is None or not word.ours:
+        if last in draft.known and last not in ("model", "method", "task"):
+            ours = last
+        elif word is None:
+            draft.leave(key, "burnish has no such option")
+            return
+        else:
+            off = value is False or str(value).lower() == "false"
+            (draft.same if off else draft.leave)(key, "off, here too" if off else word.why)
+            return
     else:
-        ours = next((one for one in word.ours if one in context.known), None)
-        ours = None if word.ours[0] == "epochs" != ours else ours  # so many epochs are not so many steps
-        if ours is None and word.ours[0] not in _SILENT:
-            result.left_out.append((key, value, f"{context.method} has no option {word.ours[0]!r}"))
-    if ours is None:
-        return
+        ours = next((one for one in word.ours if one in draft.known), "")
+        ours = "" if word.ours[0] == "epochs" != ours else ours  # so many epochs are not so many steps
+        if not ours:
+            draft.leave(key, f"{draft.method} has no option {word.ours[0]!r}")
+            return
     try:
-        result.options[ours] = converted(ours, value, key, context)
+        found, how = converted(ours, value, key, draft)
+        if ours in draft.options and draft.options[ours] != found and ours not in ("chat_template",):
+            draft.changed(key, f"{ours} is {draft.options[ours]}, from another field")
+            return
+        draft.carry(key, ours, found, how)
+    except Same as same:
+        draft.same(key, str(same))
+    except Differs as differs:
+        draft.changed(key, str(differs))
     except Skip as skip:
-        if str(skip):
-            result.left_out.append((key, value, str(skip)))
+        draft.leave(key, str(skip))
 
 
-# options that `_batch`, `_lora`, `_task` or `_loss` read together with others
-_BATCH = {"per_device_train_batch_size", "gradient_accumulation_steps", "micro_batch_size", "data.train_batch_size"}
-_BATCH |= {"generation_batch_size", "train_batch_size", "steps_per_generation"}
-_ELSEWHERE = {"finetuning_type", "adapter", "use_peft", "use_lora", "dataset_config", "dataset_dir", "scale_rewards"}
-_ELSEWHERE |= {"actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward", "custom_reward_function.name"}
-_ELSEWHERE |= {"actor_rollout_ref.actor.loss_agg_mode", "trl.scale_rewards", "trl.use_vllm"}
-_ELSEWHERE |= {"reward_weights", "trl.reward_weights"}
-_ELSEWHERE |= {"epsilon_high", "actor_rollout_ref.actor.clip_ratio_high"}
-_SILENT = {"token_budget"}
+_OTHERS = ("critic.", "actor_rollout_ref.ref.", "reward_model.", "actor_rollout_ref.rollout.val_kwargs.")
+_EVALUATED = {"temperature": "eval_temperature", "n": "eval_k"}
+_HARMLESS = ("token_budget", "packed", "kv_gib")
 
 
-def _defaults(context: Context, result: Translation) -> None:
-    """Write their defaults where the file leaves them out and ours differ."""
-    table = DEFAULTS[result.library]
-    family = (
-        "grpo" if result.library == "TRL" and "n" in context.known and result.method not in table else result.method
-    )
-    written = []
-    for key, value in {**table[""], **table.get(family, {})}.items():
-        if key == "epochs" and "steps" in result.options:
-            continue
-        if key in context.known and key not in result.options:
-            result.options[key] = value
-            written.append(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}")
-    if written:
-        result.notes.append(f"not in the file, so {result.library}'s defaults are written: {', '.join(written)}")
+def _of_another(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
+    """verl's fields of the critic, the reference, the reward model and the evaluation: they do not set the policy's."""
+    prefix = next((one for one in _OTHERS if key.startswith(one)), None)
+    if draft.library != "verl" or prefix is None or key in table():
+        return None
+    last, word = key.rpartition(".")[2], find(key)
+    if word is not None and (not word.ours or word.ours[0] in _HARMLESS):
+        return None
+    if prefix.endswith("val_kwargs."):
+        if last in _EVALUATED:
+            draft.options[_EVALUATED[last]] = value
+            return CARRIED, _EVALUATED[last]
+        return LEFT, "held-out replies are sampled from the whole distribution, beside a greedy one"
+    for place in ("actor_rollout_ref.actor.", "actor_rollout_ref."):
+        if str(draft.flat.get(place + key.removeprefix(prefix))) == str(value):
+            return CARRIED, "that of the policy, here too"
+    return LEFT, "it is that of the policy here, or burnish has no such option"
 
 
-def _batch(context: Context, result: Translation) -> None:
-    """prompts = samples per optimiser step (per device x accumulation), divided by n where a sample is a reply."""
-    names: Flat = {key.rpartition(".")[2]: value for key, value in context.flat.items() if value is not None}
-    if result.library == "verl":
-        size = names.get("train_batch_size", DEFAULTS["verl"][""]["batch"])
-        result.options["prompts"] = whole_number(size, "data.train_batch_size")
-        return
-    words = ("per_device_train_batch_size", "micro_batch_size", "train_batch_size")
-    named = next((word for word in words if word in names), "")
-    one = whole_number(names.get(named, DEFAULTS[result.library][""]["batch"]), named)
-    many = names.get("gradient_accumulation_steps", 1)
-    many = 1 if many == "auto" else whole_number(many, "gradient_accumulation_steps")
-    rows = one * many
-    if "generation_batch_size" in names:
-        rows = whole_number(names["generation_batch_size"], "generation_batch_size")
-    n = whole_number(result.options.get("n", 1), "the number of replies to a prompt")
-    result.options["prompts"] = max(1, rows // n)
-    said = f"{one} x {many} accumulated" if "generation_batch_size" not in names else f"{rows}"
-    divided = f", divided by n = {n}" if n > 1 else ""
-    result.notes.append(f"prompts {result.options['prompts']}: a batch of {said} on one device{divided}")
+def _special(draft: Draft, key: str, value: Any) -> tuple[str, str] | None:
+    """Fields whose meaning depends on their value alone; None for any other."""
+    last = key.rpartition(".")[2]
+    if last in ("top_p", "top_k", "min_p", "repetition_penalty", "do_sample"):
+        off = {
+            "top_p": (1, 1.0),
+            "top_k": (0, -1),
+            "min_p": (0, 0.0),
+            "repetition_penalty": (1, 1.0),
+            "do_sample": (True, "true", "True"),
+        }[last]
+        return (CARRIED, "off, here too") if value in off else None
+    if last == "adam_beta1" or last == "adam_beta2" or last == "adam_epsilon":
+        ours = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}[last]
+        return (CARRIED, "AdamW's, here too") if float(value) == ours else (LEFT, f"AdamW's is {ours:g}")
+    if last == "beta" and last not in draft.known:
+        none = value in (0, 0.0, "0")
+        return (CARRIED, "off, here too") if none else (LEFT, f"{draft.method} has no option 'beta'")
+    if last in ("entropy_coeff", "entropy_coef", "critic_warmup", "ld_alpha"):
+        return (CARRIED, "off, here too") if value in (0, 0.0, "0", "0.0") else None
+    if last == "dataset_text_field":
+        if value == "text":
+            return CARRIED, "found by its name"
+        if draft.options.get("task") and "," not in str(draft.options["task"]):
+            draft.options["task"] += f",text={value}"
+            return CARRIED, f"task: text={value}"
+    if last == "multi_objective_aggregation" and value == "sum_then_normalize":
+        return CARRIED, "rewards are summed with their weights, then compared within the group"
+    if last == "top_entropy_quantile" and float(value) == 1:
+        return CARRIED, "off, here too"
+    if last == "precompute_ref_log_probs":
+        return CARRIED, "the reference's log-probs are computed once and kept"
+    if last == "f_divergence_type" and value == "reverse_kl":
+        return CARRIED, "the reverse KL"
+    if last == "disable_dropout":
+        return (CARRIED, "dropout is off") if value in (True, "true", "True") else None
+    if last == "chat_template_name":
+        if value == "chatml":
+            draft.options["chat_template"] = "chatml"
+            return CARRIED, "chat_template chatml"
+        return LEFT, "the model's own chat template is used; chat_template takes a file with a Jinja template"
+    return None
 
 
-def _loss(flat: Flat, result: Translation) -> None:
-    """How TRL and verl average GRPO's loss and scale its advantages, as parts that replace GRPO's own (--swap)."""
-    words = {str(flat.get(key)) for key in ("loss_type", "trl.loss_type", "actor_rollout_ref.actor.loss_agg_mode")}
-    high = flat.get("epsilon_high", flat.get("actor_rollout_ref.actor.clip_ratio_high"))
-    scale = flat.get("scale_rewards", flat.get("trl.scale_rewards"))
-    swaps = []
-    if high is not None and "eps_high" in method_fields(find_method(result.method)):
-        result.options["eps_high"] = high
-    elif result.method == "grpo" and (words & _TOKEN_MEAN or high is not None):
-        low = result.options.pop("eps", 0.2)
-        swaps.append(f"pg=pg_clip({low}, {high if high is not None else low})")  # its norm is the token mean
-    elif high is not None:
-        result.left_out.append(("epsilon_high", high, f"{result.method} has no option 'eps_high'"))
-    if result.method == "grpo" and str(scale).lower() in ("false", "none") and scale is not None:
-        swaps.append("group_relative=group_relative(std=False)")
-    if swaps:
-        result.options["swap"] = "; ".join(swaps)
-        if result.options.get("beta"):
-            result.notes.append("the KL term stays a mean over replies")
-
-
-def _checked(result: Translation) -> None:
-    """Move options that burnish refuses to the left-out ones, so that the file can be run."""
-    entry = find_method(result.method)
-    for key, value in list(result.options.items()):
+def _checked(draft: Draft) -> None:
+    """Move options that burnish refuses to the fields that are not carried, so that the file can be run."""
+    entry = find_method(draft.method)
+    for key, value in list(draft.options.items()):
         try:
-            config = configure(entry, result.method, {key: value, **_needed(entry, key)})
-            result.options[key] = config.to_dict()[key]  # as a number, where the file has text such as 1e-6
+            config = configure(entry, draft.method, {key: value, **_needed(entry, key)})
+            draft.options[key] = config.to_dict()[key]  # as a number, where the file has text such as 1e-6
         except ValueError as error:
-            del result.options[key]
-            result.left_out.append((key, value, str(error)))
+            del draft.options[key]
+            named = [name for name, line in draft.lines.items() if line.text.split(":")[0].split(" ")[0] == key]
+            for name in named:
+                draft.lines[name] = dataclasses.replace(draft.lines[name], kind=LEFT, text=str(error))
+            if not named:
+                draft.notes.append(f"{key} {value} is left out: {error}")
 
 
 def _needed(entry: Any, key: str) -> Flat:
     """Values for the arguments without a default, so that one option can be checked alone."""
     return {name: "tiny" for name, p in method_fields(entry).items() if p.default is p.empty and name != key}
+
+
+__all__ = ["CARRIED", "CHANGED", "LEFT", "Translation", "library_of", "translate"]

@@ -54,6 +54,9 @@ def to_task(row: Row, columns: Mapping[str, str], where: str) -> Task:
     _rank(row, parts, given, spent, where)
     if "label" in given:
         given["label"] = _LABELS.get(str(given["label"]).strip().lower(), given["label"])
+    told = row.get("reward_model")  # where verl's rows have the answer
+    if given.get("answer") is None and isinstance(told, Mapping) and told.get("ground_truth") is not None:
+        given["answer"] = told["ground_truth"]
     _answer(given, parts)
     given |= {c: v for c, v in row.items() if c not in spent and c not in given and v is not None}
     programs = is_code(given)
