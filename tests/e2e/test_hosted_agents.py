@@ -18,6 +18,7 @@ from burnish.compose.multi_turn import played
 from burnish.core.step import Step
 from burnish.core.types import Clock, Task
 from burnish.methods.table import find
+from burnish.models.reply_end import following
 from burnish.rollout.asking import Asker, answer, waiting
 from burnish.rollout.hosted import hosted
 from burnish.serve import BadRequest, ChatServer
@@ -56,7 +57,7 @@ def test_a_plain_client_is_recorded_token_by_token(small_model: Path) -> None:
         assert [turn.author for turn in trace.turns] == ["task", "policy", "env", "policy"]
         first, second = trace.turns[1], trace.turns[3]
         assert first.logp is not None and second.logp is not None and len(first.logp) == len(first)
-        assert trace.turns[2].tokens.tolist() == chat.observation("again").tolist()
+        assert trace.turns[2].tokens.tolist() == following(chat, first.tokens, "again").tolist()
         found = step.models["policy"].streams([trace], [trace.by("policy")], {"logp"}, 4096)[0]["logp"]
         start = len(trace.turns[0])
         assert (

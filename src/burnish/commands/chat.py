@@ -64,6 +64,7 @@ class Conversation:
         from burnish.core.randomness import key_of
         from burnish.core.types import Task
         from burnish.engine.local import Request
+        from burnish.models.reply_end import unwritten_end
 
         chat = self.model.chat
         task = Task("question", ({"role": "user", "content": text},), {}, "chat")
@@ -77,8 +78,7 @@ class Conversation:
         key = key_of("chat", self.options.seed, len(turns))
         asked = Request(prompt, key, self.options.max_new_tokens, self.options.temperature)
         (reply,) = self.model.generate([asked], self.others, self.mix)
-        closing = chat.closing if reply.stopped == "length" else torch.tensor([], dtype=torch.long)
-        self.tokens = [*turns, reply.tokens, closing]
+        self.tokens = [*turns, reply.tokens, unwritten_end(chat, reply.tokens)]
         return chat.text(reply.tokens)
 
 

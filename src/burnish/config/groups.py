@@ -243,6 +243,9 @@ class Agents:
     """Who has the other seats of an environment: self, start, snapshot(10) or a model (docs/environments.md)."""
     turns: Count = 16
     """With an environment, tools or an agent: the most replies of one episode."""
+    cut_turn: Annotated[str, Option(choices=("close", "end"))] = "close"
+    """What follows a reply of an episode that was cut at --max-new-tokens: close writes the template's end of turn, as
+    the environment, and plays on; end lets the environment answer it and ends the episode."""
     env_timeout: Seconds = may_change(60.0)
     """Seconds that one call of an environment, or a whole episode of an agent, may take; it has failed after that."""
     env_process: bool = may_change(True)

@@ -64,6 +64,7 @@ class Settings:
     diagnose_every: int = 0  # steps between the costly diagnostics of preference terms; 0: none
     turns: int = 16  # most replies of an episode with an environment or tools
     env_timeout: float = 60.0  # seconds that one call of an environment may take
+    cut_turn: str = "close"  # what follows a reply of an episode that was cut: close, end
     lag: int = 0  # steps by which sampling runs ahead of learning; 0: one after the other
     sampling: Sampling | None = None  # how replies are sampled where a part does not say otherwise; None: plainly
 

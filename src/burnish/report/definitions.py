@@ -169,6 +169,7 @@ DEFINITIONS: list[Definition] = [
             "down",
         ),
         ("turns", "replies of the policy in one episode with an environment or tools"),
+        ("cut_turns", "share of the replies in episodes that were cut before their end of turn", "down"),
         (
             "episode_ended",
             "share of the episodes that the environment ended; the others ran out of turns or context",

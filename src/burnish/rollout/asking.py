@@ -39,7 +39,8 @@ class Asker:
     talk: Conversations = field(init=False)
 
     def __post_init__(self) -> None:
-        self.talk = Conversations(self.step.models[self.who].chat)
+        ends_cut = self.step.settings.cut_turn == "end"
+        self.talk = Conversations(self.step.models[self.who].chat, ends_cut)
 
     def start(self, question: Question) -> tuple[Conversation, Reply]:
         """The reply that a question asks for; raises ValueError where it cannot be given."""
@@ -215,5 +216,5 @@ def _tell(question: Question, conversation: Conversation, reply: Reply, step: St
         pieces=[chat.spelling.text(said.tokens[i : i + 1].numpy()) for i in range(len(said))],
     )
     message = read_message(assistant_message(answered, question.asked)[0])
-    conversation.replied(said, message)
+    conversation.replied(said, message, answered.stopped == "length")
     question.answer.put(answered)

@@ -22,6 +22,7 @@ from burnish.core.types import Task, Trace, Turn
 from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.protocol import Observed, Outcome
 from burnish.envs.tools import TAG
+from burnish.models.reply_end import following, was_cut
 from burnish.rollout.starts import Reply, Start, sample_key
 from burnish.tasks.seated import OPPONENT
 
@@ -37,6 +38,7 @@ class Player:
     rewards: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     valid: list[bool | None] = field(default_factory=list)  # whether each reply was executed, where info says so
+    cut: list[bool] = field(default_factory=list)  # whether each reply was cut before its end of turn
     replies: int = 0
     before: float = 0.0  # reward that it got before its first reply
     asked: tuple[Message, ...] = ()  # its first view, where there are several seats
@@ -68,6 +70,7 @@ class Player:
             rewards=self.rewards[:cut],
             keys=self.keys[: k + 1],
             valid=self.valid[:k],
+            cut=self.cut[:k],
             replies=min(k, self.replies),
         )
 
@@ -95,6 +98,7 @@ class Episode:
         self.lineage: tuple[int, ...] = (index,)
         self.models, self.room, self.clock = step.models, step.settings.max_new_tokens, step.clock
         self.most, self.settings = most or step.settings.turns, step.sampling(temperature)
+        self.ends_cut = step.settings.cut_turn == "end"
         self.other: str | None = task.given.get(OPPONENT)
         self.players: dict[str, Player] = {}
         self.player = Player(who)
@@ -179,7 +183,9 @@ class Episode:
         """The player has replied: the environment begins to step."""
         self.player.add(said, 0.0)
         self.player.replies += 1
-        self.call = self.env.begin_step(self.models[self.player.who].chat.action(said.tokens))
+        chat = self.models[self.player.who].chat
+        self.player.cut.append(was_cut(chat, said.tokens))
+        self.call = self.env.begin_step(chat.action(said.tokens))
 
     def answer(self) -> None:
         """What the environment made of the reply."""
@@ -194,6 +200,9 @@ class Episode:
                 self.players.setdefault(seat, self._seated(seat)).pay(reward)
             if found.over:
                 self._end("done" if found.terminated else "truncated")
+                return
+            if self.ends_cut and self.player.cut[-1]:
+                self._end("cut")
                 return
             self._hand_over(found.observation)
         except (Failure, ValueError) as failure:
@@ -214,7 +223,8 @@ class Episode:
         player = self.player = self.players.setdefault(seat, self._seated(seat))
         chat, context = self.models[player.who].chat, self.models[player.who].context
         if player.turns:
-            words = Turn(chat.observation(seen), "env", parent=player.turns[-1])
+            before = player.turns[-1]
+            words = Turn(following(chat, before.tokens, seen), "env", parent=before)
         else:
             player.asked = as_messages(seen) if seat else ()
             words = Turn(chat.prompt(replace(self.task, prompt=player.asked) if seat else self.task), "task")
@@ -269,6 +279,8 @@ class Episode:
         note: dict[str, Any] = {"stopped": self.why, "done": self.why == "done", "turns": player.replies}
         if any(key is not None for key in player.keys):
             note["keys"] = player.keys[: player.replies]
+        if any(player.cut):
+            note["cut"] = sum(player.cut)
         if any(valid is not None for valid in player.valid):
             note["valid"] = [valid is not False for valid in player.valid]
         more = {"outcome": self.outcome, "metrics": self.metrics, "seat": seat, "against": self.other}

@@ -146,17 +146,19 @@ class _Episode:
 
     def traces(self, paid: bool, one: bool) -> list[Trace]:
         """One for each conversation in which the policy replied, or `one` for the last."""
-        ended = [c.turns if c.turns[-1].author != "env" else c.turns[:-1] for c in self.asker.talk.all]
-        spoken = [self._trace(turns, paid) for turns in ended if len(turns) > 1]
+        ended = [(c.turns if c.turns[-1].author != "env" else c.turns[:-1], sum(c.cut)) for c in self.asker.talk.all]
+        spoken = [self._trace(turns, paid, cut) for turns, cut in ended if len(turns) > 1]
         if one:
             silent = Turn(torch.zeros(0, dtype=torch.long), self.asker.who)
             prompt = Turn(self.asker.talk.chat.prompt(self.task), "task")
             return spoken[-1:] or [self._trace([prompt, silent], paid)]
         return spoken
 
-    def _trace(self, turns: list[Turn], paid: bool) -> Trace:
+    def _trace(self, turns: list[Turn], paid: bool, cut: int = 0) -> Trace:
         scores = {"reward": self.reward() or 0.0} if paid else {}
-        note = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        note: dict[str, Any] = {"stopped": "failed" if self.failure else "done", "done": not self.failure}
+        if cut:
+            note["cut"] = cut
         trace = Trace(tuple(turns), self.index, scores, tags=frozenset({HOSTED if paid else TAG}), note=note)
         if self.failure:
             mark_failed(trace, self.failure)
@@ -187,5 +189,7 @@ def _note(episodes: list[_Episode], step: Step) -> None:
         step.notes.add("turns", episode.asker.calls)
         step.notes.add("episode_ended", float(not episode.failure))
         step.notes.add("restarts", episode.asker.talk.restarts, max(1, episode.asker.calls))
+        cut = sum(sum(conversation.cut) for conversation in episode.asker.talk.all)
+        step.notes.add("cut_turns", cut, max(1, episode.asker.calls))
     if failed:
         step.notes.count("env_failures", len(failed))

@@ -236,7 +236,9 @@ def note_episodes(episodes: Sequence[Episode], step: Step) -> None:
         raise ValueError(f"every environment failed; the first: {failed[0]}")
     for episode in episodes:
         for seat in episode.trained():
-            step.notes.add("turns", episode.players[seat].replies)
+            player = episode.players[seat]
+            step.notes.add("turns", player.replies)
+            step.notes.add("cut_turns", sum(player.cut), max(1, player.replies))
         step.notes.add("episode_ended", float(episode.why == "done"))
         for name, value in episode.metrics.items():
             step.notes.add(f"env/{name}", value)

@@ -14,6 +14,7 @@ from typing import Any
 from burnish.core.messages import Message
 from burnish.core.types import Task, Turn
 from burnish.models.chat import Chat
+from burnish.models.reply_end import following
 from burnish.serve.protocol import Asked, said_texts
 
 
@@ -22,11 +23,13 @@ class Conversation:
     """One conversation: its turns, and the messages that they are, as texts.
 
     unanswered: how many of the messages came with the present request, which has no reply yet
+    cut: for each reply, whether it reached its longest length
     """
 
     turns: list[Turn] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     unanswered: int = 0
+    cut: list[bool] = field(default_factory=list)
 
     def extended_by(self, asked: Asked) -> Sequence[Message] | None:
         """The messages of a request beyond this conversation; None where it does not go on from it, or has no reply."""
@@ -38,18 +41,22 @@ class Conversation:
         more = asked.messages[known:]
         return None if any(message["role"] == "assistant" for message in more) else more
 
-    def replied(self, said: Turn, message: Message) -> None:
+    def replied(self, said: Turn, message: Message, cut: bool = False) -> None:
         """A reply was sampled; `message` is what the client got, and will send back."""
         self.turns.append(said)
+        self.cut.append(cut)
         self.messages += said_texts([message])
         self.unanswered = 0
 
 
 class Conversations:
-    """All conversations of a session. restarts: requests that went on from none of them, after the first."""
+    """All conversations of a session. restarts: requests that went on from none of them, after the first.
 
-    def __init__(self, chat: Chat) -> None:
-        self.chat = chat
+    ends_cut: a conversation is over once a reply of it was cut at its longest length
+    """
+
+    def __init__(self, chat: Chat, ends_cut: bool = False) -> None:
+        self.chat, self.ends_cut = chat, ends_cut
         self.all: list[Conversation] = []
         self.restarts = 0
 
@@ -58,7 +65,10 @@ class Conversations:
         for conversation in reversed(self.all):
             more = conversation.extended_by(asked)
             if more is not None:
-                words = self.chat.observation(more)
+                if self.ends_cut and conversation.cut[-1]:
+                    why = "the reply before this message was cut at its longest length, which ends the episode"
+                    raise ValueError(f"{why} (--cut-turn end)")
+                words = following(self.chat, conversation.turns[-1].tokens, more)
                 conversation.turns.append(Turn(words, "env", parent=conversation.turns[-1]))
                 conversation.messages += said_texts(more)
                 conversation.unanswered = len(more)
