@@ -17,6 +17,7 @@ from burnish.learn.norms import token_mean
 from burnish.methods.table import find
 from burnish.run.train import Observer, Result, Run, prepare
 from burnish.store.reader import open_store
+from burnish.tasks.table import source
 
 TESTS = Path(__file__).parents[1]
 
@@ -233,6 +234,7 @@ ELSEWHERE = {  # options whose proof stands in another file, because it needs wh
     "distributed/test_ray_units.py": {"unit"},
     "e2e/test_vllm.py": {"vllm_python"},
     "e2e/test_watching.py": {"log"},
+    "rollout/test_run_sampling.py": {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"},
     "models/test_chat_template.py": {"chat_template", "system_prompt", "template_option"},
 }
 WITHOUT_A_TEST = {
@@ -252,7 +254,7 @@ def test_every_option_has_a_test() -> None:
 
 
 def test_what_the_settings_share_with_the_options_is_passed_on() -> None:
-    settings = Options(prompts=3, lag=2, clip=0.5).settings(0.125, 77)
+    settings = Options(prompts=3, lag=2, clip=0.5).settings(0.125, 77, find("grpo").build(source("add")))
     assert (settings.prompts, settings.lag, settings.clip, settings.lr, settings.token_budget) == (3, 2, 0.5, 0.125, 77)
 
 

@@ -361,6 +361,7 @@ class RayOptions:
 
 GROUPS = (
     Common,
+    SamplingReplies,
     Data,
     Optimisation,
     Evaluation,
