@@ -19,9 +19,9 @@ from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Numbers
 
 NOT_EXACT = (
-    "--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU, or on a GPU a Llama, Mistral or Qwen2, all of whose weights "
-    "are trained: only there was every product of sampler and trainer shown to be the same; leave it out, and "
-    "mismatch/logp says how far they are apart"
+    "--exact needs a plain Llama, Qwen2 or Qwen3 on a CPU, or on a GPU one of these, a Mistral, Gemma 3 or Qwen3-MoE, "
+    "all of whose weights are trained: only there was every product of sampler and trainer shown to be the same; leave "
+    "it out, and mismatch/logp says how far they are apart"
 )
 
 

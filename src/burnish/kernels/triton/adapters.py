@@ -148,13 +148,13 @@ class Adapter:
         if inner.is_cuda:
             torch.cuda.current_stream(inner.device).wait_stream(_side_stream(inner.device))
 
-    def beside(self, x: Tensor, weight: Tensor, bias: Tensor | None, exact: bool) -> tuple[Tensor, Tensor]:
+    def beside(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         """x W^T + bias and x A^T, for few rows: one product, where A stands behind the weights."""
         if self.whole is not None:
-            made, inner = product(x, self.whole, self.bias, exact).split([len(weight), self.rank], 1)
+            made, inner = product(x, self.whole, self.bias, True).split([len(weight), self.rank], 1)
             return made, inner
         inner = self.begin(x)
-        made = product(x, weight, bias, exact)
+        made = product(x, weight, bias, True)
         self.wait(inner)
         return made, inner
 

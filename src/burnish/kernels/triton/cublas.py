@@ -1,8 +1,8 @@
 """The matmuls of torch's library, and how to have them add up in the order of our own kernels.
 
-A bf16 product whose terms are added one after the other has the same bits in the library's kernels and in ours, for one
-row and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is set
-not to.
+A bf16 product whose terms are added one after the other has the same bits in the library's kernels and in ours, for two
+rows and for thousands. The library cuts a long sum into parts where there are few rows ("split-K"), unless it is set
+not to. For a single row it has a kernel of another kind, with another order: there the row is doubled.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, ordered: bool) -> Te
     if not ordered or not x.is_cuda:
         return nn.functional.linear(x, weight, bias)
     with in_order():
-        return nn.functional.linear(x, weight, bias)
+        return nn.functional.linear(x.repeat(2, 1) if len(x) == 1 else x, weight, bias)[: len(x)]

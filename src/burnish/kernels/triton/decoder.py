@@ -35,7 +35,7 @@ Table = tuple[Tensor, Tensor]
 class FusedDecoder:
     """The decoder under a model's head, in our kernels. Make one with `of`.
 
-    exact  the library's matmuls add up in order, too, however few their rows
+    exact  the library's matmuls of a pack add up in order, too, however few its rows; those of a decode step always do
     """
 
     def __init__(self, inner: Any, spec: DecoderSpec, layers: list[Layer]) -> None:
@@ -143,8 +143,8 @@ class FusedDecoder:
 
         norm, spec = self.layers[0].norm, self.spec.first
         if self.late:
-            return LateStream(tokens, self.embedding, norm, spec.eps, self.exact)
-        return WideStream(self.embed(tokens), norm, spec, self.exact)
+            return LateStream(tokens, self.embedding, norm, spec.eps)
+        return WideStream(self.embed(tokens), norm, spec)
 
 
 def _plain(spec: LayerSpec) -> bool:

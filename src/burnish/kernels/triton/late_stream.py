@@ -38,18 +38,15 @@ class Launch:
 
 
 class LateStream:
-    """What flows through the layers of a decoder while rows add a token each: x, and z, squares for the next norm.
+    """What flows through the layers of a decoder while rows add a token each: x, and z, squares for the next norm."""
 
-    exact: the library adds up in order, too, however few its rows.
-    """
-
-    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float, exact: bool = False) -> None:
+    def __init__(self, tokens: Tensor, table: Tensor, norm: Tensor, eps: float) -> None:
         m, width = len(tokens), table.shape[1]
         self.x = torch.empty(m, width, dtype=table.dtype, device=table.device)
         self.z = self.room(width)
         parts = triton.cdiv(width, PART)
         self.squares = torch.empty(m, parts, dtype=torch.float32, device=table.device)
-        self.norm, self.eps, self.exact, self.wide = norm, eps, exact, width > OWN_GATE
+        self.norm, self.eps, self.wide = norm, eps, width > OWN_GATE
         padded_parts = triton.next_power_of_2(parts)
         self.parts = {"P": parts, "PP": padded_parts, "LEVELS": padded_parts.bit_length() - 1}
         matmul.begin_kernel[(m,)](
@@ -113,10 +110,7 @@ class LateStream:
 
     def _gated_by_library(self, weight: Tensor, adapter: Adapter | None, out: Tensor) -> Tensor:
         z, width = self.z[: len(self.x)], self.x.shape[1]
-        if adapter is None:
-            both = product(z, weight, None, self.exact)
-        else:
-            both = adapter.add(*adapter.beside(z, weight, None, self.exact))
+        both = product(z, weight, None, True) if adapter is None else adapter.add(*adapter.beside(z, weight, None))
         return gate_rows(both, self.squares, self.parts, width, self.eps, out)
 
     def through_mlp(self, layer: Layer, norm: Tensor) -> None:

@@ -17,7 +17,8 @@ from burnish.kernels.cuda_graphs.scoring import ScoringGraphs
 from burnish.kernels.cuda_graphs.training import TrainingGraphs
 from burnish.kernels.triton.decoder import FusedDecoder
 
-SAME_BITS = ("llama", "mistral", "qwen2")  # for which it was shown on a GPU (tests/kernels/test_gpu_exact.py)
+# for which it was shown on a GPU (tests/kernels/test_gpu_exact.py, benchmarks/sampler_trainer.py)
+SAME_BITS = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "qwen3_moe")
 _log = logging.getLogger("burnish")
 
 

@@ -21,15 +21,17 @@ Owed = tuple[Tensor, Tensor] | None  # inner [M, R] and narrow [R, N], whose pro
 class WideStream:
     """What flows through the layers while rows add a token each: x, and y that is still to be added to it.
 
+    The library adds up in order, however few the rows: so the trainer finds the same bits, and no step takes longer.
+
     norm  the weight of the norm that comes next;  post: that of y itself, if it has one
     owed  what the adapter of the product that made y still adds to y
     """
 
-    def __init__(self, x: Tensor, norm: Tensor, spec: LayerSpec, exact: bool) -> None:
+    def __init__(self, x: Tensor, norm: Tensor, spec: LayerSpec) -> None:
         self.x = x
         self.y: Tensor | None = None
         self.owed: Owed = None
-        self.norm, self.spec, self.exact = norm, spec, exact
+        self.norm, self.spec = norm, spec
         self.post: Tensor | None = None
 
     def room(self, width: int) -> Tensor:
@@ -41,8 +43,8 @@ class WideStream:
     ) -> tuple[Tensor, Tensor | None]:
         """x weight^T + bias, and x A^T of the adapter where its part is still to be added."""
         if adapter is None:
-            return product(x, weight, bias, self.exact), None
-        made, inner = adapter.beside(x, weight, bias, self.exact)
+            return product(x, weight, bias, True), None
+        made, inner = adapter.beside(x, weight, bias)
         if len(x) > OWED_ROWS or adapter.widest > OWED_RANK:  # each row would read all of B again
             return adapter.add(made, inner), None
         return made, inner
@@ -64,13 +66,13 @@ class WideStream:
         if layer.router is None:
             adapter, x = layer.adapters.gate_and_up, self.end()
             if adapter is None:
-                both = product(x, layer.gate_and_up, None, self.exact)
+                both = product(x, layer.gate_and_up, None, True)
             else:  # too wide for the next kernel: it would read B for every few rows again
-                both = adapter.add(*adapter.beside(x, layer.gate_and_up, None, self.exact))
+                both = adapter.add(*adapter.beside(x, layer.gate_and_up, None))
             self.add(gate(both, None, layer.spec.activation), layer.down, norm, layer.after_mlp, layer.adapters.down)
             return
         weights = layer.router, layer.gate_and_up, layer.down
-        y, *_ = experts.forward(self.end(), *weights, layer.spec, self.exact)
+        y, *_ = experts.forward(self.end(), *weights, layer.spec, True)
         self.y, self.norm, self.post = y, norm, layer.after_mlp
 
     def end(self) -> Tensor:
