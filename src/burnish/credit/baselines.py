@@ -110,7 +110,7 @@ def leave_one_out(*, score: str = "reward") -> Part:
         n, mean = len(rewards), sum(rewards) / len(rewards)
         return [n / (n - 1) * (r - mean) if n > 1 else 0.0 for r in rewards]
 
-    return _by_group("leave_one_out", score, advantages)
+    return group_advantage("leave_one_out", score, advantages)
 
 
 def over_length_weighted_mean(*, score: str = "reward", author: str = "policy") -> Part:
@@ -125,7 +125,7 @@ def over_length_weighted_mean(*, score: str = "reward", author: str = "policy") 
         baseline = sum(n * r for n, r in zip(lengths, rewards, strict=True)) / max(1, sum(lengths))
         return [r - baseline for r in rewards]
 
-    return _by_group("over_length_weighted_mean", score, advantages, f"tokens:{author}")
+    return group_advantage("over_length_weighted_mean", score, advantages, f"tokens:{author}")
 
 
 @supplies("stream:adv")
@@ -178,7 +178,7 @@ def spread(trace: Trace, value: float, stream: str = "adv") -> None:
     trace.streams[stream] = torch.full((len(trace),), float(value))
 
 
-def _by_group(
+def group_advantage(
     name: str, score: str, advantages: Callable[[list[Trace], list[float]], list[float]], *reads: str
 ) -> Part:
     """A part that gives each reply advantages(traces of its group, their scores)."""

@@ -58,7 +58,7 @@ def past_groups(store: Store, recent: float, n: int) -> Draw:
         clock = step.clock
         dice = randomness.rng(clock.seed, "past_groups", store.name, clock.step, clock.tick)
         newest = store.groups[-step.settings.prompts :]
-        known = _by_prompt(store.groups)
+        known = groups_by_task(store.groups)
         fresh = sum(dice.random() < recent for _ in newest)
         drawn = dice.sample(newest, fresh)
         for key in dice.sample(list(known), min(len(newest) - fresh, len(known))):
@@ -76,7 +76,7 @@ def past_groups(store: Store, recent: float, n: int) -> Draw:
     )
 
 
-def _by_prompt(groups: list[Group]) -> dict[str, list[Group]]:
+def groups_by_task(groups: list[Group]) -> dict[str, list[Group]]:
     """The groups of each task, newest first."""
     by_prompt: dict[str, list[Group]] = {}
     for group in reversed(groups):
@@ -101,7 +101,7 @@ def with_replies(drawn: Draw, store: Store, n: int) -> Draw:
     """
 
     def call(step: Step) -> list[Task]:
-        known, clock = _by_prompt(store.groups), step.clock
+        known, clock = groups_by_task(store.groups), step.clock
         found = []
         for task in drawn.call(step):
             different: dict[tuple[int, ...], Trace] = {}

@@ -19,7 +19,7 @@ from burnish.score.judges.judge import Judge
 TEXTS = "instructions"  # note of a trace: the instruction before, and after each operation
 
 
-def _limit(step: Step, reader: str) -> int:
+def token_limit(step: Step, reader: str) -> int:
     model = step.models[reader]
     return min(model.context, step.settings.max_length or model.context)
 
@@ -53,7 +53,7 @@ def operated(instructor: Instructor, executor: Judge, template: Template, length
     """One sequence of `length` operations per task: each instruction that `executor` wrote is a turn by "executor"."""
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
-        chat, limit = step.models["policy"].chat, _limit(step, "policy")
+        chat, limit = step.models["policy"].chat, token_limit(step, "policy")
         groups = []
         for task, own, texts in zip(
             tasks, *_sequences(tasks, instructor, executor, template, length, step), strict=True
@@ -135,7 +135,7 @@ def answered_trace(task: Task, text: str | None, author: str, step: Step, index:
         return None
     chat: Chat = step.models["policy"].chat
     prompt = Turn(chat.prompt(task), "task")
-    room = min(step.settings.max_new_tokens, _limit(step, "policy") - len(prompt))
+    room = min(step.settings.max_new_tokens, token_limit(step, "policy") - len(prompt))
     if room < 1:
         return None
     return Trace((prompt, Turn(chat.reply(text)[:room], author, parent=prompt)), index, tags=frozenset({author}))

@@ -33,10 +33,10 @@ def reset(
     """n replies per task, each from a state of the demonstration that `cut` chooses: its beginning, then the policy's
     end.
     """
-    _at_least_one(n)
+    check_count(n)
 
     def one(task: Task, prompt: Turn, demo: Tensor, i: int, step: Step) -> Start:
-        kept = cut(demo, step.models[who].chat, step.clock, _dice(step.clock, "reset", task, i))
+        kept = cut(demo, step.models[who].chat, step.clock, random_for(step.clock, "reset", task, i))
         before = (Turn(demo[:kept], "demo", parent=prompt),) if kept else ()
         return Start(
             task, (prompt, *before), i, sample_key(step.clock, task, i, tag), who, who, tag, step.sampling(temperature)
@@ -62,7 +62,7 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float |
 
     Both read the prompt as `then`'s chat template has it; the models must share a tokenizer.
     """
-    _at_least_one(n)
+    check_count(n)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         chat, clock = step.models[then].chat, step.clock
@@ -74,9 +74,9 @@ def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float |
         starts: list[Begun] = []
         for (task, (prompt,), i), trace in zip(begun, whole, strict=True):
             said = trace.turns[-1]
-            kept = cut(said.tokens, chat, clock, _dice(clock, "hand over", task, i))
-            starts.append((task, (prompt, *([_beginning(said, kept, first)] if kept else ())), i))
-        return _grouped(tasks, continue_from(starts, then, step, tag="handed over", temperature=temperature), n)
+            kept = cut(said.tokens, chat, clock, random_for(clock, "hand over", task, i))
+            starts.append((task, (prompt, *([first_tokens(said, kept, first)] if kept else ())), i))
+        return in_groups(tasks, continue_from(starts, then, step, tag="handed over", temperature=temperature), n)
 
     return Rollout(
         name=f"{first}, then {then}",
@@ -97,20 +97,20 @@ def restarted(
     by "cue" (none where there are no words); then the policy goes on.
     Those traces carry the tag "from right" or "from wrong".
     """
-    _at_least_one(n)
+    check_count(n)
     require_verifier(source)
 
     def call(tasks: list[Task], step: Step) -> list[Group]:
         model, clock = step.models[who], step.clock
         chat = model.chat
         begun = [(task, (Turn(chat.prompt(task), "task"),), i) for task in tasks for i in range(n)]
-        groups = _grouped(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
+        groups = in_groups(tasks, continue_from(begun, who, step, tag="sample", temperature=temperature), n)
         starts: list[Begun] = []
         for k, trace, right in _first_right_and_wrong(source, groups, chat):
             prompt, said = trace.turns
-            dice = _dice(clock, "restart", tasks[k], right)
+            dice = random_for(clock, "restart", tasks[k], right)
             kept = len(said) - 1 if not (t := dice.randint(0, back)) else _without_lines(said.tokens, t, chat)
-            past = _beginning(said, kept, "past")
+            past = first_tokens(said, kept, "past")
             turns = (prompt, past, *_cue(past, cue, chat))
             if len(Trace(turns)) < model.context:
                 starts.append((tasks[k], turns, k * 2 + right))
@@ -191,16 +191,16 @@ def _without_lines(tokens: Tensor, t: int, chat: Chat) -> int:
 # -------------------------------------------------------------------------------------------------------------- pieces
 
 
-def _at_least_one(n: int) -> None:
+def check_count(n: int) -> None:
     if n < 1:
         raise ValueError(f"n is {n}; at least 1 reply must be sampled for each task")
 
 
-def _dice(clock: Clock, purpose: str, task: Task, index: int) -> random.Random:
+def random_for(clock: Clock, purpose: str, task: Task, index: int) -> random.Random:
     return randomness.rng(clock.seed, purpose, clock.step, clock.tick, task.key, index)
 
 
-def _beginning(turn: Turn, kept: int, author: str) -> Turn:
+def first_tokens(turn: Turn, kept: int, author: str) -> Turn:
     return replace(turn.first(kept), author=author)
 
 
@@ -211,7 +211,7 @@ def _cue(past: Turn, words: str, chat: Chat) -> list[Turn]:
     return [Turn(chat.written(text), "cue", parent=past)]
 
 
-def _grouped(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
+def in_groups(tasks: Sequence[Task], traces: list[Trace], n: int) -> list[Group]:
     return [Group(task, traces[k * n : (k + 1) * n]) for k, task in enumerate(tasks)]
 
 

@@ -83,7 +83,7 @@ def blended(first: Worth, second: Worth, alpha: float) -> Worth:
 # ----------------------------------------------------------------------------------------------- when it gets its value
 
 
-def _nothing(trees: ReplyTrees, children: list[Branch]) -> None:
+def no_value_yet(trees: ReplyTrees, children: list[Branch]) -> None:
     """Children have no value before their first visit."""
 
 
@@ -93,7 +93,7 @@ def at_visit(worth: Worth) -> Valuation:
     def visit(trees: ReplyTrees, found: list[Branch]) -> list[tuple[Branch, float]]:
         return list(zip(found, worth.call(trees, found), strict=True))
 
-    return Valuation(_nothing, visit, worth.reads)
+    return Valuation(no_value_yet, visit, worth.reads)
 
 
 def with_siblings(worth: Worth) -> Valuation:
@@ -104,14 +104,14 @@ def with_siblings(worth: Worth) -> Valuation:
         new = list(dict.fromkeys(node for some in beside for node in some if not node.known))
         return list(zip(new, worth.call(trees, new), strict=True)) if new else []
 
-    return Valuation(_nothing, visit, worth.reads)
+    return Valuation(no_value_yet, visit, worth.reads)
 
 
 def at_birth(worth: Worth) -> Valuation:
     """All children are valued when they are added and count as visited once; the node above is backed up (x1)."""
 
     def born(trees: ReplyTrees, children: list[Branch]) -> None:
-        _give(trees, children, worth)
+        assign_values(trees, children, worth)
         for child in children:
             child.visits = 1
 
@@ -131,7 +131,7 @@ def looking_ahead(worth: Worth, alpha: float, steps: int, width: int) -> Valuati
     """
 
     def born(trees: ReplyTrees, children: list[Branch]) -> None:
-        _give(trees, children, worth)
+        assign_values(trees, children, worth)
 
     def visit(trees: ReplyTrees, found: list[Branch]) -> list[tuple[Branch, float]]:
         best: dict[Branch, float] = {}
@@ -153,6 +153,6 @@ def looking_ahead(worth: Worth, alpha: float, steps: int, width: int) -> Valuati
     return Valuation(born, visit, worth.reads)
 
 
-def _give(trees: ReplyTrees, children: list[Branch], worth: Worth) -> None:
+def assign_values(trees: ReplyTrees, children: list[Branch], worth: Worth) -> None:
     for child, value in zip(children, worth.call(trees, children), strict=True):
         child.value, child.valued = value, True

@@ -73,7 +73,7 @@ def robust(beta: Schedule, eps: float, *, on: Authors = "policy") -> Term:
     """rDPO: the unbiased loss for labels that are wrong with chance eps."""
 
     def loss(w: Replies, r: Replies, beta: float) -> Tensor:
-        kept, flipped = _both_ways(w, r, beta)
+        kept, flipped = dpo_both_ways(w, r, beta)
         return noise.unbiased(kept, flipped, eps)
 
     return pair_term(loss, beta=beta, on=on)
@@ -83,12 +83,12 @@ def trusted(beta: Schedule, *, on: Authors = "policy") -> Term:
     """RE-PO's M-step on DPO, the confidence in each label read from stream "confidence"."""
 
     def loss(w: Replies, r: Replies, beta: float) -> Tensor:
-        return noise.trusted(*_both_ways(w, r, beta), w["confidence"])
+        return noise.trusted(*dpo_both_ways(w, r, beta), w["confidence"])
 
     return pair_term(loss, beta=beta, marks=("confidence",), on=on)
 
 
-def _both_ways(w: Replies, r: Replies, beta: float) -> tuple[Tensor, Tensor]:
+def dpo_both_ways(w: Replies, r: Replies, beta: float) -> tuple[Tensor, Tensor]:
     """DPO's loss of the label and of its opposite."""
     return dpo_logistic(w.logratio, r.logratio, beta), dpo_logistic(r.logratio, w.logratio, beta)
 
@@ -118,7 +118,7 @@ def token_regularised(beta: Schedule, alpha: float, *, on: Authors = "policy") -
     """T-REG: DPO and a language-model loss weighted by the token rewards in stream "token_reward"."""
 
     def loss(live: Live) -> Tensor:
-        w, r, now = *_sides(live), at(beta, live.clock)
+        w, r, now = *pair_sides(live), at(beta, live.clock)
         note_pairs(live, w, r, now)
         rewarded = live.per_row(live.token_reward * live.logp)
         margin = now * (w.logratio - r.logratio)
@@ -134,7 +134,7 @@ def weighted_pairs(beta: Schedule, *, on: Authors = "policy", most: float = 1.0)
     """WPO: DPO times the held weights of both replies, their product at most `most`."""
 
     def loss(live: Live) -> Tensor:
-        w, r, now = *_sides(live), at(beta, live.clock)
+        w, r, now = *pair_sides(live), at(beta, live.clock)
         note_pairs(live, w, r, now)
         with torch.no_grad():
             collision = torch.softmax(live.logits, -1).square().sum(-1)
@@ -147,7 +147,7 @@ def weighted_pairs(beta: Schedule, *, on: Authors = "policy", most: float = 1.0)
     return Term(name="reply", on=on, unit="pair", loss=loss, live=needs, streams=("ref",), norm=unit_mean)
 
 
-def _sides(live: Live) -> tuple[Replies, Replies]:
+def pair_sides(live: Live) -> tuple[Replies, Replies]:
     """The preferred and the other replies of the pairs."""
     everyone = replies_of(live)
     return everyone.at(live.pairs[:, 0]), everyone.at(live.pairs[:, 1])

@@ -87,15 +87,15 @@ def _number(replies: Replies, value: float | str) -> float | Tensor:
 
 def score_ranking(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
     """Plackett-Luce on the scores of a ranked list, best first; one number a list."""
-    return _lists(plackett_luce, trainee, on, name)
+    return score_list_term(plackett_luce, trainee, on, name)
 
 
 def score_all_pairs(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
     """All pairs of a ranked list, divided by their number: each prompt weighs the same."""
-    return _lists(all_pairs, trainee, on, name)
+    return score_list_term(all_pairs, trainee, on, name)
 
 
-def _lists(loss: Callable[[Tensor], Tensor], trainee: str, on: Authors, name: str) -> Term:
+def score_list_term(loss: Callable[[Tensor], Tensor], trainee: str, on: Authors, name: str) -> Term:
     return list_term(
         lambda replies, _: loss(replies.score), anchor=None, output="score", trainee=trainee, on=on, name=name
     )
@@ -133,7 +133,7 @@ def head_pairs(
         losses = bradley_terry(chosen, rejected, centre)
         return (losses if bags is None else losses * row_numbers(live, bags)[live.pairs[:, 0]].to(losses)).mean(-1)
 
-    return _pair(loss, (bags,) if bags else (), trainee, on, name)
+    return score_pair_term(loss, (bags,) if bags else (), trainee, on, name)
 
 
 def chosen_head_pairs(head: str, *, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
@@ -146,7 +146,7 @@ def chosen_head_pairs(head: str, *, trainee: str = "rm", on: Authors = "policy",
         note_order(live, chosen, rejected)
         return bradley_terry(chosen, rejected)
 
-    return _pair(loss, (head,), trainee, on, name)
+    return score_pair_term(loss, (head,), trainee, on, name)
 
 
 def gated_pairs(
@@ -169,7 +169,7 @@ def gated_pairs(
         live.note("gate_entropy", entropy[live.pairs[:, 0]])
         return bradley_terry(chosen, rejected)
 
-    return _pair(loss, (at_prompt,), trainee, (), name)
+    return score_pair_term(loss, (at_prompt,), trainee, (), name)
 
 
 def rate(
@@ -251,10 +251,10 @@ def score_axioms(weights: dict[str, float], *, kind: str = "kind", trainee: str 
             live.note(f"accuracy_{axiom}", (scores[a] > scores[b]).to(total), here)
         return total * weight
 
-    return _pair(loss, (kind,), trainee, on, "end")
+    return score_pair_term(loss, (kind,), trainee, on, "end")
 
 
-def _pair(
+def score_pair_term(
     loss: Callable[[Live], Tensor], streams: tuple[str, ...], trainee: str, on: Authors, name: str, coef: Schedule = 1.0
 ) -> Term:
     return Term(

@@ -15,8 +15,8 @@ from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean, unit_mea
 from burnish.learn.term import Authors, Live, Term
 from burnish.learn.terms.rows import note_drift, row_mean, row_sum
 
-_LIVE = ("logp", "entropy")
-_STREAMS = ("adv", "old")
+LIVE = ("logp", "entropy")
+STREAMS = ("adv", "old")
 
 
 def pg_sequence(
@@ -25,7 +25,7 @@ def pg_sequence(
     """GSPO: PPO's clip on one ratio a reply, s = (pi(y) / pi_old(y))^(1/|y|), the geometric mean of its
     token ratios.
     """
-    return _by_reply(row_mean, eps_low, eps_high, coef, on, name)
+    return reply_ratio_term(row_mean, eps_low, eps_high, coef, on, name)
 
 
 def pg_whole(
@@ -35,7 +35,7 @@ def pg_whole(
 
     The log-ratio is the sum over the tokens; `pg_sequence` takes their mean.
     """
-    return _by_reply(row_sum, eps_low, eps_high, coef, on, name)
+    return reply_ratio_term(row_sum, eps_low, eps_high, coef, on, name)
 
 
 def pg_sequence_by_token(
@@ -55,7 +55,7 @@ def pg_sequence_by_token(
         note_drift(live)
         return maths.clipped_surrogate(live.logp, held, live.adv, eps_low, eps_high)
 
-    return Term(name=name, on=on, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=LIVE, streams=STREAMS, norm=norm, coef=coef)
 
 
 def pg_geometric(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
@@ -67,7 +67,7 @@ def pg_geometric(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", na
         live.note("entropy", row_mean(live, live.entropy))
         return surrogates.ratio_times_advantage(row_mean(live, log_ratio), row_mean(live, live.adv))
 
-    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=LIVE, streams=STREAMS, norm=unit_mean, coef=coef)
 
 
 def pg_soft(
@@ -80,7 +80,7 @@ def pg_soft(
     name: str = "pg",
 ) -> Term:
     """SAPO: a soft gate on the token ratio, steeper where the advantage is negative."""
-    return _by_token(
+    return token_term(
         lambda live: surrogates.soft_gate(live.logp, live.old, live.adv, tau_pos, tau_neg), norm, coef, on, name
     )
 
@@ -89,14 +89,14 @@ def pg_held_ratio(
     low: float, high: float, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
 ) -> Term:
     """CISPO: REINFORCE weighed by the token ratio, which is held constant and kept between low and high."""
-    return _by_token(lambda live: surrogates.held_ratio(live.logp, live.old, live.adv, low, high), norm, coef, on, name)
+    return token_term(lambda live: surrogates.held_ratio(live.logp, live.old, live.adv, low, high), norm, coef, on, name)
 
 
 def pg_log_ratio(
     eps: float, *, norm: Norm = group_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
 ) -> Term:
     """CPGD: the clip on the log ratio, so that no ratio stands before the gradient."""
-    return _by_token(
+    return token_term(
         lambda live: surrogates.clipped_log_ratio(live.logp, live.old, live.adv, eps), norm, coef, on, name
     )
 
@@ -121,15 +121,15 @@ def stay(weight: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = 
     )
 
 
-def _by_token(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, on: Authors, name: str) -> Term:
+def token_term(losses: Callable[[Live], Tensor], norm: Norm, coef: Schedule, on: Authors, name: str) -> Term:
     def loss(live: Live) -> Tensor:
         note_drift(live)
         return losses(live)
 
-    return Term(name=name, on=on, unit="token", loss=loss, live=_LIVE, streams=_STREAMS, norm=norm, coef=coef)
+    return Term(name=name, on=on, unit="token", loss=loss, live=LIVE, streams=STREAMS, norm=norm, coef=coef)
 
 
-def _by_reply(
+def reply_ratio_term(
     reduce: Callable[[Live, Tensor], Tensor], eps_low: float, eps_high: float, coef: Schedule, on: Authors, name: str
 ) -> Term:
     """PPO's clip on one ratio a reply, whose logarithm is made of the token log-ratios by `reduce`."""
@@ -141,4 +141,4 @@ def _by_reply(
         live.note("entropy", row_mean(live, live.entropy))
         return maths.clipped_surrogate(log_ratio, none, adv, eps_low, eps_high)
 
-    return Term(name=name, on=on, unit="sequence", loss=loss, live=_LIVE, streams=_STREAMS, norm=unit_mean, coef=coef)
+    return Term(name=name, on=on, unit="sequence", loss=loss, live=LIVE, streams=STREAMS, norm=unit_mean, coef=coef)
