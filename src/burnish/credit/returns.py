@@ -75,13 +75,6 @@ def lambda_returns(*, gamma: float = 1.0, lam: float = 0.95, author: str = "poli
     return gae_stream("lambda_returns", "returns", gamma, lam, author)
 
 
-@supplies("stream:adv")
-def lambda_advantages(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
-    """A_t by GAE(gamma, lam), from streams "reward" and "value": advantages where no value model is trained."""
-
-    return gae_stream("lambda_advantages", "adv", gamma, lam, author)
-
-
 def gae_stream(name: str, stream: str, gamma: float, lam: float, author: str) -> Part:
     """GAE's advantages (stream "adv") or its returns (stream "returns"), the one without the other."""
 

@@ -74,32 +74,6 @@ def state_groups(omega: float, gamma: float, *, std: bool = False, eps: float = 
     )
 
 
-@supplies("stream:adv")
-def own_turns(*, author: str = "policy") -> Part:
-    """A = r_k - mean r_k on the tokens of the k-th turn, over the episodes of a group that have one: no discounting,
-    each turn is credited with its own reward alone.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            step.notes.add("zero_variance_groups", len({trace.scores["reward"] for trace in group.traces}) == 1)
-            rewards = [[reward for *_, reward in turn_returns(trace, 0.0, author)] for trace in group.traces]
-            longest = max((len(own) for own in rewards), default=0)
-            means = [statistics.fmean([own[k] for own in rewards if len(own) > k]) for k in range(longest)]
-            for trace in group.traces:
-                trace.streams["adv"] = torch.zeros(len(trace))
-                for k, (start, end, _, reward) in enumerate(turn_returns(trace, 0.0, author)):
-                    trace.streams["adv"][start:end] = reward - means[k]
-        return groups
-
-    return Part(
-        name="own_turns",
-        call=call,
-        reads=frozenset({"score:reward", "turn_score:reward", f"tokens:{author}"}),
-        writes=frozenset({"stream:adv"}),
-    )
-
-
 @supplies("stream:reward")
 def turn_rewards(*, author: str = "policy") -> Part:
     """r_t = the reward of a turn at its last token, 0 at its other tokens, as stream "reward" on the author's turns."""

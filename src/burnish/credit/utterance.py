@@ -45,30 +45,6 @@ def td_targets(*, gamma: float, author: str = "policy") -> Part:
     )
 
 
-@supplies("stream:q_target")
-def best_candidate_targets(*, gamma: float) -> Part:
-    """r + gamma max_j Q'(s', u'_j) at the last token of u on "past" traces, from the target critic's "target_score" on
-    "candidate" traces; r alone where the episode ended with u (MoE-LM, arXiv 2206.00059, as reconstructed).
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            past, turn = trace_tagged(group, "past"), trace_tagged(group, "past").note["turn"]
-            after = [float(t.streams["target_score"][-1]) for t in group.traces if "candidate" in t.tags]
-            target = past.turn_scores["reward"][turn] + (gamma * max(after) if after else 0.0)
-            for trace in group.traces:
-                trace.streams["q_target"] = torch.full((len(trace),), float("nan"))
-            past.streams["q_target"][turn_span(past, turn)[1] - 1] = target
-        return groups
-
-    return Part(
-        name="best_candidate_targets",
-        call=call,
-        reads=frozenset({"stream:target_score", "turn_score:reward", "tag:past", "tag:candidate"}),
-        writes=frozenset({"stream:q_target"}),
-    )
-
-
 @supplies("stream:adv")
 def utterance_advantage(author: str = "policy") -> Part:
     """A(s, u) = min_i Q_i(s, u) - min_i V_i(s) for the last turn of fresh traces, on all its tokens."""

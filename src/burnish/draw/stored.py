@@ -24,15 +24,6 @@ def stored(store: Store, share: float = 1.0) -> Draw:
     return draw_from(store, call, ("group",))
 
 
-def stored_prompts(store: Store) -> Draw:
-    """The tasks of groups in the store, to be answered anew: as many as the run has prompts, without replacement."""
-
-    def call(step: Step) -> list[Task]:
-        return [group.task for group in sampled_groups(store, 1.0, step)]
-
-    return draw_from(store, call, ())
-
-
 def sampled_groups(store: Store, share: float, step: Step) -> list[Group]:
     dice = randomness.rng(step.clock.seed, "stored", store.name, step.clock.step, step.clock.tick)
     return dice.sample(store.groups, min(round(share * step.settings.prompts), len(store.groups)))

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.score.lengths import right_replies
-
-
-@supplies("tag:mixed")
-def partly_right() -> Part:
-    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the
-    scores.
-    """
-    return keep_groups("mixed", lambda right, n: 0 < right < n)
-
-
-@supplies("tag:solvable")
-def solvable() -> Part:
-    """Only groups with at least one right reply, tagged "solvable"."""
-    return keep_groups("solvable", lambda right, n: right > 0)
 
 
 def keep_groups(tag: str, test: Callable[[int, int], bool]) -> Part:

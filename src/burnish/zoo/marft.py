@@ -2,19 +2,90 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, select
-from burnish.core.schedules import after
+from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule, after
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.gae import advantages_and_returns
+from burnish.credit.turn_gae import fill_own
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.rows import row_sum
+from burnish.learn.terms.surrogates import reply_ratio_term
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.select.turn_rows import episodes_of, own_span
 from burnish.tasks.speakers import InTurn, read_seats
 
 MARFT = Paper("marft", "2504.16129", "MARFT: Multi-Agent Reinforcement Fine-Tuning")
 
 TurnGamma = Annotated[float, Option("Discount per turn.", at_least=0, at_most=1)]
+
+
+@supplies("stream:adv", "stream:returns")
+def chain_gae(*, gamma: float = 0.99, lam: float = 0.95) -> Part:
+    """GAE over the turns of an episode, of all its agents, from rows of one turn each (MARFT, arXiv 2504.16129).
+
+        delta_k = r_k + gamma V_{k+1} - V_k,   A_k = delta_k + gamma lam A_{k+1},   returns_k = A_k + V_k,   V_{K+1} = 0
+
+    V_k is stream "value" at the first token of turn k: the value of the state that the agent of turn k meets, which
+    holds what the agents before it said. So the next value of an agent is that of the next agent in the same step of
+    the environment, and for the last agent that of the first one in the next step. All tokens of a row's own turn have
+    its numbers.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            for rows in episodes_of(group):
+                rewards = torch.tensor([row.turn_scores["reward"][-1] for row in rows])
+                values = torch.stack([row.streams["value"][own_span(row)[0]] for row in rows]).float()
+                found = advantages_and_returns(rewards, values, gamma, lam)
+                for name, numbers in zip(("adv", "returns"), found, strict=True):
+                    fill_own(rows, name, numbers.tolist())
+        return groups
+
+    return Part(
+        name="chain_gae",
+        call=call,
+        reads=frozenset({"tag:turn", "turn_score:reward", "stream:value"}),
+        writes=frozenset({"stream:adv", "stream:returns"}),
+    )
+
+
+def standardised_turns() -> Part:
+    """Stream "adv" with mean 0 and deviation 1 over the rows of the batch, each of which counts once."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        rows = [row for group in groups for row in group.traces]
+        numbers = [float(row.streams["adv"][own_span(row)[0]]) for row in rows]
+        if numbers:
+            mean, spread = statistics.fmean(numbers), statistics.pstdev(numbers)
+            fill_own(rows, "adv", [(number - mean) / (spread + 1e-8) for number in numbers])
+        return groups
+
+    return Part(
+        name="standardised_turns",
+        call=call,
+        reads=frozenset({"tag:turn", "stream:adv"}),
+        updates=frozenset({"stream:adv"}),
+    )
+
+
+def pg_whole(
+    eps_low: float, eps_high: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
+    """PPO's clip on the ratio pi(y) / pi_old(y) of all claimed tokens of a trace together: an utterance is one action.
+
+    The log-ratio is the sum over the tokens; `pg_sequence` takes their mean.
+    """
+    return reply_ratio_term(row_sum, eps_low, eps_high, coef, on, name)
 
 
 @register(
@@ -63,13 +134,13 @@ def marft(
         credit=chain(
             credit.behaviour(),
             credit.streams("critic", "policy", value="value"),
-            credit.chain_gae(gamma=gamma, lam=lam),
-            credit.standardised_turns(),
+            chain_gae(gamma=gamma, lam=lam),
+            standardised_turns(),
             credit.last_turn("pg", "turn"),
             credit.last_turn("value", "turn", "first"),
         ),
         learn=learn.Learn(
-            learn.pg_whole(eps, eps, coef=after(critic_warmup), on=learn.CLAIMED),
+            pg_whole(eps, eps, coef=after(critic_warmup), on=learn.CLAIMED),
             learn.entropy_bonus(coef=after(critic_warmup, entropy)),
             learn.value_clip(value_eps, on=learn.CLAIMED),
             updates=updates,
