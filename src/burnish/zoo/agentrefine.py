@@ -20,6 +20,14 @@ AGENTREFINE = Paper(
     "agentrefine", "2501.01702", "AgentRefine: Enhancing Agent Generalization through Refinement Tuning"
 )
 
+METRICS = (
+    (
+        "faulty_replies",
+        "What was kept",
+        "share of the demonstrated replies that are no valid action, which are not trained on",
+    ),
+)
+
 
 @supplies("tag:refined")
 def refined(least: int = 1) -> Part:

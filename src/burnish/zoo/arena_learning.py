@@ -35,6 +35,8 @@ ARENA_LEARNING = Paper(
     "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
 )
 
+METRICS = (("battles/tied", "What was kept", "share of the battles in which the two orders did not agree on a winner"),)
+
 
 @supplies("tokens:rival", "tag:rival")
 def answered(rivals: Sequence[Judge], *, author: str = "rival") -> Rollout:

@@ -32,6 +32,15 @@ from burnish.score.words import told
 
 ARMAP = Paper("armap", "2502.12130", "Scaling Autonomous Agents via Automatic Reward Modeling And Planning")
 
+METRICS = (
+    (
+        "score/chosen_reward",
+        "What was kept",
+        "mean reward of the environment for the episodes that another score chose",
+        "up",
+    ),
+)
+
 
 REFLECT = "The attempt was not good enough. Write in one sentence what to do better next time."
 

@@ -25,6 +25,8 @@ from burnish.score.debias import REPLIES, training_tasks
 from burnish.score.heads import answered, end_outputs
 from burnish.tasks.source import Source
 
+METRICS = (("verbosity_share", "Credit", "mean share of the verbosity score that was taken off the other attributes"),)
+
 LONG = 256  # tokens of a reply whose rating "length" is 1
 
 

@@ -23,6 +23,8 @@ from burnish.rollout.play import note_episodes, of_episodes, play_on, replies_to
 
 ARPO = Paper("arpo", "2507.19849", "Agentic Reinforced Policy Optimization")
 
+METRICS = (("branches", "What was kept", "share of the episodes that branched from another one"),)
+
 
 @supplies("claim:*")
 def claim_copies(term: str, *authors: str) -> Part:

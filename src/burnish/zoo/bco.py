@@ -29,6 +29,8 @@ from burnish.papers import Paper
 
 BCO = Paper("bco", "2404.04656", "Binary Classifier Optimization for LLM Alignment")
 
+METRICS = (("density", "Credit", "mean density ratio of the prompts of desirable and undesirable replies"),)
+
 
 WIDTH = 16  # numbers that a prompt is described by
 LEAST, MOST = 0.5, 10.0  # of a weight

@@ -36,6 +36,8 @@ CONFUCIUS3 = Paper(
     "Confucius3-Math: A Lightweight High-Performance Reasoning LLM for Chinese K-12 Mathematics Learning",
 )
 
+METRICS = (("recovered", "What was kept", "groups of the last step that had no room in its batch"),)
+
 
 def entropy_towards(*, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "entropy") -> Term:
     """The entropy times stream "side": its gradient is that of |H - target|, H the mean over the batch."""

@@ -29,6 +29,8 @@ from burnish.tasks.recorded import RECORDED, Recorded, is_file_of_episodes
 Win = Annotated[float, Option("The least reward of a won episode, where the environment does not say how it ended.")]
 EEF = Paper("eef", "2504.13145", "Exploring Expert Failures Improves LLM Agent Tuning")
 
+METRICS = (("expert_failed", "What was kept", "share of the episodes of the expert that failed"),)
+
 
 def played_again(task: Task, column: str, step: Step, who: str, author: str) -> Episode:
     """The episode in a column of a task, whose actions the environment takes again; states are kept for `branch`.

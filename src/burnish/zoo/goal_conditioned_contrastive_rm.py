@@ -24,6 +24,11 @@ from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import papers, register
 from burnish.methods.reward import END
 
+METRICS = (
+    ("goal_near", "Credit", "mean sigmoid of the cosine of a state and a later state of the same chosen reply", "up"),
+    ("goal_far", "Credit", "mean sigmoid of the cosine of a state of the chosen and one of the rejected reply", "down"),
+)
+
 
 def log_of_mean(each: Tensor, mean: Tensor) -> Tensor:
     """Summands whose mean over the batch is log(mean of `each`), and so is their gradient.

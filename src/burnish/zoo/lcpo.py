@@ -21,6 +21,8 @@ from burnish.learn.terms.preference_pairs import dpo_both_ways
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
 
+METRICS = (("label_reliability", "Credit", "estimated share of right labels", "up"),)
+
 
 def trust(chance: Tensor, reliability: float) -> Tensor:
     """RE-PO's E-step (LCPO, arXiv 2509.24159): c = p eta / (p eta + (1 - p)(1 - eta)).

@@ -25,6 +25,8 @@ from burnish.score.heads import end_outputs
 from burnish.tasks.resolve import datasets_of
 from burnish.tasks.source import Source
 
+METRICS = (("users_moved", "Credit", "share of the pairs whose user changed the cluster in this step"),)
+
 
 class Clusters:
     """Which cluster each user belongs to: the one whose reward model explains the user's pairs best (MaxMin-RLHF).

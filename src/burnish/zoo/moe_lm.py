@@ -33,6 +33,10 @@ MOE_LM = Paper(
     "moe-lm-dialogue-management", "2206.00059", "A Mixture-of-Expert Approach to RL-based Dialogue Management"
 )
 
+METRICS = (
+    ("expert/*", "What was sampled", "share of the turns in which the reply of this expert was chosen, counted from 0"),
+)
+
 
 @supplies("stream:q_target")
 def best_candidate_targets(*, gamma: float) -> Part:

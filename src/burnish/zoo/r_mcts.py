@@ -28,6 +28,8 @@ from burnish.score.words import told, word_logps
 
 R_MCTS = Paper("r-mcts", "2410.02052", "Improving Autonomous AI Agents with Reflective Tree Search and Self-Learning")
 
+METRICS = (("tree/reflections", "What was kept", "episodes of a search after which a reflection was written"),)
+
 
 SCALE = {"done": 1.0, "likely": 0.5, "maybe": 0.2, "unlikely": -0.2, "failed": -1.0}
 VERDICT = f"Will the agent fulfil its task from here? Answer with one word: {', '.join(SCALE)}."

@@ -16,6 +16,8 @@ from burnish.papers import Paper
 
 RTO = Paper("rto", "2404.18922", "DPO Meets PPO: Reinforced Token Optimization for RLHF")
 
+METRICS = (("dense_bonus", "Credit", "mean over reply tokens of the bonus that a log-ratio gives"),)
+
 
 @supplies("stream:reward")
 def dense_bonus(weight: float, limit: float, *, stream: str, author: str = "policy") -> Part:

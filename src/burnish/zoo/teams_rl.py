@@ -46,6 +46,11 @@ TEAMS_RL = Paper(
     "TeaMs-RL: Teaching LLMs to Generate Better Instruction Datasets via Reinforcement Learning",
 )
 
+METRICS = (
+    ("executor_calls", "What was kept", "questions to the model that rewrites and answers instructions"),
+    ("not_equal", "What was kept", "share of the operations that changed an instruction, by the judge", "up"),
+)
+
 EQUALITY = {"full": rewrites.EQUALITY, "brief": rewrites.EQUALITY_BRIEF}
 
 

@@ -26,6 +26,8 @@ from burnish.methods import papers, register
 from burnish.methods.reward import END
 from burnish.select.pairs import given_pairs
 
+METRICS = (("pairs_of_user", "Credit", "mean number of pairs of one user in the batch"),)
+
 
 def kl_to_standard_normal(mean: Tensor, log_variance: Tensor) -> Tensor:
     """KL( N(mean, variance) || N(0, 1) ) summed over the last dimension: 1/2 (mean^2 + var - 1 - log var)."""

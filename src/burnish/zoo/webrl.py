@@ -30,6 +30,16 @@ WEBRL = Paper(
     "webrl", "2411.02337", "WebRL: Training LLM Web Agents via Self-Evolving Online Curriculum Reinforcement Learning"
 )
 
+METRICS = (
+    (
+        "replayed_kept",
+        "What was kept",
+        "share of the replayed actions that are trained on, by their probability under the policy",
+    ),
+    ("failed_tasks", "What was kept", "share of the batch that are tasks which failed before"),
+    ("in_band", "What was kept", "share of the batch whose value at the start is in the critic's band"),
+)
+
 
 class Failed:
     """The indices of tasks that failed, newest last, and the place in the source up to which tasks were drawn."""
