@@ -26,9 +26,8 @@ from burnish.learn.terms.policy import pg_clip
 from burnish.methods.agent_turns import starpo
 from burnish.rollout.play import play
 from burnish.select.turn_rows import by_turn
-from burnish.tasks.speakers import InTurn, read_seats
 from burnish.tasks.table import source
-from burnish.zoo.marft import chain_gae, marft, pg_whole, standardised_turns
+from burnish.zoo.marft import InTurn, chain_gae, marft, pg_whole, read_seats, standardised_turns
 from burnish.zoo.spa_rl import contribution_rewards, executed, redistribution, spa_rl
 
 
