@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from burnish.core.seeds import rng
-from burnish.rollout.intents import INTENT, MISS
+from burnish.zoo.armap import INTENT, MISS
 
 LEVERS = "1234"
 

@@ -21,6 +21,7 @@ from rich.table import Table
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.commands.methods import FAMILIES
 from burnish.compare.lineage import composition, parent
+from burnish.compose.swap import factories, parts_of_one_method
 from burnish.config.flags import flags_of_method
 from burnish.methods.table import METHODS, Entry, load_all
 from burnish.report import definitions
@@ -184,6 +185,16 @@ def parts_page() -> str:
             cells = (f"`{short}.{name}{takes}`", about(thing))
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
         pages += [f"## {short}", (stage.__doc__ or "").split("\n")[0], "\n".join(rows)]
+    rows = ["| name | module | what |", "|---|---|---|"]
+    for name, part in sorted(parts_of_one_method().items()):
+        if name == part.__name__ and name not in factories():
+            cells = (f"`{name}{arguments(part)}`", f"`{part.__module__}`", about(part))
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    pages += [
+        "## Parts of one method or paper",
+        "Import them from their modules; `--swap` knows their names.",
+        "\n".join(rows),
+    ]
     return "\n\n".join(pages) + "\n"
 
 

@@ -11,14 +11,40 @@ from dataclasses import dataclass, field
 
 import torch
 
-from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.term import Term
-from burnish.learn.terms import pipelines as recipes
-from burnish.learn.terms import preference_lists as lists
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.learn.terms import preference_unpaired as unpaired
-from burnish.learn.terms.policy import kl_to
+from burnish.zoo.alphapo import alphapo_term
+from burnish.zoo.aot import transported, transported_replies
+from burnish.zoo.bco import bco_term
+from burnish.zoo.brain import posterior
+from burnish.zoo.confucius3 import entropy_towards
+from burnish.zoo.direct_preference_ppo import conservative
+from burnish.zoo.discopop import discovered
+from burnish.zoo.dno import soft_preference
+from burnish.zoo.exo import exo_rewards_term, exo_term
+from burnish.zoo.f_dpo import divergence_term, jensen_shannon
 from burnish.zoo.fpo import feature_constrained
+from burnish.zoo.h_dpo import entropy_controlled
+from burnish.zoo.hunyuan_turbos import kl_bounded
+from burnish.zoo.ipo_md import soft_ipo
+from burnish.zoo.kimi_k1_5 import pull_to_old
+from burnish.zoo.lcpo import trusted
+from burnish.zoo.ld_dpo import desensitised
+from burnish.zoo.lipo import lambda_rank
+from burnish.zoo.llama_nemotron import reward_aware_pairs
+from burnish.zoo.nca import nca_rewards_term, nca_term
+from burnish.zoo.pro import reward_ranking
+from burnish.zoo.rdpo import robust
+from burnish.zoo.rso import hinge
+from burnish.zoo.sigmoid_apo import apo_down_term, apo_zero_term
+from burnish.zoo.slic import slic_term
+from burnish.zoo.sppo import win_rate_targets
+from burnish.zoo.step_apo import step_apo_term
+from burnish.zoo.t_reg import token_regularised
+from burnish.zoo.trpa import kl_to, levelled
+from burnish.zoo.tulu3 import dpo_normalised
+from burnish.zoo.wpo import weighted_pairs
 
 LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]  # as in term_cases.py
 RATIOS = {"ref": [0.2, 0.4, -0.1, -0.1]}
@@ -85,94 +111,94 @@ def entropy(row: int) -> float:
 
 
 ROWS = [
-    Row(recipes.dpo_normalised(0.5), "--++", lambda p: [nls(0.5 * (0.3 + 0.1))], above=RATIOS),  # means of two tokens
+    Row(dpo_normalised(0.5), "--++", lambda p: [nls(0.5 * (0.3 + 0.1))], above=RATIOS),  # means of two tokens
     Row(
-        recipes.reward_aware_pairs(0.5, 2.0),  # margin 0.4, gap 2 x 0.5
+        reward_aware_pairs(0.5, 2.0),  # margin 0.4, gap 2 x 0.5
         "--++",
         lambda p: [s(1) * (nls(0.4) - nls(1)) + s(-1) * (nls(-0.4) - nls(-1))],
         {"reward": [1.0, 1.0, 0.5, 0.5]},
         RATIOS,
     ),
-    Row(pairs.step_apo(0.5, "worth"), "--++", lambda p: [nls(0.4 - 0.5)], {"worth": [0.75, 0.75, 0.25, 0.25]}, RATIOS),
-    Row(recipes.pull_to_old(coef=1.0), "++--", lambda p: [0.6**2 / 2, 0.2**2 / 2], above={"old": RATIOS["ref"]}),
+    Row(step_apo_term(0.5, "worth"), "--++", lambda p: [nls(0.4 - 0.5)], {"worth": [0.75, 0.75, 0.25, 0.25]}, RATIOS),
+    Row(pull_to_old(coef=1.0), "++--", lambda p: [0.6**2 / 2, 0.2**2 / 2], above={"old": RATIOS["ref"]}),
     Row(
-        recipes.entropy_towards(coef=1.0),  # below the target in the first reply, above it in the second
+        entropy_towards(coef=1.0),  # below the target in the first reply, above it in the second
         "++++",
         lambda p: [-entropy(0), -entropy(1), entropy(2), entropy(3)],
         {"side": [-1.0, -1.0, 1.0, 1.0]},
     ),
     Row(  # k3 = e^-d + d - 1 of d = 0.2, 0.4, -0.1, -0.1; the second is cut
-        recipes.kl_bounded(coef=1.0, most=0.05),
+        kl_bounded(coef=1.0, most=0.05),
         "+0--",
         lambda p: [math.exp(-0.2) + 0.2 - 1, 0.05, math.exp(0.1) - 0.1 - 1, math.exp(0.1) - 0.1 - 1],
         above=RATIOS,
     ),
     Row(pairs.ipo(0.5), "--++", lambda p: [(0.8 - 1) ** 2], above=RATIOS),
     Row(pairs.ipo(1.0), "++--", lambda p: [(0.8 - 0.5) ** 2], above=RATIOS),
-    Row(pairs.soft_ipo(0.5), "++--", lambda p: [0.75 * 0.04 + 0.25 * 1.8**2], {"preference": [0.75] * 4}, RATIOS),
-    Row(pairs.hinge(0.5), "--++", lambda p: [0.6], above=RATIOS),
-    Row(pairs.hinge(2.0), "0000", lambda p: [0.0], above=RATIOS),
+    Row(soft_ipo(0.5), "++--", lambda p: [0.75 * 0.04 + 0.25 * 1.8**2], {"preference": [0.75] * 4}, RATIOS),
+    Row(hinge(0.5), "--++", lambda p: [0.6], above=RATIOS),
+    Row(hinge(2.0), "0000", lambda p: [0.0], above=RATIOS),
     Row(
-        pairs.exo(0.5, 0.1),
+        exo_term(0.5, 0.1),
         "--++",
         lambda p: [s(0.4) * math.log(s(0.4) / 0.9) + s(-0.4) * math.log(s(-0.4) / 0.1)],
         above=RATIOS,
     ),
     Row(
-        pairs.discovered(0.5, 1.0),
+        discovered(0.5, 1.0),
         "--++",
         lambda p: [(1 - s(0.4)) * nls(0.4) + s(0.4) * math.exp(-0.4)],
         above=RATIOS,
     ),
-    Row(pairs.apo_zero(0.5), "--++", lambda p: [1 - s(0.3) + s(-0.1)], above=RATIOS),
-    Row(pairs.apo_down(0.5), "++++", lambda p: [s(0.3) + 1 - s(0.4)], above=RATIOS),
-    Row(pairs.nca(0.5), "--++", lambda p: [nls(0.3) + (nls(-0.3) + nls(0.1)) / 2], above=RATIOS),
+    Row(apo_zero_term(0.5), "--++", lambda p: [1 - s(0.3) + s(-0.1)], above=RATIOS),
+    Row(apo_down_term(0.5), "++++", lambda p: [s(0.3) + 1 - s(0.4)], above=RATIOS),
+    Row(nca_term(0.5), "--++", lambda p: [nls(0.3) + (nls(-0.3) + nls(0.1)) / 2], above=RATIOS),
     Row(
-        pairs.entropy_controlled(0.5, 0.8),
+        entropy_controlled(0.5, 0.8),
         "--++",
         lambda p: [nls(0.5 * (0.8 * gap(p) - (gap(p) - 0.8)))],
         above=RATIOS,
     ),
     Row(
-        pairs.divergence(0.5, maths.jensen_shannon),
+        divergence_term(0.5, jensen_shannon),
         "--++",
         lambda p: [nls(0.5 * (math.log(2 * s(0.6)) - math.log(2 * s(-0.2))))],
         above=RATIOS,
     ),
-    Row(pairs.robust(0.5, 0.1), "--++", lambda p: [(0.9 * nls(0.4) - 0.1 * nls(-0.4)) / 0.8], above=RATIOS),
+    Row(robust(0.5, 0.1), "--++", lambda p: [(0.9 * nls(0.4) - 0.1 * nls(-0.4)) / 0.8], above=RATIOS),
     Row(
-        pairs.trusted(0.5),
+        trusted(0.5),
         "--++",
         lambda p: [0.7 * nls(0.4) + 0.3 * nls(-0.4)],
         {"confidence": [0.7] * 4},
         RATIOS,
     ),
-    Row(pairs.transported(0.5), "--++", lambda p: [nls(0.5 * (gap(p) - 0.3))], {"matched": [0.3] * 4}, RATIOS),
+    Row(transported(0.5), "--++", lambda p: [nls(0.5 * (gap(p) - 0.3))], {"matched": [0.3] * 4}, RATIOS),
     Row(pairs.weighted_tokens(0.5), "--++", lambda p: [nls(0.5 * (0.2 + 0.8 + 0.2))], {"weight": [1, 2, 1, 1]}, RATIOS),
     Row(
-        pairs.desensitised(0.5),
+        desensitised(0.5),
         "--++",
         lambda p: [nls(0.5 * (0.6 - 0.5 * p[1] + 0.2))],
         {"weight": [1, 0.5, 1, 1]},
         RATIOS,
     ),
     Row(
-        pairs.token_regularised(0.5, 0.3),
+        token_regularised(0.5, 0.3),
         "--++",
         lambda p: [nls(0.4) - 0.3 * 0.5 * s(-0.4) * (0.1 * p[0] + 0.2 * p[1] - 0.1 * p[2] + 0.3 * p[3])],
         {"token_reward": [0.1, 0.2, -0.1, 0.3]},
         RATIOS,
     ),
-    Row(pairs.weighted_pairs(0.5), "--++", lambda p: [weight(p) * nls(0.4)], above=RATIOS),
+    Row(weighted_pairs(0.5), "--++", lambda p: [weight(p) * nls(0.4)], above=RATIOS),
     Row(
-        pairs.win_rate_targets(2.0),
+        win_rate_targets(2.0),
         "--++",
         lambda p: [((0.6 - 0.8) ** 2 + (-0.2 + 0.8) ** 2) / 2],
         {"wins": [0.9, 0.9, 0.1, 0.1]},
         {"past": RATIOS["ref"]},
     ),
     Row(
-        pairs.soft_preference(0.5),
+        soft_preference(0.5),
         "--++",
         lambda p: [s(0.8) * nls(0.4) + s(-0.8) * nls(-0.4)],
         {"wins": [0.9, 0.9, 0.1, 0.1]},
@@ -184,10 +210,10 @@ ROWS = [
         lambda p: [(0.25 * 0.8 + 0.75 * 0.2 - 2) ** 2],
         above={**RATIOS, "past": [0.1, 0.1, 0.0, 0.0]},
     ),
-    Row(pairs.levelled(0.5), "--++", lambda p: [nls(0.5 * 2 * 0.4)], {"factor": [2.0, 2.0, 1.0, 1.0]}, RATIOS),
+    Row(levelled(0.5), "--++", lambda p: [nls(0.5 * 2 * 0.4)], {"factor": [2.0, 2.0, 1.0, 1.0]}, RATIOS),
     Row(pairs.simpo(2.0, 0.5), "--++", lambda p: [nls(gap(p) - 0.5)]),
     Row(
-        pairs.alphapo(2.0, 0.25, 0.5),
+        alphapo_term(2.0, 0.25, 0.5),
         "--++",
         lambda p: [nls(2 * (alpha_reward((p[0] + p[1]) / 2, 0.25) - alpha_reward((p[2] + p[3]) / 2, 0.25)) - 0.5)],
     ),
@@ -196,11 +222,11 @@ ROWS = [
         "--++",
         lambda p: [nls(log_odds((p[0] + p[1]) / 2) - log_odds((p[2] + p[3]) / 2))],
     ),
-    Row(pairs.slic(2.0), "--++", lambda p: [2 - gap(p)]),
-    Row(pairs.slic(0.1), "0000", lambda p: [0.0]),
+    Row(slic_term(2.0), "--++", lambda p: [2 - gap(p)]),
+    Row(slic_term(0.1), "0000", lambda p: [0.0]),
     Row(pairs.uniform_reference(0.5), "--++", lambda p: [nls(0.5 * gap(p))]),
     Row(
-        pairs.conservative(0.5, 0.2),
+        conservative(0.5, 0.2),
         "--++",
         lambda p: [nls(((p[0] + p[1]) / 2 - 0.5 * (p[2] + p[3]) / 2) / 0.2)],
     ),
@@ -213,15 +239,15 @@ ROWS = [
     ),
     # lists
     Row(
-        lists.lambda_rank(0.5),
+        lambda_rank(0.5),
         "--++",
         lambda p: [(1 / math.log(2) - 1 / math.log(3)) * nls(0.4)],
         {"psi": [1.0, 1.0, 0.0, 0.0]},
         RATIOS,
     ),
-    Row(lists.reward_ranking(), "--++", lambda p: [nls(gap(p))], {"psi": [2.0, 2.0, 0.0, 0.0]}),
+    Row(reward_ranking(), "--++", lambda p: [nls(gap(p))], {"psi": [2.0, 2.0, 0.0, 0.0]}),
     Row(
-        lists.posterior(2.0),
+        posterior(2.0),
         "--++",
         lambda p: [
             _kl(s(0.2 - 0.8 + 1.0), s(0.2))
@@ -230,14 +256,14 @@ ROWS = [
         {**RATIOS, "old": [0.1, 0.1, 0.0, 0.0]},
     ),
     Row(
-        lists.nca_rewards(0.5, 1.0),
+        nca_rewards_term(0.5, 1.0),
         "--++",
         lambda p: [s(1) * nls(0.3) + s(-1) * nls(-0.1) + (nls(-0.3) + nls(0.1)) / 2],
         {"psi": [1.0, 1.0, 0.0, 0.0]},
         RATIOS,
     ),
     Row(
-        lists.exo_rewards(0.5, 0.5),
+        exo_rewards_term(0.5, 0.5),
         "--++",
         lambda p: [_kl(s(0.4), s(2.0))],
         {"psi": [1.0, 1.0, 0.0, 0.0]},
@@ -252,14 +278,14 @@ ROWS = [
         RATIOS,
     ),
     Row(
-        unpaired.bco(0.5),
+        bco_term(0.5),
         "--++",
         lambda p: [nls(0.3 - 0.1), 3 * nls(0.1 + 0.1)],
         {**LABELS, "delta": [0.1] * 4, "density": [3.0] * 4},
         RATIOS,
     ),
     Row(
-        unpaired.transported_replies(0.5),
+        transported_replies(0.5),
         "--++",
         lambda p: [nls(0.5 * (0.6 + 0.2)), nls(-0.5 * (-0.2 - 0.5))],
         {**LABELS, "partner": [-0.2, -0.2, 0.5, 0.5]},

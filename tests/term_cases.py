@@ -11,38 +11,44 @@ from dataclasses import dataclass, field
 import torch
 
 from burnish.engine.mixture import arithmetic
-from burnish.learn.maths.sequence import pairwise_joint
 from burnish.learn.term import Term
 from burnish.learn.terms.distillation import distil
 from burnish.learn.terms.fit import chance_fit, value_fit
-from burnish.learn.terms.hybrid import pg_demonstrated, pg_mixture, pg_shaped, teacher_k2
+from burnish.learn.terms.hybrid import pg_shaped
 from burnish.learn.terms.imitation import imitate
-from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, pg_clip, pg_clip_blended, pg_reinforce
-from burnish.learn.terms.preference import dpo, dpo_with_nll
+from burnish.learn.terms.policy import entropy_bonus, kl_k2, kl_k3, pg_clip, pg_reinforce
+from burnish.learn.terms.preference import dpo
 from burnish.learn.terms.process import step_chance, step_regression
-from burnish.learn.terms.regression import balance, chi2_pull, regress_advantage
+from burnish.learn.terms.regression import regress_advantage
 from burnish.learn.terms.reward import score_pairs
-from burnish.learn.terms.right_and_wrong import discriminate, hold, mean_logp, mean_ratio, negative_aware, pg_tapered
-from burnish.learn.terms.self_imitation import contrast, imitate_smoothed, imitate_weighted, soft_q_penalty
-from burnish.learn.terms.sequence import pg_pair, pg_sequence_ratio, pg_token_ratio, regress_rewards
-from burnish.learn.terms.surrogates import (
-    drift,
-    pg_geometric,
-    pg_held_ratio,
-    pg_log_ratio,
-    pg_sequence,
-    pg_sequence_by_token,
-    pg_soft,
-    pg_whole,
-    stay,
-)
+from burnish.learn.terms.self_imitation import imitate_smoothed, imitate_weighted
+from burnish.learn.terms.sequence import regress_rewards
+from burnish.learn.terms.surrogates import pg_held_ratio, pg_sequence, pg_sequence_by_token, pg_soft
 from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.learn.terms.value import value_clip, value_mse
+from burnish.zoo.a_lol import pg_sequence_ratio, pg_token_ratio
 from burnish.zoo.b_coder import dueling_policy, dueling_value, no_advantage_lost
+from burnish.zoo.cgpo import dpo_with_nll
+from burnish.zoo.chi2_regularisation import chi2_pull
+from burnish.zoo.clip_cov import stay
+from burnish.zoo.cpgd import drift, pg_log_ratio
+from burnish.zoo.disco import discriminate, hold, mean_logp, mean_ratio
 from burnish.zoo.dual_token_archer import kl_by_kind, pg_clip_by_kind
+from burnish.zoo.gmpo import pg_geometric
+from burnish.zoo.grao import pg_demonstrated
+from burnish.zoo.hir import contrast
+from burnish.zoo.iqlearn_lm import soft_q_penalty
+from burnish.zoo.kdrl import teacher_k2
+from burnish.zoo.marft import pg_whole
 from burnish.zoo.multicritique import focal_pairs
+from burnish.zoo.nft import negative_aware
+from burnish.zoo.nlpo import pg_clip_blended
 from burnish.zoo.oreo import kl_exact, path_policy, path_value
+from burnish.zoo.p3o import pairwise_joint, pg_pair
+from burnish.zoo.rl_plus import pg_mixture
 from burnish.zoo.spa_rl import redistribution
+from burnish.zoo.tba import balance
+from burnish.zoo.topr import pg_tapered
 
 LOGITS = [[1.0, 0.2, -0.5], [0.3, 0.8, -0.2], [0.1, -0.4, 0.6], [0.9, 0.0, 0.4]]
 SAID = [0, 1, 1, 2]  # the likeliest token, the likeliest, the least likely, the second

@@ -20,18 +20,8 @@ from burnish.core.parts import Part, chain
 from burnish.core.roles import roles
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.baselines import (
-    RewardQueue,
-    RunningMean,
-    group_mean_batch_std,
-    leave_one_out,
-    over_batch_mean,
-    over_greedy,
-    over_length_weighted_mean,
-    over_memory,
-)
+from burnish.credit.baselines import RunningMean, leave_one_out, over_batch_mean, over_greedy, over_memory
 from burnish.credit.claims import claim
-from burnish.credit.components import decoupled
 from burnish.credit.gae import whiten
 from burnish.credit.group import group_relative
 from burnish.credit.penalty import kl_in_score, kl_on_tokens, rewards_to_go
@@ -46,23 +36,21 @@ from burnish.learn.terms.policy import kl_k2
 from burnish.methods.baselines import reinforce, reinforce_loo, reinforce_pp, reinforce_pp_baseline, remax, rloo
 from burnish.methods.policy import grpo, ppo
 from burnish.rollout.sample import sample
-from burnish.score.lengths import brevity_once_right, effort, halved_after_each_right, within
 from burnish.score.verify import verify
-from burnish.select.outcomes import partly_right, solvable
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.aapo import aapo, group_plus_margin
 from burnish.zoo.arbitrary_entropy_po import EntropyMeter, aepo, swap_in_tempered
-from burnish.zoo.concise_two_phase import concise_two_phase
-from burnish.zoo.conciser import conciser
+from burnish.zoo.concise_two_phase import concise_two_phase, solvable
+from burnish.zoo.conciser import brevity_once_right, conciser, partly_right
 from burnish.zoo.copo import bits, copo, local_and_global
-from burnish.zoo.esrl import drop_surest, esrl
-from burnish.zoo.gdpo import gdpo
-from burnish.zoo.lite_ppo import lite_ppo
-from burnish.zoo.opo import opo
+from burnish.zoo.esrl import RewardQueue, drop_surest, esrl
+from burnish.zoo.gdpo import decoupled, gdpo, within
+from burnish.zoo.lite_ppo import group_mean_batch_std, lite_ppo
+from burnish.zoo.opo import opo, over_length_weighted_mean
 from burnish.zoo.rlsc import own_probability, rlsc
-from burnish.zoo.rlsp import rlsp
-from burnish.zoo.s_grpo import s_grpo
+from burnish.zoo.rlsp import effort, rlsp
+from burnish.zoo.s_grpo import halved_after_each_right, s_grpo
 from burnish.zoo.t1 import price_astray, repeats, t1
 
 TASK = Rewarded(source("sort"), coin)

@@ -15,12 +15,10 @@ from torch import tensor
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace, Turn
 from burnish.credit.gae import whiten
-from burnish.credit.segments import node_values, segment_advantages, success_rates, tree_advantages
-from burnish.credit.steps import step_advantage
 from burnish.learn.maths.regression import advantage_regression
-from burnish.rollout.branch import lines, uncertain
-from burnish.zoo.direct_advantage_po import apart, direct_advantage_po
-from burnish.zoo.segment_po import spo_chain, spo_tree
+from burnish.rollout.branch import lines
+from burnish.zoo.direct_advantage_po import apart, direct_advantage_po, step_advantage, success_rates
+from burnish.zoo.segment_po import node_values, segment_advantages, spo_chain, spo_tree, tree_advantages, uncertain
 
 # ----------------------------------------------------------------------------------------------------------- segments
 

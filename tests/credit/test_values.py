@@ -22,27 +22,33 @@ from burnish.core.schedules import before
 from burnish.core.step import Notes, Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.gae import advantages_and_returns, gae, token_rewards, whiten
-from burnish.credit.returns import lambda_advantages, lambda_returns, monte_carlo, n_step_returns
-from burnish.credit.steps import dense_bonus
+from burnish.credit.returns import lambda_returns, monte_carlo, n_step_returns
 from burnish.credit.streams import behaviour, ref, streams
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn, accumulate
-from burnish.learn.maths.chi2 import bounded_exp, symmetric_chi2
+from burnish.learn.maths.chi2 import bounded_exp
 from burnish.learn.norms import Counts, Norm, seq_mean
 from burnish.learn.terms import pg_clip, value_clip
-from burnish.learn.terms.regression import chi2_pull
 from burnish.methods.imitation import sft
 from burnish.methods.policy import a2c, ppo
 from burnish.rollout.sample import sample
-from burnish.score.shape import Moments, clipped, normalised
+from burnish.score.shape import Moments, normalised
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.chi2_regularisation import chi2_ppo, chi2_scale
-from burnish.zoo.ma_rlhf import ma_rlhf, macro_advantages_and_returns, macro_lengths, random_lengths, surprise_lengths
+from burnish.zoo.chi2_regularisation import chi2_ppo, chi2_pull, chi2_scale, symmetric_chi2
+from burnish.zoo.dvpo import lambda_advantages
+from burnish.zoo.ma_rlhf import (
+    clipped,
+    ma_rlhf,
+    macro_advantages_and_returns,
+    macro_lengths,
+    random_lengths,
+    surprise_lengths,
+)
 from burnish.zoo.ppo_max import ppo_max
 from burnish.zoo.reft import reft
-from burnish.zoo.rto import rto
+from burnish.zoo.rto import dense_bonus, rto
 from burnish.zoo.vapo import length_adaptive, vapo
 
 TASK = Rewarded(source("sort"), coin)

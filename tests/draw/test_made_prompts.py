@@ -27,11 +27,11 @@ from burnish.judges import rewrites
 from burnish.methods.table import find
 from burnish.run.pipeline import require_pipelined
 from burnish.score.majority import agreement, majority
-from burnish.select.filters import between
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.verifiers.final_answer import same_answer
+from burnish.zoo.serl import between
 
 pytestmark = guards("draw")
 

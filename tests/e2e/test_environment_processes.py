@@ -19,8 +19,8 @@ from burnish.envs.guarded import Failure, GuardedEnv
 from burnish.envs.process import Kept, Remote, RemoteEnv
 from burnish.envs.protocol import Outcome
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.intrinsic import Intrinsic
 from burnish.tasks.resolve import resolve_task
+from burnish.zoo.pangu_agent import Intrinsic
 
 FILE = '''
 import asyncio, datetime, os, re, random, subprocess, sys, time

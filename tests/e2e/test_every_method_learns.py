@@ -127,7 +127,7 @@ NOT_HERE = {
     ),
     **dict.fromkeys(("vas", "q_sharp"), "it needs a value model: docs/decoding.md has runs"),
     **dict.fromkeys(("vas_value", "q_sharp_value"), "it trains a value model, which answers nothing: docs/decoding.md"),
-    "essa": "it starts from the adapters of an SFT run: docs/evolution.md has runs, tests/zoo/test_evolution.py one",
+    "essa": "it starts from the adapters of an SFT run: docs/evolution.md has runs, tests/zoo/test_essa.py one",
     "urial": "tiny answers questions of its tasks alone, without a text before them: docs/decoding.md",
     "deal": "the best beams of tiny are right as they are: docs/decoding.md has a harder task",
     "genarm_rm": "it guides another model, and is a worse one itself: docs/decoding.md",

@@ -21,12 +21,12 @@ from burnish.engine.local import Request
 from burnish.forward.accelerate import kernels
 from burnish.forward.outputs import outputs
 from burnish.forward.runner import runner_of
-from burnish.learn.trust_region import _Weights
 from burnish.models import loader, mixed_precision
 from burnish.models.build import Models, build
 from burnish.models.load import load_model
 from burnish.models.model import Model
 from burnish.models.snapshot import SnapshotModels
+from burnish.zoo.trpo import _Weights
 
 ROW = torch.randint(5, 60, (14,), generator=torch.Generator().manual_seed(0))
 MASK = torch.arange(len(ROW)) > 4

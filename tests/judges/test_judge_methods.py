@@ -25,12 +25,11 @@ from burnish.score.judges.asked import items_of
 from burnish.score.judges.of_model import ModelJudge
 from burnish.tasks.data.dataset import Dataset
 from burnish.tasks.judged import LABEL, ORDER, WORTH, GradedPairs, RankedReplies, ScoredReplies, VerdictDemos
-from burnish.tasks.refereed import KIND, OPEN, REFEREE, VERIFIED, Refereed
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import Source
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
-from burnish.zoo.urpo import self_scores
+from burnish.zoo.urpo import KIND, OPEN, REFEREE, VERIFIED, Refereed, self_scores
 
 SORT = source("sort:1")
 PAIR = Task("pair", "q", {"chosen": "good", "rejected": "bad"}, "k")

@@ -55,7 +55,7 @@ BOTH = (
     "tests/models/test_mixed_precision.py",
     "tests/engine/test_transformers_engine.py",
     "tests/forward/test_path_check.py",
-    "tests/learn/test_trust_region.py",
+    "tests/zoo/test_trpo.py",
     "tests/engine/test_subprocess_engine.py",
     "tests/golden",
     "tests/laws/test_laws.py",

@@ -88,6 +88,42 @@ def test_what_one_paper_alone_uses_stands_in_its_file() -> None:
     assert not found, "\n".join(found)
 
 
+def users_of_names() -> dict[tuple[str, str], set[str]]:
+    """(stage, exported name) -> the modules of src that use it, other than the one that has it."""
+    homes = exported()
+    by_home = {(home, name): (stage, name) for stage, names in homes.items() for name, home in names.items()}
+    found: dict[tuple[str, str], set[str]] = {key: set() for key in by_home.values()}
+    for module, file in MODULES.items():
+        if module in {f"burnish.{stage}" for stage in STAGES}:
+            continue
+        tree, stages, modules = ast.parse(file.read_text()), {}, {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    package = node.module.removeprefix("burnish.")
+                    key = by_home.get((node.module, alias.name), (package, alias.name))
+                    if key in found and homes[key[0]][key[1]] != module:
+                        found[key].add(module)
+                    if node.module == "burnish" and alias.name in STAGES:
+                        stages[alias.asname or alias.name] = alias.name
+                    modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                short = node.value.id
+                key = (stages[short], node.attr) if short in stages else by_home.get((modules.get(short), node.attr))
+                if key in found and homes[key[0]][key[1]] != module:
+                    found[key].add(module)
+    return found
+
+
+def test_a_stage_exports_what_two_files_use() -> None:
+    """What one method or paper alone uses is imported from its file; tests and documentation do not count."""
+    found = users_of_names()
+    alone = [f"{stage}.{name}: {sorted(by)}" for (stage, name), by in found.items() if len(by) < 2]
+    assert not alone, "do not export these, or move them to the one that uses them:\n" + "\n".join(alone)
+    assert len(found) <= 200, len(found)
+
+
 def test_finding_a_method_imports_its_file_alone(tmp_path: Path) -> None:
     import subprocess
     import sys

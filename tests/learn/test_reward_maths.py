@@ -8,21 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from burnish.learn.maths.axioms import pairs_by_axiom
 from burnish.learn.maths.preference import bradley_terry, dpo_logistic
-from burnish.learn.maths.preference_lists import plackett_luce
-from burnish.learn.maths.preference_pairs import multi_objective
-from burnish.learn.maths.reward import (
-    all_pairs,
-    by_strength,
-    gaussian_error,
-    kl_to_standard_normal,
-    log_of_mean,
-    rating_error,
-    reward_difference,
-    ridge,
-)
+from burnish.learn.maths.reward import all_pairs
 from burnish.score import aggregate
+from burnish.zoo.armorm import ridge, spearman, verbosity_shares
+from burnish.zoo.axiomatic_preference_model import pairs_by_axiom
+from burnish.zoo.brme import gaussian_error
+from burnish.zoo.dpa import rating_error
+from burnish.zoo.goal_conditioned_contrastive_rm import log_of_mean
+from burnish.zoo.meta_rm import reward_difference
+from burnish.zoo.modpo import multi_objective
+from burnish.zoo.pessimistic_mle_rlhf import plackett_luce
+from burnish.zoo.secrets_of_rlhf_ii import by_strength
+from burnish.zoo.vpl import kl_to_standard_normal
 
 LN2 = math.log(2)
 
@@ -188,11 +186,11 @@ def test_verbosity_is_taken_out_until_ranks_do_not_follow_it() -> None:
     """An attribute that is 0.1 x verbosity needs 0.1 to be constant; one that falls with verbosity needs nothing."""
     verbosity = torch.arange(20, dtype=torch.float64)
     scores = torch.stack([0.1 * verbosity, -verbosity, verbosity], -1)
-    shares = aggregate.verbosity_shares(scores, verbosity)
+    shares = verbosity_shares(scores, verbosity)
     assert shares.tolist() == pytest.approx([0.1, 0.0, 0.95])
-    assert aggregate.spearman(t(1.0, 2.0, 3.0), t(1.0, 4.0, 9.0)) == pytest.approx(1.0)
-    assert aggregate.spearman(t(1.0, 2.0, 2.0), t(3.0, 1.0, 1.0)) == pytest.approx(-1.0)
-    assert aggregate.spearman(t(1.0, 1.0), t(1.0, 2.0)) == 0.0
+    assert spearman(t(1.0, 2.0, 3.0), t(1.0, 4.0, 9.0)) == pytest.approx(1.0)
+    assert spearman(t(1.0, 2.0, 2.0), t(3.0, 1.0, 1.0)) == pytest.approx(-1.0)
+    assert spearman(t(1.0, 1.0), t(1.0, 2.0)) == 0.0
 
 
 def test_pessimism_in_the_norm_of_the_mean_feature() -> None:

@@ -9,10 +9,20 @@ import torch
 from torch import Tensor
 
 from burnish.core.types import Clock
-from burnish.learn.maths.axioms import KINDS
 from burnish.learn.term import Live, Term
 from burnish.learn.terms import reward as terms
-from burnish.learn.terms.reward_heads import goal_contrast, latent_pairs, latent_posterior, uncertain_heads
+from burnish.learn.terms.reward_heads import latent_posterior
+from burnish.zoo.armorm import gated_pairs
+from burnish.zoo.axiomatic_preference_model import KINDS, score_axioms
+from burnish.zoo.brme import uncertain_heads
+from burnish.zoo.dpa import rate
+from burnish.zoo.goal_conditioned_contrastive_rm import goal_contrast
+from burnish.zoo.maxmin_rlhf import chosen_head_pairs
+from burnish.zoo.meta_rm import differences
+from burnish.zoo.pessimistic_mle_rlhf import score_ranking
+from burnish.zoo.simpledc_rlhf_simplification import score_labels
+from burnish.zoo.themis import logit_pairs
+from burnish.zoo.vpl import latent_pairs
 
 
 def nls(x: float) -> float:
@@ -63,7 +73,7 @@ def test_every_head_compares_and_bags_count() -> None:
 
 def test_the_head_of_the_users_cluster_learns() -> None:
     live, values = seen([[1.0, 0.5], [0.0, 0.0]], {"cluster": [1.0, 1.0]})
-    losses, grad = slopes(terms.chosen_head_pairs("cluster"), live, values)
+    losses, grad = slopes(chosen_head_pairs("cluster"), live, values)
     assert losses == pytest.approx([nls(0.5)])
     assert [g[0] for g in grad] == [0.0, 0.0] and grad[0][1] < 0 < grad[1][1]
 
@@ -73,7 +83,7 @@ def test_a_gate_weighs_attributes_that_are_held() -> None:
     gate = [0.0, 0.0, 10 * math.log(3.0), 0.0]
     tokens = [gate, [1.0, 0.0, 9.0, 9.0], gate, [0.0, 1.0, 9.0, 9.0]]
     live, values = seen(tokens, {"at_prompt": [1.0, 0.0, 1.0, 0.0]}, row=[0, 0, 1, 1])
-    losses, grad = slopes(terms.gated_pairs(2, 10.0), live, values)
+    losses, grad = slopes(gated_pairs(2, 10.0), live, values)
     assert losses == pytest.approx([nls(0.5)])
     assert all(g[:2] == [0.0, 0.0] for g in grad), "the attributes are held"
     assert grad[1][2:] == [0.0, 0.0] and grad[0][2] < 0 < grad[0][3], "the gate is read at the prompt alone"
@@ -83,19 +93,19 @@ def test_a_gate_weighs_attributes_that_are_held() -> None:
 
 def test_ratings_that_are_missing_move_nothing() -> None:
     live, values = seen([[1.0, 2.0], [1.0, 5.0]], {"ratings": [[0.0, 0.0], [0.0, math.nan]]})
-    losses, grad = slopes(terms.rate(2), live, values)
+    losses, grad = slopes(rate(2), live, values)
     assert losses == [2.5, 1.0] and grad == [[1.0, 2.0], [2.0, 0.0]]
     assert live.noted["rated"][0].tolist() == [1.0, 0.5]
 
 
 def test_labels_are_log_odds() -> None:
     live, values = seen([[1.0], [1.0]], {"label": [1.0, -1.0]})
-    losses, grad = slopes(terms.score_labels(), live, values)
+    losses, grad = slopes(score_labels(), live, values)
     assert losses == pytest.approx([nls(1), nls(-1)]) and grad[0] < 0 < grad[1]
 
 
 def test_lists_by_all_pairs_and_by_plackett_luce() -> None:
-    for term, number in ((terms.score_all_pairs(), 0.251150), (terms.score_ranking(), 0.720868)):
+    for term, number in ((terms.score_all_pairs(), 0.251150), (score_ranking(), 0.720868)):
         live, values = seen([[2.0], [1.0], [0.0]], lists=((0, 1, 2),))
         losses, grad = slopes(term, live, values)
         assert losses == pytest.approx([number], abs=1e-6) and grad[0] < 0 < grad[2]
@@ -104,14 +114,14 @@ def test_lists_by_all_pairs_and_by_plackett_luce() -> None:
 def test_metarm_drives_sampled_answers_apart() -> None:
     """k = 2, scores 1 and 0: -0.365529; a group of one answer gives 0."""
     live, values = seen([[1.0], [0.0], [7.0]], group=[0, 0, 1])
-    losses, grad = slopes(terms.differences(), live, values)
+    losses, grad = slopes(differences(), live, values)
     assert losses == pytest.approx([-0.365529, 0.0], abs=1e-6)
     assert grad[0] < 0 < grad[1] and grad[2] == 0.0
 
 
 def test_the_logit_of_the_end_token_is_a_score() -> None:
     live, values = seen([[5.0, 1.0], [5.0, 0.0]], {"token": [1, 1]}, output="logits")
-    losses, grad = slopes(terms.logit_pairs(), live, values)
+    losses, grad = slopes(logit_pairs(), live, values)
     assert losses == pytest.approx([nls(1)]) and [g[0] for g in grad] == [0.0, 0.0]
 
 
@@ -119,7 +129,7 @@ def test_axioms_have_weights_and_accuracies_of_their_own() -> None:
     """useful 1, useless 0, elsewhere 2: usefulness right, relevance wrong, with weights 1 and 3."""
     kinds = [float(KINDS.index(kind)) for kind in ("useful", "useless", "elsewhere")]
     live, values = seen([[1.0], [0.0], [2.0]], {"kind": kinds}, pairs=((0, 1), (0, 2)))
-    losses, _ = slopes(terms.score_axioms({"relevance": 3.0}), live, values)
+    losses, _ = slopes(score_axioms({"relevance": 3.0}), live, values)
     assert losses == pytest.approx([nls(1), 3 * nls(-1)])
     accuracy, where = live.noted["accuracy_relevance"]
     assert where is not None and accuracy[where].tolist() == [0.0]

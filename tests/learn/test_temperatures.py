@@ -27,11 +27,11 @@ from burnish.learn.learn import Learn, accumulate
 from burnish.learn.mismatch import NAME as MISMATCH
 from burnish.learn.terms import entropy_bonus, pg_reinforce
 from burnish.models.build import Models
-from burnish.rollout.branch import tree
 from burnish.rollout.sample import greedy, join, prefixed, sample
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
+from burnish.zoo.segment_po import tree
 from burnish.zoo.semi_offline_rl import filled
 
 TASK = Rewarded(source("sort"), coin)

@@ -20,15 +20,17 @@ from term_cases import CASES as BASIC
 from term_cases import LOGITS, SAID, Case
 from torch import Tensor
 
+from burnish import zoo
 from burnish.core.types import Clock
 from burnish.engine.mixture import arithmetic
-from burnish.learn import terms as package
-from burnish.learn.maths.sequence import pairwise_joint
+from burnish.learn import terms
 from burnish.learn.norms import seq_mean
 from burnish.learn.term import Live, Term
-from burnish.learn.terms.regression import balance
-from burnish.learn.terms.right_and_wrong import discriminate, mean_logp
-from burnish.learn.terms.value import value_heads_clip, value_mse
+from burnish.learn.terms.value import value_mse
+from burnish.zoo.constrained_rlhf import value_heads_clip
+from burnish.zoo.disco import discriminate, mean_logp
+from burnish.zoo.p3o import pairwise_joint
+from burnish.zoo.tba import balance
 
 CASES = [*BASIC, *(Case(r.term, r.signs, r.number, r.streams, r.above, other=r.other) for r in ROWS)]
 
@@ -76,9 +78,11 @@ def test_a_term_pushes_where_it_should_by_the_number_derived_by_hand(case: Case)
 
 
 def factories() -> dict[str, Callable[..., Term]]:
-    """Every public function of burnish.learn.terms that makes a term."""
+    """Every public function of burnish.learn.terms, and of the zoo, that makes a term."""
     modules = [
-        importlib.import_module(f"{package.__name__}.{found.name}") for found in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(f"{package.__name__}.{found.name}")
+        for package in (terms, zoo)
+        for found in pkgutil.iter_modules(package.__path__)
     ]
     return {
         name: made
@@ -94,6 +98,7 @@ def test_every_term_has_a_row_in_the_table() -> None:
     tested = {named(case) for case in CASES}
     tested |= {"pg_soft", "pg_held_ratio", "pg_log_ratio"}  # which share one loss
     tested |= {"pair_term", "list_term", "unpaired_term"}  # factories of others; tests/learn/test_compared.py
+    tested |= {"score_pair_term", "score_list_term"}  # factories of others, below, in rows of those that call them
     tested |= SEVERAL_OUTPUTS  # tests/learn/test_reward_terms.py
     tested |= {"value_heads_clip"}  # below
     tested |= {"pg_sequence", "pg_whole"}  # which share one loss

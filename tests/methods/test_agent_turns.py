@@ -17,7 +17,7 @@ from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.task import Verdict
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.turns import bucket_advantages, own_turns, returns_of, state_groups
+from burnish.credit.turns import bucket_advantages, returns_of, state_groups
 from burnish.envs.protocol import Outcome
 from burnish.methods.agent_turns import starpo
 from burnish.methods.policy import ppo
@@ -27,7 +27,7 @@ from burnish.select.filters import most_spread
 from burnish.tasks.attempts import Attempts
 from burnish.tasks.source import SameTasks
 from burnish.tasks.table import source
-from burnish.zoo.score import score
+from burnish.zoo.score import own_turns, score
 from burnish.zoo.ufo import ufo
 
 TASK = Task("game", "?", {}, "?")

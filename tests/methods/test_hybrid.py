@@ -26,31 +26,30 @@ from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.gae import gae, token_rewards, whiten
 from burnish.credit.group import group_relative
 from burnish.credit.streams import behaviour, streams
-from burnish.credit.teacher import discounted_sum, distilled_where, is_unsolved, is_wrong, mean_of_later
+from burnish.credit.teacher import discounted_sum, mean_of_later
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
-from burnish.learn.maths.hybrid import exploration_weight, mixture_ratio, mixture_surrogate, shaped_surrogate
+from burnish.learn.maths.hybrid import shaped_surrogate
 from burnish.learn.norms import seq_mean
-from burnish.learn.terms.hybrid import teacher_k2
 from burnish.methods.distillation import minillm, opd
 from burnish.methods.hybrid import luffy
 from burnish.methods.imitation import sft
 from burnish.models.build import Models
-from burnish.rollout.resets import any_stage, anywhere, line_ends, reset, sliding_stage, stage_starts
+from burnish.rollout.resets import anywhere, line_ends, reset
 from burnish.rollout.sample import sample
 from burnish.score.shape import Moments
-from burnish.score.shaping import partial_for_answering, reflection_reward, squashed_model
+from burnish.score.shaping import partial_for_answering
 from burnish.score.verify import verify
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.dr_po import dr_po
 from burnish.zoo.ghpo import ghpo, with_hint
 from burnish.zoo.grao import alignment_weights, grao
-from burnish.zoo.kdrl import kdrl
-from burnish.zoo.r3 import r3, r3_staged
-from burnish.zoo.rl_plus import rl_plus
+from burnish.zoo.kdrl import distilled_where, is_unsolved, is_wrong, kdrl, teacher_k2
+from burnish.zoo.r3 import any_stage, r3, r3_staged, sliding_stage, stage_starts
+from burnish.zoo.rl_plus import exploration_weight, mixture_ratio, mixture_surrogate, rl_plus
 from burnish.zoo.rlgf import aggrevated, d2lols, lols, rlgf
-from burnish.zoo.satori import satori
+from burnish.zoo.satori import reflection_reward, satori, squashed_model
 
 CHAT = SimpleNamespace(text=lambda tokens: "".join("\n" if t == 0 else "x" for t in tokens.tolist()))
 

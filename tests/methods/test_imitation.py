@@ -22,14 +22,13 @@ from burnish.core.roles import roles
 from burnish.core.step import Notes
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.claims import claim
-from burnish.credit.sequence import class_weights
 from burnish.draw.tasks import pairs, prompts
 from burnish.learn import maths
 from burnish.learn.learn import Learn
-from burnish.learn.maths.soft_q import implied_reward, next_values
+from burnish.learn.maths.soft_q import next_values
 from burnish.learn.maths.token_weights import probability_weight, smoothed_nll
 from burnish.learn.terms import imitate
-from burnish.learn.terms.self_imitation import contrast, imitate_weighted, soft_q_penalty
+from burnish.learn.terms.self_imitation import imitate_weighted
 from burnish.methods.decoding import best_of_n_distill
 from burnish.methods.imitation import dft, sft
 from burnish.methods.self_imitation import raft, rejection_sampling
@@ -40,9 +39,9 @@ from burnish.select.verified import keep_verified
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo.behavior_injection import behavior_injection, with_behaviours
-from burnish.zoo.c_rlft import c_rlft
-from burnish.zoo.hir import hir, piece_of, relabel
-from burnish.zoo.iqlearn_lm import iqlearn
+from burnish.zoo.c_rlft import c_rlft, class_weights
+from burnish.zoo.hir import contrast, hir, piece_of, relabel
+from burnish.zoo.iqlearn_lm import implied_reward, iqlearn, soft_q_penalty
 from burnish.zoo.leti import leti, with_feedback
 from burnish.zoo.superhf import superhf
 

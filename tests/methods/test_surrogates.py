@@ -24,24 +24,28 @@ from burnish.credit.claims import claim
 from burnish.credit.group import group_relative
 from burnish.credit.mismatch import by_sequence, by_token, masked, truncated
 from burnish.credit.streams import behaviour
-from burnish.credit.verdicts import make_up_for_flat_groups, pass_rate, right, signed
+from burnish.credit.verdicts import right
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
-from burnish.learn.maths import clipped_surrogate, k3, right_and_wrong, surrogates
+from burnish.learn.maths import clipped_surrogate, k3, surrogates
 from burnish.learn.norms import Norm, group_mean, seq_mean, token_mean
 from burnish.learn.term import Live, Term
 from burnish.learn.terms import pg_clip, pg_reinforce
-from burnish.learn.terms import right_and_wrong as verdict_terms
 from burnish.learn.terms import surrogates as terms
-from burnish.learn.terms.rows import row_quantile
 from burnish.methods.policy import grpo
 from burnish.methods.table import find
 from burnish.rollout.sample import sample
 from burnish.score.length import overlong_punishment, punish_overlong
 from burnish.score.verify import verify
 from burnish.select.filters import mixed
-from burnish.zoo.clip_cov import covariance, drop_from_band, top_share
-from burnish.zoo.dual_token_archer import by_kind, kl_by_kind, pg_clip_by_kind
+from burnish.zoo.clip_cov import covariance, drop_from_band, stay, top_share
+from burnish.zoo.cpgd import clipped_log_ratio, policy_drift
+from burnish.zoo.disco import discriminate, discriminate_loss, held_hinge, hold, mean_logp, mean_ratio
+from burnish.zoo.dual_token_archer import by_kind, kl_by_kind, pg_clip_by_kind, row_quantile
+from burnish.zoo.gmpo import one_sided_log_ratio, pg_geometric
+from burnish.zoo.gpg import make_up_for_flat_groups
+from burnish.zoo.nft import implicit_negative, pass_rate
+from burnish.zoo.topr import pg_tapered, signed, taper
 
 QUESTION = Task("question", "q", {}, "q")
 STEP = SimpleNamespace(clock=Clock(0, 10), notes=Notes(), settings=SMALL)
@@ -129,11 +133,9 @@ def test_clipped_log_ratio_by_hand() -> None:
     slope.
     """
     logp, old, adv = log(0.6, 0.6, 0.2), log(0.4, 0.4, 0.4), tensor([1.0, -2.0, -1.0])
-    found = surrogates.clipped_log_ratio(logp, old, adv, 0.2)
+    found = clipped_log_ratio(logp, old, adv, 0.2)
     assert torch.allclose(found, tensor([-0.182322, 0.810930, -0.223144]), atol=1e-5)
-    assert torch.allclose(
-        slope(lambda x: surrogates.clipped_log_ratio(x, old, adv, 0.2), logp), tensor([0.0, 2.0, 0.0])
-    )
+    assert torch.allclose(slope(lambda x: clipped_log_ratio(x, old, adv, 0.2), logp), tensor([0.0, 2.0, 0.0]))
 
 
 def test_policy_drift_by_hand_and_as_the_slope_of_a_kl() -> None:
@@ -141,8 +143,8 @@ def test_policy_drift_by_hand_and_as_the_slope_of_a_kl() -> None:
     KL(old || pi).
     """
     logp, old = log(0.8, 0.2), log(0.2, 0.4)
-    assert torch.allclose(surrogates.policy_drift(logp, old, 2.0), tensor([2 * math.log(0.8), -0.5 * math.log(0.2)]))
-    a = slope(lambda x: surrogates.policy_drift(x, old, math.inf), logp.clone())
+    assert torch.allclose(policy_drift(logp, old, 2.0), tensor([2 * math.log(0.8), -0.5 * math.log(0.2)]))
+    a = slope(lambda x: policy_drift(x, old, math.inf), logp.clone())
     b = slope(lambda x: k3(old, x), logp.clone())
     assert torch.allclose(a, b) and torch.allclose(a, tensor([3.0, -0.5]))
 
@@ -150,13 +152,13 @@ def test_policy_drift_by_hand_and_as_the_slope_of_a_kl() -> None:
 def test_one_sided_log_ratio_by_hand() -> None:
     """eps 0.4: A > 0 cuts above e^0.4 = 1.49 alone, A < 0 below e^-0.4 = 0.67 alone."""
     logp, old = log(0.8, 0.1, 0.8, 0.1), log(0.4, 0.4, 0.4, 0.4)
-    found = surrogates.one_sided_log_ratio(logp, old, tensor([1.0, 1.0, -1.0, -1.0]), 0.4)
+    found = one_sided_log_ratio(logp, old, tensor([1.0, 1.0, -1.0, -1.0]), 0.4)
     assert torch.allclose(found, tensor([0.4, math.log(0.25), math.log(2), -0.4]))
 
 
 def test_taper_by_hand() -> None:
     """Good replies weigh 1; bad ones min(pi/mu, 1): 1/4 where the policy has left them, 1 where it likes them more."""
-    found = right_and_wrong.taper(log(0.25, 0.25, 4.0), tensor([1.0, -1.0, -1.0]))
+    found = taper(log(0.25, 0.25, 4.0), tensor([1.0, -1.0, -1.0]))
     assert torch.allclose(found, tensor([1.0, 0.25, 1.0]))
 
 
@@ -167,11 +169,11 @@ def test_implicit_negative_by_hand() -> None:
     """
     logp, old = log(0.8, 0.8, 0.2), log(0.4, 0.4, 0.4)
     verdict, rate = tensor([1.0, 0.0, 0.0]), torch.full((3,), 0.25)
-    found = right_and_wrong.implicit_negative(logp, old, verdict, rate, 1.0)
+    found = implicit_negative(logp, old, verdict, rate, 1.0)
     assert torch.allclose(found, tensor([-math.log(2), 0.0, -math.log(7 / 6)]), atol=1e-6)
-    slopes = slope(lambda x: right_and_wrong.implicit_negative(x, old, verdict, rate, 1.0), logp.clone())
+    slopes = slope(lambda x: implicit_negative(x, old, verdict, rate, 1.0), logp.clone())
     assert torch.allclose(slopes, tensor([-1.0, 2 / 3, 1 / 7]))
-    low = slope(lambda x: right_and_wrong.implicit_negative(x, old, verdict, rate, 0.1), logp.clone())
+    low = slope(lambda x: implicit_negative(x, old, verdict, rate, 0.1), logp.clone())
     assert torch.allclose(low, tensor([-1.0, 1.0, 1 / 7]))
 
 
@@ -179,16 +181,16 @@ def test_discriminate_by_hand_and_its_limit() -> None:
     """Right scores 1, 0; wrong 0, -1; tau = 1. For s = 1: log mean(e^-1, e^-2) = log 0.251607 = -1.379885;
     for s = 0: log mean(1, e^-1) = -0.379885. Their mean is -0.879885. tau infinite: -0.5 - 0.5 = -1."""
     a, b = tensor([1.0, 0.0]), tensor([0.0, -1.0])
-    assert right_and_wrong.discriminate(a, b, 1.0).item() == pytest.approx(-0.879885, abs=1e-5)
-    assert right_and_wrong.discriminate(a, b, math.inf).item() == pytest.approx(-1.0)
-    assert right_and_wrong.discriminate(a.double(), b.double(), 1e7).item() == pytest.approx(-1.0, abs=1e-6)
-    assert right_and_wrong.discriminate(a, b[:0], 1.0).item() == 0.0
+    assert discriminate_loss(a, b, 1.0).item() == pytest.approx(-0.879885, abs=1e-5)
+    assert discriminate_loss(a, b, math.inf).item() == pytest.approx(-1.0)
+    assert discriminate_loss(a.double(), b.double(), 1e7).item() == pytest.approx(-1.0, abs=1e-6)
+    assert discriminate_loss(a, b[:0], 1.0).item() == 0.0
 
 
 def test_held_hinge_by_hand() -> None:
     """beta 1000, delta 0.1: KL 0.3 costs 200 x 0.3 = 60 with slope 200, that of 500 (0.2)^2; KL 0.05 costs nothing."""
     kl = tensor([0.3, 0.05], requires_grad=True)
-    found = right_and_wrong.held_hinge(kl, 0.1, 1000.0)
+    found = held_hinge(kl, 0.1, 1000.0)
     assert torch.allclose(found, tensor([60.0, 0.0]))
     (slopes,) = torch.autograd.grad(found.sum(), kl)
     assert torch.allclose(slopes, tensor([200.0, 0.0]))
@@ -223,7 +225,7 @@ def test_gmpo_clips_before_the_mean_by_hand() -> None:
     -e^0.2.
     """
     old, adv, logp = log(0.2, 0.5), tensor([2.0, 2.0]), log(0.8, 0.5)
-    term = terms.pg_geometric(0.4)
+    term = pg_geometric(0.4)
     found = term.loss(live([0, 0], logp=logp, old=old, adv=adv))
     assert torch.allclose(found, tensor([-2 * math.exp(0.2)]))
     slopes = slope(lambda x: term.loss(live([0, 0], logp=x, old=old, adv=adv)), logp.clone())
@@ -232,7 +234,7 @@ def test_gmpo_clips_before_the_mean_by_hand() -> None:
 
 def test_kl_cov_pulls_only_marked_tokens() -> None:
     """|log 2| = 0.693147 on the marked token, with slope 1; nothing on the other."""
-    term = terms.stay("top", coef=1.0)
+    term = stay("top", coef=1.0)
     old, logp, top = log(0.2, 0.2), log(0.4, 0.4), tensor([1.0, 0.0])
     assert torch.allclose(term.loss(live([0, 0], logp=logp, old=old, top=top)), tensor([math.log(2), 0.0]))
     assert slope(lambda x: term.loss(live([0, 0], logp=x, old=old, top=top)), logp).tolist() == [1.0, 0.0]
@@ -262,7 +264,7 @@ def test_kinds_of_tokens_by_hand() -> None:
 def test_tapered_reinforce_by_hand() -> None:
     """A bad reply with token ratios 1/2 and 1/2 weighs 1/4 on each of its tokens; a good one with ratio 3 weighs 1."""
     old, adv, logp = log(0.8, 0.4, 0.1), tensor([-1.0, -1.0, 1.0]), log(0.4, 0.2, 0.3)
-    term = verdict_terms.pg_tapered()
+    term = pg_tapered()
     slopes = slope(lambda x: term.loss(live([0, 0, 1], logp=x, old=old, adv=adv)), logp)
     assert torch.allclose(slopes, tensor([0.25, 0.25, -1.0]))
 
@@ -275,10 +277,10 @@ def test_disco_terms_by_hand() -> None:
     """
     logp, moved = tensor([-0.5, -1.5, -2.0, -3.0, -1.0]), tensor([0.2, 0.0, 0.1, 0.1, 0.0])
     made = live([0, 0, 1, 2, 3], [0, 0, 0, 1], logp=logp, old=logp + moved, right=tensor([1.0, 1, 0, 0, 1]))
-    found = verdict_terms.discriminate(verdict_terms.mean_logp, math.inf).loss(made)
+    found = discriminate(mean_logp, math.inf).loss(made)
     assert torch.allclose(found, tensor([-1.5, 0.0]))
-    assert torch.allclose(verdict_terms.hold(0.05, 10.0).loss(made), tensor([0.5 * 0.1, 0.0]), atol=1e-6)
-    ratio = verdict_terms.mean_ratio(made)
+    assert torch.allclose(hold(0.05, 10.0).loss(made), tensor([0.5 * 0.1, 0.0]), atol=1e-6)
+    ratio = mean_ratio(made)
     assert torch.allclose(ratio[0], (tensor([-0.2, 0.0]).exp()).mean())
 
 

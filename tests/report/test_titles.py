@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.report.definitions import DEFINITIONS
+from burnish.report.definitions import definitions
 from burnish.report.summary import Curve
 from burnish.report.titles import Title, is_share, title_of
 
@@ -29,14 +29,14 @@ def test_a_metric_has_a_title_and_a_unit(name: str, title: Title) -> None:
 
 
 def test_no_title_is_a_raw_key() -> None:
-    for entry in DEFINITIONS:
+    for entry in definitions():
         title = title_of(entry.name.replace("*", "some_part")).title
         assert "/" not in title and "_" not in title and title[0].isupper(), title
 
 
 def test_shares_are_those_of_the_definitions() -> None:
     """What is defined as a share is shown in percent, and nothing else."""
-    for entry in DEFINITIONS:
+    for entry in definitions():
         name = entry.name.replace("*", "x")
         if entry.name not in ("heldout/*", "heldout/accuracy"):
             assert is_share(name) == (entry.what.startswith("share") or entry.name == "dropped/*"), entry.name

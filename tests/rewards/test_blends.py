@@ -9,7 +9,8 @@ import pytest
 from shaping import a_step, group, scorer, shaped, trace
 
 from burnish.core.types import Trace
-from burnish.score.maths.multipliers import EQUALITY, INEQUALITY, Constraint, DualAscent, SquashedMultipliers
+from burnish.score.maths.multipliers import Constraint, DualAscent
+from burnish.zoo.constrained_rlhf import EQUALITY, INEQUALITY, SquashedMultipliers
 
 
 def with_parts(reward: float = 0.0, **parts: float) -> Trace:

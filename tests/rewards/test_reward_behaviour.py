@@ -18,12 +18,12 @@ from burnish.core.types import Clock, Group
 from burnish.methods.table import find
 from burnish.models.build import Models
 from burnish.models.save import save_directory
-from burnish.score.aggregate import spearman
 from burnish.score.data import personal
 from burnish.score.debias import data_replies, training_tasks
 from burnish.score.heads import answered, end_outputs
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.source import Source
+from burnish.zoo.armorm import spearman
 
 pytestmark = guards("rewards", "score", "learn/terms", "learn/maths")
 

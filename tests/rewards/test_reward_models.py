@@ -18,7 +18,7 @@ from burnish.core.roles import Role, frozen, trained
 from burnish.core.seeds import rng
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.credit.reward import Clusters, grade_of, rating_of
+from burnish.credit.reward import grade_of, rating_of
 from burnish.learn.reward_head import head_of
 from burnish.methods.table import find
 from burnish.models.build import Models, build
@@ -27,13 +27,14 @@ from burnish.reward_functions.resolve import read_rewards
 from burnish.rewards.read import named_rewards, split_rewards
 from burnish.score import aggregate
 from burnish.score.data import among, beside
-from burnish.score.debias import fitted
 from burnish.score.heads import GroupWeights, Scale, end_outputs
 from burnish.score.written import calculated, prefix_rewards
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.table import source
 from burnish.tasks.unscored import Unscored
+from burnish.zoo.armorm import fitted
 from burnish.zoo.contrast_instructions import hull, perturbed, plane
+from burnish.zoo.maxmin_rlhf import Clusters
 from burnish.zoo.secrets_of_rlhf_ii import Cuts
 
 TASK = source("sort")

@@ -20,9 +20,13 @@ from burnish.rollout import valued
 from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees
 from burnish.rollout.search_tree import Node
 from burnish.rollout.starts import Reply, Start, write_on
-from burnish.rollout.stepped import answers, by_probability, enough, good_end, paths, stepped
+from burnish.rollout.stepped import answers, paths, stepped
 from burnish.tasks.table import source
-from burnish.zoo.rest_mcts import eager_uct, rest_mcts_search
+from burnish.zoo.meds3 import enough, half_of_children, with_siblings
+from burnish.zoo.r_mcts import puct
+from burnish.zoo.rest_mcts import eager_uct, good_end, looking_ahead, rest_mcts_search
+from burnish.zoo.rlm_blueprint import at_birth, blended, growing_ucb
+from burnish.zoo.step_apo import at_visit, by_probability, root_puct
 
 TASK = source("add")
 
@@ -78,16 +82,16 @@ def test_rules_of_the_tree_methods_by_hand() -> None:
     """N = 5, n = 1, Q = 0.2, p = 0.5, c = 2."""
     root: Node[str] = Node("")
     a = root.add("a", prior=0.5)
-    assert tree.puct(2.0)(root, a) == pytest.approx(1.0), "before the first visit of the parent Q + c p"
+    assert puct(2.0)(root, a) == pytest.approx(1.0), "before the first visit of the parent Q + c p"
     assert tree.uct(2.0, unvisited=5.0)(root, a) == 5.0
     root.visits, a.visits, a.value = 5, 1, 0.2
-    assert tree.puct(2.0)(root, a) == pytest.approx(0.2 + 2 * 0.5 * math.sqrt(5) / 2)
-    assert tree.root_puct(2.0)(root, a) == pytest.approx(0.2 + 2 * 0.5 * math.sqrt(5 / 2))
+    assert puct(2.0)(root, a) == pytest.approx(0.2 + 2 * 0.5 * math.sqrt(5) / 2)
+    assert root_puct(2.0)(root, a) == pytest.approx(0.2 + 2 * 0.5 * math.sqrt(5 / 2))
     assert tree.uct(0.4 * math.sqrt(2))(root, a) == pytest.approx(0.2 + 0.4 * math.sqrt(2 * math.log(5)))
     grown = 1.25 + math.log((5 + 19652) / 19652)
-    assert tree.growing_ucb(-1, 1)(root, a) == pytest.approx(0.6 + math.sqrt(4) / 2 * grown)
+    assert growing_ucb(-1, 1)(root, a) == pytest.approx(0.6 + math.sqrt(4) / 2 * grown)
     root.visits = 1
-    assert tree.growing_ucb(-1, 1)(root, a) == pytest.approx(0.6), "one visit: by the value alone"
+    assert growing_ucb(-1, 1)(root, a) == pytest.approx(0.6), "one visit: by the value alone"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +113,7 @@ def test_backups_of_the_tree_methods_by_hand() -> None:
     """Children with n 3 and 1, Q 1 and 0: 3/4. Discounted by .96: .72. Half of it with an own value of .25: .5."""
     for backup, expected in (
         (tree.discounted(0.96), 0.72),
-        (tree.half_of_children, 0.5),
+        (half_of_children, 0.5),
         (tree.mean_of_children, 0.75),
     ):
         root: Node[str] = Node("", value=0.25, visits=1)
@@ -219,9 +223,9 @@ def test_one_round_and_a_depth_of_one_chooses_among_whole_replies(cast: tuple[Me
 
     step = trees_of(cast).step
     worth = valued.by_model("prm", -math.inf, math.inf)
-    found = stepped(
-        1, 5, rule=tree.uct(1.0), valuation=valued.looking_ahead(worth, 0.0, 1, 1), take=take, depth=1
-    ).call(cast[0].phases[0].draw.call(step), step)
+    found = stepped(1, 5, rule=tree.uct(1.0), valuation=looking_ahead(worth, 0.0, 1, 1), take=take, depth=1).call(
+        cast[0].phases[0].draw.call(step), step
+    )
     for root, group in zip(kept[0].roots, found, strict=True):
         scores = kept[0].scores("prm", root.children)
         best = root.children[scores.index(max(scores))]
@@ -238,7 +242,7 @@ def test_a_look_ahead_is_mixed_in_and_leaves_no_nodes(cast: tuple[Method, Models
     by_depth = constant(lambda node: 0.2 if len(node.state.turns) == 2 else 0.6)
     for alpha, expected in ((0.25, 0.3), (0.0, 0.2)):
         trees = trees_of(cast)
-        valuation = valued.looking_ahead(by_depth, alpha, 3, 1)
+        valuation = looking_ahead(by_depth, alpha, 3, 1)
         new = trees.expand(trees.roots[:1], 4)
         valuation.born(trees, new)
         going = [node for node in new if not node.over]
@@ -250,7 +254,7 @@ def test_a_look_ahead_is_mixed_in_and_leaves_no_nodes(cast: tuple[Method, Models
 def test_when_values_are_given(cast: tuple[Method, Models]) -> None:
     """x1: all children at birth, once visited. MedS3: all siblings at the visit. Step-APO: the visited one alone."""
     worth = constant(lambda node: 0.5)
-    for make, visits in ((valued.at_birth, 1), (valued.with_siblings, 0), (valued.at_visit, 0)):
+    for make, visits in ((at_birth, 1), (with_siblings, 0), (at_visit, 0)):
         trees = trees_of(cast)
         root = trees.roots[0]
         valuation = make(worth)
@@ -259,7 +263,7 @@ def test_when_values_are_given(cast: tuple[Method, Models]) -> None:
         valuation.born(trees, new)
         assert len(new) > 1 and all(child.visits == visits for child in new)
         found = [node for node, _ in valuation.visit(trees, new[:1])]
-        assert found == {valued.at_birth: [root], valued.with_siblings: new, valued.at_visit: new[:1]}[make]
+        assert found == {at_birth: [root], with_siblings: new, at_visit: new[:1]}[make]
 
 
 def test_simulations_give_the_share_of_right_replies(cast: tuple[Method, Models]) -> None:
@@ -273,7 +277,7 @@ def test_simulations_give_the_share_of_right_replies(cast: tuple[Method, Models]
     some = warm.expand(warm.roots, 4)
     low = valued.simulated(TASK, 4, -1.0).call(warm, some)
     assert set(low) <= {-1.0, -0.5, 0.0, 0.5, 1.0} and min(low) < 1
-    assert valued.blended(constant(lambda n: 0.0), constant(lambda n: 1.0), 0.25).call(warm, some) == [0.25] * len(some)
+    assert blended(constant(lambda n: 0.0), constant(lambda n: 1.0), 0.25).call(warm, some) == [0.25] * len(some)
 
 
 def test_paths_share_turns_and_carry_labels(cast: tuple[Method, Models]) -> None:
@@ -283,7 +287,7 @@ def test_paths_share_turns_and_carry_labels(cast: tuple[Method, Models]) -> None
         8,
         3,
         rule=tree.uct(1.0),
-        valuation=valued.at_visit(valued.simulated(TASK, 1)),
+        valuation=at_visit(valued.simulated(TASK, 1)),
         take=paths(TASK),
     ).call(cast[0].phases[0].draw.call(step), step)
     right = [trace for group in found for trace in group.traces if "right" in trace.tags]

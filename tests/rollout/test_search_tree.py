@@ -8,6 +8,9 @@ import pytest
 
 from burnish.rollout import search_tree as tree
 from burnish.rollout.search_tree import Node
+from burnish.zoo.agent_q import ucb_after_one
+from burnish.zoo.armap import log_puct
+from burnish.zoo.r_mcts import puct
 
 
 def small() -> tuple[Node[str], Node[str], Node[str], Node[str]]:
@@ -24,11 +27,11 @@ def test_rules_by_hand() -> None:
     ln = math.log(4)
     assert tree.uct(2.0)(root, a) == pytest.approx(0.5 + 2 * math.sqrt(ln / 2))
     assert tree.uct(2.0)(root, b) == math.inf
-    assert tree.ucb_after_one(2.0)(root, a) == pytest.approx(0.5 + 2 * math.sqrt(ln / 3))
-    assert tree.ucb_after_one(2.0)(root, b) == pytest.approx(2 * math.sqrt(ln))
-    assert tree.log_puct(2.0)(root, a) == pytest.approx(0.5 + 2 * math.sqrt(ln) / 3)
-    assert tree.log_puct(2.0)(root, b) == pytest.approx(2 * 0.5 * math.sqrt(ln))
-    assert tree.puct(2.0)(root, b) == pytest.approx(2 * 0.5 * 2)
+    assert ucb_after_one(2.0)(root, a) == pytest.approx(0.5 + 2 * math.sqrt(ln / 3))
+    assert ucb_after_one(2.0)(root, b) == pytest.approx(2 * math.sqrt(ln))
+    assert log_puct(2.0)(root, a) == pytest.approx(0.5 + 2 * math.sqrt(ln) / 3)
+    assert log_puct(2.0)(root, b) == pytest.approx(2 * 0.5 * math.sqrt(ln))
+    assert puct(2.0)(root, b) == pytest.approx(2 * 0.5 * 2)
     assert tree.uct(2.0, lambda node: 7.0)(root, a) == pytest.approx(7 + 2 * math.sqrt(ln / 2))
 
 

@@ -32,12 +32,13 @@ from burnish.models.optimiser import Optimiser
 from burnish.models.publish import publish
 from burnish.reward_functions.timed import TimedReward
 from burnish.rollout.sample import greedy, sample
-from burnish.select.filters import above, keep_best
+from burnish.select.filters import keep_best
 from burnish.select.pairs import best_vs_worst, every_contrast, every_pair, given_pairs, ranked, scored_pairs
 from burnish.select.remember import Store, turns_by
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.verifiers.final_answer import same_answer
+from burnish.zoo.r_mcts import above_part
 
 load_all()
 
@@ -407,7 +408,7 @@ def test_the_best_and_those_above_are_kept(small_model: Path, policy: Model) -> 
     step = step_of(policy, small_model)
     (best,) = keep_best(2).call([group(0.0, 1.0, 0.5, 1.0)], step)
     assert [trace.index for trace in best.traces] == [1, 3]
-    (over,) = above(0.5).call([group(0.5, 0.6, 1.0), group(0.5)], step)
+    (over,) = above_part(0.5).call([group(0.5, 0.6, 1.0), group(0.5)], step)
     assert [trace.index for trace in over.traces] == [1, 2]
 
 

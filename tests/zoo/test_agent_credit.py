@@ -17,19 +17,17 @@ from burnish.core.loop import loop, run_phase
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace
 from burnish.credit.gae import advantages_and_returns, token_rewards
-from burnish.credit.turn_gae import bi_level_advantages, bi_level_gae, chain_gae, standardised_turns
+from burnish.credit.turn_gae import bi_level_advantages, bi_level_gae
 from burnish.credit.turns import turn_rewards
 from burnish.envs.protocol import Outcome
 from burnish.learn.learn import Learn
 from burnish.learn.term import Live
 from burnish.learn.terms.policy import pg_clip
-from burnish.learn.terms.surrogates import pg_whole
 from burnish.methods.agent_turns import starpo
 from burnish.rollout.play import play
 from burnish.select.turn_rows import by_turn
-from burnish.tasks.speakers import InTurn, read_seats
 from burnish.tasks.table import source
-from burnish.zoo.marft import marft
+from burnish.zoo.marft import InTurn, chain_gae, marft, pg_whole, read_seats, standardised_turns
 from burnish.zoo.spa_rl import contribution_rewards, executed, redistribution, spa_rl
 
 

@@ -21,11 +21,10 @@ from burnish.learn.norms import seq_mean
 from burnish.learn.term import CLAIMED
 from burnish.learn.terms.imitation import imitate
 from burnish.methods.imitation import sft
-from burnish.tasks.refined import Refined, refinements
 from burnish.tasks.resolve import resolve_task
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.agentrefine import agentrefine
+from burnish.zoo.agentrefine import Refined, agentrefine, count_refinements
 from burnish.zoo.rise import best_of_states, reward_weights, rise
 from burnish.zoo.stepagent import (
     discriminator_rewards,
@@ -141,7 +140,7 @@ def test_agentrefine_without_mistakes_is_sft(tmp_path: Path, small_model: Path) 
 
 
 def test_refinements_are_counted() -> None:
-    assert [refinements(faults) for faults in ([], [1, None], [1, 1, None], [1, None, 1, None], [None, 1])] == [
+    assert [count_refinements(faults) for faults in ([], [1, None], [1, 1, None], [1, None, 1, None], [None, 1])] == [
         0,
         1,
         1,

@@ -16,14 +16,21 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
-from burnish.draw.failed import PLACE, failed_again
+from burnish.draw.failed import PLACE
 from burnish.learn.terms.fit import chance_fit
 from burnish.learn.terms.regression import regress_advantage
 from burnish.score.heads import end_outputs
-from burnish.select.task_replay import TaskStore, beside_successes, replay_where_failed
+from burnish.select.task_replay import TaskStore
 from burnish.tasks.table import source
-from burnish.zoo.arpo_replay import arpo_replay
-from burnish.zoo.webrl import fresh_or_familiar, mixed_advantage, success_advantages, webrl
+from burnish.zoo.arpo_replay import arpo_replay, replay_where_failed
+from burnish.zoo.webrl import (
+    beside_successes,
+    failed_again,
+    fresh_or_familiar,
+    mixed_advantage,
+    success_advantages,
+    webrl,
+)
 
 
 def played(*totals: float, task: Task = TASK) -> Group:

@@ -17,12 +17,12 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.learn.maths import dpo_logistic
 from burnish.rollout.search_tree import Node, uct
-from burnish.rollout.searched import mixed_value, replies_with, searched
+from burnish.rollout.searched import replies_with, searched
 from burnish.score.words import told, word_logps
 from burnish.select.siblings import sibling_pairs
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.agent_q import agent_q
+from burnish.zoo.agent_q import agent_q, mixed_value
 from burnish.zoo.agent_r import REVISIONS, agent_r, beside, revisions, shared, spliced
 from burnish.zoo.itool import easier_first, itool
 from burnish.zoo.lspo import action_values, k_means, lspo, regret_matching

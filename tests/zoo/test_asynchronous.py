@@ -19,10 +19,8 @@ from burnish.core.roles import roles
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
-from burnish.draw.replay import past_groups
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
-from burnish.learn.maths.regression import trajectory_balance
 from burnish.learn.maths.surrogates import held_ratio
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.terms import pg_reinforce
@@ -33,7 +31,7 @@ from burnish.score.verify import verify
 from burnish.select.remember import Store
 from burnish.zoo.copg import copg_online
 from burnish.zoo.llamarl import aipo
-from burnish.zoo.tba import tba
+from burnish.zoo.tba import past_groups, tba, trajectory_balance
 
 
 def reinforce(n: int) -> Method:

@@ -10,17 +10,15 @@ import torch
 from conftest import SMALL, build_cast, coin
 from shaping import a_step, group, trace
 
-from burnish import credit
 from burnish.core.loop import loop
 from burnish.core.types import Group, Trace, Turn
-from burnish.credit.constrained import closeness, standardised
-from burnish.learn.maths.preference import Replies, dpo_with_nll
+from burnish.learn.maths.preference import Replies
 from burnish.methods.table import find
-from burnish.score.maths.multipliers import EQUALITY, SquashedMultipliers
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
 from burnish.zoo import cgpo as zoo_cgpo
-from burnish.zoo.constrained_rlhf import read_thresholds
+from burnish.zoo.cgpo import closeness, constrained_advantage, dpo_with_nll_loss
+from burnish.zoo.constrained_rlhf import EQUALITY, SquashedMultipliers, mixed_advantages, read_thresholds, standardised
 from burnish.zoo.dynamic_control_ideation import control_words, steered_sum
 
 TASK = Rewarded(source("sort"), coin)
@@ -69,7 +67,7 @@ def test_crpg_by_hand() -> None:
     """R = R_0, log ratio KLmax / 2: 0.5 x 0.5 = 0.25; -KLmax / 2: 0.75; a violator 0, whatever its reward; mean 1/3."""
     own = judged((0.0, 1.0, 5.0), (0.0, 1.0, -5.0), (99.0, 0.0, 0.0))
     zoo_cgpo.calibrated().call([own], a_step())
-    credit.constrained_advantage(10.0).call([own], a_step())
+    constrained_advantage(10.0).call([own], a_step())
     found = [float(t.streams["adv"][-1]) for t in own.traces]
     assert found[:3] == pytest.approx([0.25 - 1 / 3, 0.75 - 1 / 3, -1 / 3]) and math.isnan(found[3])
     assert closeness(30.0, 10.0) == 0 and closeness(1e9, math.inf) == 1
@@ -95,8 +93,8 @@ def test_codpo_takes_the_best_that_satisfies_and_the_worst_that_violates() -> No
 def test_codpo_loss_by_hand() -> None:
     """Equal log-ratios: ln 2; with nll 1 and log pi(y_w) = -6 over 3 tokens: + 2."""
     w = Replies(torch.tensor([-6.0]), torch.tensor([0.0]), torch.tensor([3.0]), {}, {})
-    assert float(dpo_with_nll(w, w, 0.1, 1.0)) == pytest.approx(math.log(2) + 2)
-    assert float(dpo_with_nll(w, w, 0.1, 0.0)) == pytest.approx(math.log(2))
+    assert float(dpo_with_nll_loss(w, w, 0.1, 1.0)) == pytest.approx(math.log(2) + 2)
+    assert float(dpo_with_nll_loss(w, w, 0.1, 0.0)) == pytest.approx(math.log(2))
 
 
 def test_crraft_cuts_hard_and_falls_back_on_the_baseline() -> None:
@@ -136,7 +134,7 @@ def test_mixed_advantages_by_hand() -> None:
         one.streams |= {"old": torch.tensor([0.0, 0.0, -0.5]), "ref": torch.tensor([0.0, 0.0, ref])}
         one.streams["value"] = torch.zeros(3, 2)
     step = a_step()
-    credit.mixed_advantages(mu).call([own], step)
+    mixed_advantages(mu).call([own], step)
     assert [float(t.streams["adv"][-1]) for t in own.traces] == pytest.approx([-0.075766, 0.075766], abs=1e-5)
     assert own.traces[0].streams["returns"][-1].tolist() == [1, -2]
     assert step.notes.means()["multiplier/correct"] == pytest.approx(0.462117)

@@ -18,17 +18,17 @@ from burnish.cli import main
 from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
-from burnish.draw.instructor import OPERATIONS, Instructor
 from burnish.evals.arena import ratings
 from burnish.judges import templates
 from burnish.judges.rewrites import SIX
 from burnish.methods.table import find
 from burnish.score.judges import read_judge
-from burnish.score.judges.battles import fought, outcomes
+from burnish.score.judges.battles import fought
 from burnish.score.maths.bradley_terry import elo
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.arena_learning import decided_battles, winners
+from burnish.zoo.arena_learning import decided_battles, outcomes, winners
+from burnish.zoo.teams_rl import OPERATIONS, Instructor
 
 # ------------------------------------------------------------------------------------------------------------- TeaMs-RL
 

@@ -17,11 +17,10 @@ from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.group import group_relative
-from burnish.credit.utterance import best_candidate_targets
 from burnish.methods.table import find
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.table import source
-from burnish.zoo.moe_lm import chosen
+from burnish.zoo.moe_lm import best_candidate_targets, chosen
 from burnish.zoo.pf_ppo import Fits, filtered, r_squared
 
 TASK = Task("question", "?", {}, "?")

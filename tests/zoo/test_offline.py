@@ -23,17 +23,25 @@ from burnish.credit.group import group_relative
 from burnish.credit.sequence import shared
 from burnish.draw.tasks import prompts
 from burnish.learn.learn import Learn
-from burnish.learn.maths.sequence import held_ratio, pairwise_joint, pairwise_separate, relative_reward_error
+from burnish.learn.maths.sequence import relative_reward_error
 from burnish.learn.norms import seq_sum_mean
 from burnish.learn.term import Live
 from burnish.learn.terms import pg_reinforce, value_mse
-from burnish.learn.terms.sequence import pg_sequence_ratio, pg_token_ratio
 from burnish.rollout.sample import sample
 from burnish.score.verify import verify
 from burnish.select.pairs import every_contrast
-from burnish.zoo.a_lol import a_lol, a_lol_ref_free, a_lol_seq, above_value, prioritised
+from burnish.zoo.a_lol import (
+    a_lol,
+    a_lol_ref_free,
+    a_lol_seq,
+    above_value,
+    held_ratio,
+    pg_sequence_ratio,
+    pg_token_ratio,
+    prioritised,
+)
 from burnish.zoo.copg import copg, copg_online
-from burnish.zoo.p3o import p3o, p3o_separate
+from burnish.zoo.p3o import p3o, p3o_separate, pairwise_joint, pairwise_separate
 from burnish.zoo.rebel import rebel
 
 SURROGATES = pytest.mark.parametrize("surrogate", [pairwise_joint, pairwise_separate])

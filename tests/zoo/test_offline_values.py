@@ -17,9 +17,8 @@ from burnish.core.parts import chain
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit.gae import token_rewards
-from burnish.credit.returns import lambda_advantages
 from burnish.tasks.table import source
-from burnish.zoo.dvpo import dvpo, global_value_model
+from burnish.zoo.dvpo import dvpo, global_value_model, lambda_advantages
 from burnish.zoo.oreo import actions, oreo, path_policy, path_policy_error, path_value, path_value_error, to_go
 
 # ---------------------------------------------------------------------------------------------------------------- DVPO

@@ -21,15 +21,28 @@ from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import preference
 from burnish.models.build import Models, build
 from burnish.rollout.sample import sample
-from burnish.score.wins import less_length, win_rates
+from burnish.score.wins import win_rates
 from burnish.select import lists
 from burnish.select.remember import Store
 from burnish.zoo import bco as density
 from burnish.zoo import mixed_po as gap
 from burnish.zoo.accelerated_po import extrapolated
+from burnish.zoo.aot import matched_margins, matched_replies
+from burnish.zoo.bco import Midpoint, reward_midpoint
+from burnish.zoo.divpo import by_words
+from burnish.zoo.dno import large_margins
 from burnish.zoo.dpo_vp import staged
 from burnish.zoo.fpo import feature_drift, jump_relu
+from burnish.zoo.ipo_md import pair_preference
+from burnish.zoo.lcpo import Reliability, label_confidence
+from burnish.zoo.ld_dpo import beyond_the_shorter
+from burnish.zoo.online_iterative_dpo import less_length
 from burnish.zoo.self_supervised_po import graded, keywords, without
+from burnish.zoo.t_reg import contrasted_rewards
+from burnish.zoo.tgdpo import guided_weights
+from burnish.zoo.tpo import gold_and_pair
+from burnish.zoo.trpa import factor_of_right
+from burnish.zoo.xpo import rival_pairs
 
 PROMPT = Turn(torch.tensor([1, 2]), "task")
 
@@ -76,10 +89,10 @@ def test_lists_of_equal_scores_are_dropped_and_the_best_is_tagged() -> None:
 
 
 def test_gold_and_pair_takes_best_second_and_worst() -> None:
-    (group,) = run(lists.gold_and_pair(), replies(1, 1, 1, 1, scores=[0.2, 0.9, 0.1, 0.5]))
+    (group,) = run(gold_and_pair(), replies(1, 1, 1, 1, scores=[0.2, 0.9, 0.1, 0.5]))
     assert [trace.index for trace in group.traces] == [1, 3, 2] and group.pairs == [(1, 2)]
     assert "gold" in group.traces[0].tags
-    assert run(lists.gold_and_pair(), replies(1, 1, 1, scores=[1, 0, 0])) == [], "the second scores like the worst"
+    assert run(gold_and_pair(), replies(1, 1, 1, scores=[1, 0, 0])) == [], "the second scores like the worst"
 
 
 def test_rejection_sampling_in_its_limits() -> None:
@@ -118,7 +131,7 @@ def test_diversity_by_probability_and_by_words() -> None:
     assert lists.by_probability(group.traces, now()) == [2.0, 2.0]
     same = replies(2, 2, 2, scores=[0, 1, 1])
     same.traces[2] = Trace(same.traces[0].turns, 2)
-    assert lists.by_words(same.traces, now()) == [1.5, 3.0, 1.5]
+    assert by_words(same.traces, now()) == [1.5, 3.0, 1.5]
 
 
 def test_diverse_vs_usual_and_longest_vs_any() -> None:
@@ -133,16 +146,16 @@ def test_large_margins_by_hand() -> None:
     group = replies(1, 1, 1, scores=[1.0, 0.9, 0.7])
     for trace in group.traces[1:]:
         trace.turns = (PROMPT, Turn(trace.turns[1].tokens, "past", parent=PROMPT))
-    (kept,) = run(lists.large_margins(0.8, 0.3, 0.2, own="past"), group)
+    (kept,) = run(large_margins(0.8, 0.3, 0.2, own="past"), group)
     assert kept.pairs == [(0, 2), (1, 2)]
-    assert run(lists.large_margins(1.1, 0.0, 0.0, own="past"), replies(1, 1, scores=[1, 0])) == []
+    assert run(large_margins(1.1, 0.0, 0.0, own="past"), replies(1, 1, scores=[1, 0])) == []
 
 
 def test_rivals_are_paired_one_by_one() -> None:
     group = replies(1, 1, 1, 1, scores=[1, 0, 0, 0])
     for trace in group.traces[2:]:
         trace.turns = (PROMPT, Turn(trace.turns[1].tokens, "ref", parent=PROMPT))
-    (kept,) = run(lists.rival_pairs("demo", "ref"), group)
+    (kept,) = run(rival_pairs("demo", "ref"), group)
     assert [trace.index for trace in kept.traces] == [0, 2] and kept.pairs == [(0, 1)], "the second pair ties"
 
 
@@ -194,7 +207,7 @@ def paired(*lengths: tuple[int, int]) -> list[Group]:
 
 
 def test_tokens_beyond_the_shorter_reply_count_alpha() -> None:
-    (group,) = run(preference.beyond_the_shorter(0.25), *paired((3, 1)))
+    (group,) = run(beyond_the_shorter(0.25), *paired((3, 1)))
     assert written(group.traces[0], "weight") == [1.0, 0.25, 0.25] and written(group.traces[1], "weight") == [1.0]
 
 
@@ -204,7 +217,7 @@ def test_margins_are_matched_by_rank() -> None:
     for group, mine, theirs in zip(groups, (3.0, 1.0), (0.2, 0.5), strict=True):
         logps(group.traces[0], now=[mine], ref=[theirs])
         logps(group.traces[1], now=[0.0], ref=[0.0])
-    run(preference.matched_margins(), *groups[::-1])
+    run(matched_margins(), *groups[::-1])
     assert [written(group.traces[0], "matched")[0] for group in groups] == pytest.approx([0.5, 0.2])
 
 
@@ -215,7 +228,7 @@ def test_unpaired_replies_get_partners_by_rank() -> None:
         for trace, ratio, sign in zip(group.traces, pair, (1.0, -1.0), strict=True):
             logps(trace, now=[ratio], ref=[0.0])
             preference.fill(trace, "label", sign)
-    run(preference.matched_replies(), *groups)
+    run(matched_replies(), *groups)
     found = [[written(trace, "partner")[0] for trace in group.traces] for group in groups]
     assert found == [[-1.0, 2.0], [-3.0, 1.0]]
 
@@ -225,24 +238,24 @@ def test_confidence_in_labels_and_the_reliability() -> None:
     (group,) = paired((1, 1))
     logps(group.traces[0], now=[math.log(3)], ref=[0.0])
     logps(group.traces[1], now=[0.0], ref=[0.0])
-    annotator = preference.Reliability(0.9, 0.1)
-    run(preference.label_confidence(annotator, 1.0), group)
+    annotator = Reliability(0.9, 0.1)
+    run(label_confidence(annotator, 1.0), group)
     assert written(group.traces[1], "confidence")[0] == pytest.approx(27 / 28)
     assert annotator.value == pytest.approx(0.9 + 0.1 * (27 / 28 - 0.9))
-    other = preference.Reliability(0.5, 0.1)
+    other = Reliability(0.5, 0.1)
     other.load_state_dict(annotator.state_dict())
     assert other.value == annotator.value
 
 
 def test_the_midpoint_of_rewards_runs() -> None:
     """beta 0.5: rewards 1 and -3 x 0.5: (1 - 1.5) / 2 = -0.25; a second batch of (3, 3): mean of -0.25 and 1.5."""
-    running = preference.Midpoint()
+    running = Midpoint()
     for ratios, delta in (((2.0, -3.0), -0.25), ((3.0, 3.0), (-0.25 + 1.5) / 2)):
         (group,) = paired((1, 1))
         for trace, ratio, sign in zip(group.traces, ratios, (1.0, -1.0), strict=True):
             logps(trace, now=[ratio], ref=[0.0])
             preference.fill(trace, "label", sign)
-        run(preference.reward_midpoint(running, 0.5), group)
+        run(reward_midpoint(running, 0.5), group)
         assert written(group.traces[0], "delta")[0] == pytest.approx(delta)
 
 
@@ -251,15 +264,15 @@ def test_guided_weights_by_hand() -> None:
     (group,) = paired((1, 1))
     for trace in group.traces:
         logps(trace, judge=[1.0], ref=[0.0])
-    run(preference.guided_weights(0.4, 0.5), group)
+    run(guided_weights(0.4, 0.5), group)
     assert [written(trace, "weight")[0] for trace in group.traces] == pytest.approx([1.2, 0.8])
 
 
 def test_the_preferences_of_pairs_and_the_factor_of_right_ones() -> None:
     (group,) = paired((1, 1))
-    run(preference.pair_preference(lambda a, b: 0.5 + 0.1 * (a - b)), group)
+    run(pair_preference(lambda a, b: 0.5 + 0.1 * (a - b)), group)
     assert [written(trace, "preference")[0] for trace in group.traces] == pytest.approx([0.6, 0.6])
-    run(preference.factor_of_right(2.5), group)
+    run(factor_of_right(2.5), group)
     assert [written(trace, "factor")[0] for trace in group.traces] == [2.5, 1.0]
 
 
@@ -298,7 +311,7 @@ def test_contrasted_rewards_are_between_minus_and_plus_a_half(small_model: Path)
     found = []
     for better, worse in (("good", "bad"), ("bad", "good"), ("same", "same")):
         trace = Trace(turns)
-        preference.contrasted_rewards(better, worse).call([Group(task, [trace])], step)
+        contrasted_rewards(better, worse).call([Group(task, [trace])], step)
         found.append(trace.streams["token_reward"])
     assert (found[0].abs() < 0.5).all() and found[0].abs().max() > 0
     assert torch.allclose(found[0], -found[1], atol=1e-6), "the opposite instruction gives the opposite reward"

@@ -25,7 +25,6 @@ from burnish.draw.rated import by_failure, in_order, progressive_batches
 from burnish.draw.tasks import prompts
 from burnish.learn.maths import dpo_logistic
 from burnish.learn.maths.divergence import k3
-from burnish.learn.maths.pipelines import bounded_k3, mirror_pull, reward_aware
 from burnish.methods.table import find
 from burnish.models.known_models import resolve
 from burnish.reward_functions.resolve import make_reward, read_rewards
@@ -39,6 +38,9 @@ from burnish.verifiers.code.outcome import Class, Outcome
 from burnish.verifiers.programs import level_points, levelled_tests, levels_of
 from burnish.zoo.am_thinking import weigh_cut_off
 from burnish.zoo.confucius3 import by_hardness, entropy_side, recovered
+from burnish.zoo.hunyuan_turbos import bounded_k3
+from burnish.zoo.kimi_k1_5 import mirror_pull
+from burnish.zoo.llama_nemotron import reward_aware
 from burnish.zoo.mimo import EasyPool, apart_from_easy, note_solved
 
 

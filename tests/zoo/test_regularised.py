@@ -12,11 +12,10 @@ from torch import nn, tensor
 
 from burnish.core.loop import loop
 from burnish.core.types import Trace, Turn
-from burnish.learn.inputs import own_guess, uniform_noise
 from burnish.methods.imitation import sft
 from burnish.zoo.hft import half, hft
-from burnish.zoo.ift import ift, suffix_weighted_nll
-from burnish.zoo.nefttune import neftune
+from burnish.zoo.ift import ift, own_guess, suffix_weighted_nll
+from burnish.zoo.nefttune import neftune, uniform_noise
 
 
 def test_neftune_noise_by_hand() -> None:

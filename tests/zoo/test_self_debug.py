@@ -14,18 +14,20 @@ from burnish.core.loop import loop
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.credit import gae, token_rewards
-from burnish.tasks.debugging import Debugging, Refinement, read_refinement
 from burnish.tasks.table import source
 from burnish.verifiers.code_similarity import codebleu, data_flow, parsed, subtrees, weighted_bleu
 from burnish.verifiers.table import build_check
 from burnish.zoo.self_debug import (
     START,
+    Debugging,
+    Refinement,
     Refinements,
     code_reward,
     debugged,
     explained,
     explanation_reward,
     gae_of_parts,
+    read_refinement,
     self_debug,
 )
 

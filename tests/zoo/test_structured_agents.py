@@ -15,10 +15,9 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Task, Trace, Turn
 from burnish.methods.imitation import sft
 from burnish.select.remember import Store
-from burnish.tasks.intrinsic import Intrinsic
 from burnish.tasks.table import source
 from burnish.tasks.user import next_said, read_said, write_said
-from burnish.zoo.pangu_agent import pangu_agent
+from burnish.zoo.pangu_agent import Intrinsic, pangu_agent
 from burnish.zoo.self_regulation import HelperTable, Transition, helper_states, recorded_steps, self_regulating
 from burnish.zoo.user_simulator import Counts, speaking, user_simulator
 

@@ -14,7 +14,6 @@ from gradients import gradient
 from burnish.core.method import Method
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Trace
-from burnish.learn.maths import preference_pairs as maths
 from burnish.learn.maths.preference import dpo_logistic
 from burnish.rollout.search_tree import Node
 from burnish.rollout.searched import EpisodeTrees
@@ -25,7 +24,7 @@ from burnish.zoo.meds3 import after_the_first, meds3
 from burnish.zoo.r_mcts import SCALE, Memory, merge, on_scale, r_mcts, r_mcts_distill, surprise
 from burnish.zoo.rest_mcts import rest_mcts
 from burnish.zoo.rlm_blueprint import rlm_blueprint
-from burnish.zoo.step_apo import step_apo
+from burnish.zoo.step_apo import step_apo, step_apo_loss
 
 SORT = Rewarded(source("sort"), coin)
 GAMES = Tossed(source("guess"))
@@ -96,16 +95,16 @@ def test_the_weakest_step_after_the_first_decides() -> None:
 def test_step_apo_by_hand() -> None:
     """pi = ref and values .75 and .25: -log s(-.5) = .974; equal values are DPO's ln 2."""
     zero = torch.zeros(1)
-    assert float(maths.step_apo(zero, zero, zero + 0.75, zero + 0.25, 0.1)) == pytest.approx(0.974, abs=1e-3)
+    assert float(step_apo_loss(zero, zero, zero + 0.75, zero + 0.25, 0.1)) == pytest.approx(0.974, abs=1e-3)
     ratios = torch.tensor([0.4]), torch.tensor([-1.2])
-    same = maths.step_apo(*ratios, zero + 0.3, zero + 0.3, 0.1)
+    same = step_apo_loss(*ratios, zero + 0.3, zero + 0.3, 0.1)
     assert torch.equal(same, dpo_logistic(*ratios, 0.1))
 
 
 def test_the_weight_of_a_pair_is_the_sigmoid_of_what_is_missing() -> None:
     """dL/d lr_w = -beta s(V_w - V_l - beta (lr_w - lr_l)): .1 s(.5) = .0622 at pi = ref and a gap of .5."""
     ratio = torch.zeros(1, requires_grad=True)
-    maths.step_apo(ratio, torch.zeros(1), torch.tensor([0.5]), torch.zeros(1), 0.1).backward()
+    step_apo_loss(ratio, torch.zeros(1), torch.tensor([0.5]), torch.zeros(1), 0.1).backward()
     assert ratio.grad is not None and float(ratio.grad) == pytest.approx(-0.1 / (1 + math.exp(-0.5)))
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import torch
 
-from burnish import credit
 from burnish.compose.guard import guarded
 from burnish.compose.writers import POLICY, for_writer, writer_of
 from burnish.core.method import Method, Phase
@@ -21,6 +20,7 @@ from burnish.core.roles import Role
 from burnish.core.scorer import DENSE, MEASURED, Named, is_counted, is_failed, without_failed
 from burnish.core.step import Step
 from burnish.core.types import Group
+from burnish.credit.steps import add_dense
 from burnish.score.verify import verify
 from burnish.tasks.source import Source
 
@@ -89,7 +89,7 @@ def _in_phase(phase: Phase, rewards: Sequence[Named], shapes: Sequence[Named], d
     credits = list(phase.credit)
     for one in dense:
         if token_rewards:
-            credits.insert(token_rewards[0] + 1, credit.add_dense(DENSE + one.name, one.weight))
+            credits.insert(token_rewards[0] + 1, add_dense(DENSE + one.name, one.weight))
         else:
             added.append(sum_of_dense(one.name, one.weight))
     added.append(count_failures(drop_failed))

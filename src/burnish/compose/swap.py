@@ -18,6 +18,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any
 
 from burnish import credit, draw, learn, rollout, score, select
@@ -29,6 +31,7 @@ from burnish.learn.term import Term
 from burnish.methods.table import load_all
 
 New = Wired | Term
+STAGES = ("draw", "rollout", "score", "select", "credit", "learn")
 PARTS = ("Part", "Term", "Rollout", "Draw")  # what a factory may return
 NORMS = {
     "unit_mean": unit_mean,
@@ -73,7 +76,7 @@ def part_from(call: str) -> New:
         raise ValueError(f"{call!r} is not a part; write its name and its arguments, for example pg_clip(0.2)")
     known = factories()
     if tree.func.id not in known:
-        known = known | _of_the_zoo()
+        known = known | parts_of_one_method()
     if tree.func.id not in known:
         near = difflib.get_close_matches(tree.func.id, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "docs/methods lists the parts of every method"
@@ -111,16 +114,24 @@ def factories() -> dict[str, Callable[..., Any]]:
 
 
 @cache
-def _of_the_zoo() -> dict[str, Callable[..., Any]]:
-    """The same of the files of papers, each of which is imported for it."""
+def parts_of_one_method() -> dict[str, Callable[..., Any]]:
+    """The same of parts that one method or one paper alone has; their modules are imported for it.
+
+    Where the method has the name, the part is called `exo_term` or `above_part`, and is found as `exo`, too.
+    """
     load_all()
-    found: dict[str, Callable[..., Any]] = {}
-    for module in sorted(name for name in sys.modules if name.startswith("burnish.zoo.")):
-        for name, function in vars(sys.modules[module]).items():
-            own = inspect.isfunction(function) and function.__module__ == module and not name.startswith("_")
+    for stage in (draw, rollout, score, select, credit, learn):
+        for module in walk_packages(stage.__path__, f"{stage.__name__}."):
+            import_module(module.name)
+    places = tuple(f"burnish.{name}." for name in (*STAGES, "methods", "zoo"))
+    parts: dict[str, Callable[..., Any]] = {}
+    for module_name in sorted(name for name in sys.modules if name.startswith(places)):
+        for name, function in vars(sys.modules[module_name]).items():
+            own = inspect.isfunction(function) and function.__module__ == module_name and not name.startswith("_")
             if own and inspect.signature(function).return_annotation in PARTS:
-                found.setdefault(name, function)
-    return found
+                parts.setdefault(name, function)
+                parts.setdefault(name.removesuffix("_term").removesuffix("_part"), function)
+    return parts
 
 
 def _in_phase(phase: Phase, name: str, new: New) -> Phase:

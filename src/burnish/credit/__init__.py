@@ -5,105 +5,36 @@ from typing import TYPE_CHECKING
 from burnish.util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from burnish.credit.baselines import Memory as Memory
-    from burnish.credit.baselines import RewardQueue as RewardQueue
-    from burnish.credit.baselines import RunningMean as RunningMean
-    from burnish.credit.baselines import group_mean_batch_std as group_mean_batch_std
     from burnish.credit.baselines import leave_one_out as leave_one_out
-    from burnish.credit.baselines import over_batch_mean as over_batch_mean
-    from burnish.credit.baselines import over_greedy as over_greedy
-    from burnish.credit.baselines import over_length_weighted_mean as over_length_weighted_mean
     from burnish.credit.baselines import over_memory as over_memory
-    from burnish.credit.branches import claim_copies as claim_copies
-    from burnish.credit.branches import claim_where_they_part as claim_where_they_part
-    from burnish.credit.branches import reward_where_they_part as reward_where_they_part
-    from burnish.credit.branches import shared_mean as shared_mean
-    from burnish.credit.cached import LogpCache as LogpCache
     from burnish.credit.cached import cached_ref as cached_ref
-    from burnish.credit.claims import alternating as alternating
     from burnish.credit.claims import claim as claim
-    from burnish.credit.components import decoupled as decoupled
-    from burnish.credit.constrained import calibrated_weight as calibrated_weight
-    from burnish.credit.constrained import constrained_advantage as constrained_advantage
-    from burnish.credit.constrained import mixed_advantages as mixed_advantages
     from burnish.credit.copies import copies as copies
     from burnish.credit.gae import gae as gae
     from burnish.credit.gae import token_rewards as token_rewards
     from burnish.credit.gae import whiten as whiten
     from burnish.credit.group import group_relative as group_relative
-    from burnish.credit.kl_baseline import kl_baseline as kl_baseline
-    from burnish.credit.message_weights import message_weights as message_weights
     from burnish.credit.mismatch import Level as Level
     from burnish.credit.mismatch import by_sequence as by_sequence
     from burnish.credit.mismatch import by_token as by_token
     from burnish.credit.mismatch import masked as masked
-    from burnish.credit.mismatch import truncated as truncated
     from burnish.credit.nash import by_bradley_terry as by_bradley_terry
     from burnish.credit.nash import by_comparison as by_comparison
-    from burnish.credit.nash import nash_advantage as nash_advantage
     from burnish.credit.penalty import kl_in_score as kl_in_score
-    from burnish.credit.penalty import kl_on_tokens as kl_on_tokens
     from burnish.credit.penalty import rewards_to_go as rewards_to_go
-    from burnish.credit.preference import Midpoint as Midpoint
-    from burnish.credit.preference import Reliability as Reliability
-    from burnish.credit.preference import beyond_the_shorter as beyond_the_shorter
-    from burnish.credit.preference import contrasted_rewards as contrasted_rewards
-    from burnish.credit.preference import factor_of_right as factor_of_right
-    from burnish.credit.preference import guided_weights as guided_weights
-    from burnish.credit.preference import label_confidence as label_confidence
-    from burnish.credit.preference import matched_margins as matched_margins
-    from burnish.credit.preference import matched_replies as matched_replies
-    from burnish.credit.preference import pair_preference as pair_preference
-    from burnish.credit.preference import reward_midpoint as reward_midpoint
-    from burnish.credit.returns import lambda_advantages as lambda_advantages
     from burnish.credit.returns import lambda_returns as lambda_returns
     from burnish.credit.returns import monte_carlo as monte_carlo
-    from burnish.credit.returns import n_step as n_step
-    from burnish.credit.reward import at_prompt as at_prompt
-    from burnish.credit.reward import axiom_kinds as axiom_kinds
     from burnish.credit.reward import bags as bags
-    from burnish.credit.reward import clustered as clustered
-    from burnish.credit.reward import graded_margin as graded_margin
     from burnish.credit.reward import normal_noise as normal_noise
-    from burnish.credit.reward import ratings as ratings
-    from burnish.credit.segments import segment_advantages as segment_advantages
-    from burnish.credit.segments import success_rates as success_rates
-    from burnish.credit.segments import tree_advantages as tree_advantages
-    from burnish.credit.sequence import class_weights as class_weights
     from burnish.credit.sequence import shared as shared
-    from burnish.credit.step_labels import step_labels as step_labels
-    from burnish.credit.step_labels import turn_labels as turn_labels
-    from burnish.credit.steps import add_dense as add_dense
-    from burnish.credit.steps import dense_bonus as dense_bonus
-    from burnish.credit.steps import step_advantage as step_advantage
     from burnish.credit.streams import behaviour as behaviour
     from burnish.credit.streams import old as old
     from burnish.credit.streams import ref as ref
     from burnish.credit.streams import streams as streams
     from burnish.credit.streams import token_ids as token_ids
-    from burnish.credit.teacher import discounted_sum as discounted_sum
-    from burnish.credit.teacher import distilled_where as distilled_where
-    from burnish.credit.teacher import from_teacher as from_teacher
-    from burnish.credit.teacher import is_unsolved as is_unsolved
-    from burnish.credit.teacher import is_wrong as is_wrong
-    from burnish.credit.teacher import mean_of_later as mean_of_later
-    from burnish.credit.turn_gae import bi_level_gae as bi_level_gae
-    from burnish.credit.turn_gae import chain_gae as chain_gae
-    from burnish.credit.turn_gae import standardised_turns as standardised_turns
-    from burnish.credit.turns import own_turns as own_turns
-    from burnish.credit.turns import state_groups as state_groups
-    from burnish.credit.turns import turn_rewards as turn_rewards
-    from burnish.credit.utterance import Q as Q
-    from burnish.credit.utterance import V as V
     from burnish.credit.utterance import at_utterance as at_utterance
-    from burnish.credit.utterance import best_candidate_targets as best_candidate_targets
     from burnish.credit.utterance import last_turn as last_turn
-    from burnish.credit.utterance import td_targets as td_targets
-    from burnish.credit.utterance import utterance_advantage as utterance_advantage
     from burnish.credit.verdicts import label as label
-    from burnish.credit.verdicts import make_up_for_flat_groups as make_up_for_flat_groups
-    from burnish.credit.verdicts import pass_rate as pass_rate
     from burnish.credit.verdicts import right as right
-    from burnish.credit.verdicts import signed as signed
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

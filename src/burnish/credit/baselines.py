@@ -5,7 +5,6 @@ Every part writes stream "adv": one number a reply, on all its tokens.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import Protocol
 
@@ -43,26 +42,6 @@ class RunningMean:
 
     def load_state_dict(self, state: dict) -> None:
         self.value = float(state["value"])
-
-
-class RewardQueue:
-    """The mean of the last `size` scores, first in, first out; a batch joins the queue before it is compared."""
-
-    def __init__(self, name: str, size: int) -> None:
-        if size < 1:
-            raise ValueError(f"the reward queue's size is {size}; it must hold at least 1 score")
-        self.name, self.size = name, size
-        self.scores: list[float] = []
-
-    def heard(self, scores: list[float]) -> float:
-        self.scores = (self.scores + scores)[-self.size :]
-        return sum(self.scores) / len(self.scores) if self.scores else 0.0
-
-    def state_dict(self) -> dict:
-        return {"scores": list(self.scores)}
-
-    def load_state_dict(self, state: dict) -> None:
-        self.scores = [float(score) for score in state["scores"]]
 
 
 @supplies("stream:adv")
@@ -110,22 +89,7 @@ def leave_one_out(*, score: str = "reward") -> Part:
         n, mean = len(rewards), sum(rewards) / len(rewards)
         return [n / (n - 1) * (r - mean) if n > 1 else 0.0 for r in rewards]
 
-    return _by_group("leave_one_out", score, advantages)
-
-
-def over_length_weighted_mean(*, score: str = "reward", author: str = "policy") -> Part:
-    """A_i = r_i - b with b = sum l_i r_i / sum l_i over the group, l_i the tokens of reply i (OPO, arXiv 2505.23585).
-
-    The baseline of least variance where |grad log pi(y)|^2 grows with the length of y. Equal lengths: the group's mean.
-    A group of one has advantage 0.
-    """
-
-    def advantages(traces: list[Trace], rewards: list[float]) -> list[float]:
-        lengths = [int(trace.by(author).sum()) for trace in traces]
-        baseline = sum(n * r for n, r in zip(lengths, rewards, strict=True)) / max(1, sum(lengths))
-        return [r - baseline for r in rewards]
-
-    return _by_group("over_length_weighted_mean", score, advantages, f"tokens:{author}")
+    return group_advantage("leave_one_out", score, advantages)
 
 
 @supplies("stream:adv")
@@ -152,33 +116,12 @@ def over_greedy(*, score: str = "reward", tag: str = "greedy", limit: float = 5.
     )
 
 
-def group_mean_batch_std(*, score: str = "reward", eps: float = 1e-6) -> Part:
-    """A_i = (r_i - mean of its group) / (std of all scores of the batch + eps) (Lite PPO, arXiv 2508.08221).
-
-    The std is the sample standard deviation of the raw scores, not of the centred ones: prompts of different difficulty
-    make it larger. A batch of one group: GRPO's advantage.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        scores = [trace.scores[score] for group in groups for trace in group.traces]
-        std = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        for group in groups:
-            mean = sum(trace.scores[score] for trace in group.traces) / len(group.traces)
-            for trace in group.traces:
-                spread(trace, (trace.scores[score] - mean) / (std + eps))
-        return groups
-
-    return Part(
-        name="group_mean_batch_std", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"stream:adv"})
-    )
-
-
 def spread(trace: Trace, value: float, stream: str = "adv") -> None:
     """One number, on all tokens of the trace."""
     trace.streams[stream] = torch.full((len(trace),), float(value))
 
 
-def _by_group(
+def group_advantage(
     name: str, score: str, advantages: Callable[[list[Trace], list[float]], list[float]], *reads: str
 ) -> Part:
     """A part that gives each reply advantages(traces of its group, their scores)."""

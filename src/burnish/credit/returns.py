@@ -72,17 +72,10 @@ def monte_carlo(*, gamma: float = 1.0, author: str = "policy") -> Part:
 def lambda_returns(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
     """R_t = A_t + V_t by GAE(gamma, lam), from streams "reward" and "value": targets where no advantage is wanted."""
 
-    return _one_of_gae("lambda_returns", "returns", gamma, lam, author)
+    return gae_stream("lambda_returns", "returns", gamma, lam, author)
 
 
-@supplies("stream:adv")
-def lambda_advantages(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
-    """A_t by GAE(gamma, lam), from streams "reward" and "value": advantages where no value model is trained."""
-
-    return _one_of_gae("lambda_advantages", "adv", gamma, lam, author)
-
-
-def _one_of_gae(name: str, stream: str, gamma: float, lam: float, author: str) -> Part:
+def gae_stream(name: str, stream: str, gamma: float, lam: float, author: str) -> Part:
     """GAE's advantages (stream "adv") or its returns (stream "returns"), the one without the other."""
 
     def write(trace: Trace, group: Group, step: Step) -> None:

@@ -53,30 +53,3 @@ def from_teacher(of_gains: Callable[[Tensor], Tensor], *, student: str = "old", 
         reads=frozenset({"stream:teacher", f"stream:{student}", f"tokens:{author}"}),
         writes=frozenset({"stream:adv"}),
     )
-
-
-@supplies("stream:kd_weight")
-def distilled_where(rule: Callable[[Trace, Group], bool], name: str) -> Part:
-    """kd_weight = 1 on every token of the traces for which the rule holds, 0 on the others."""
-
-    def write(trace: Trace, group: Group, step: Step) -> None:
-        kept = float(rule(trace, group))
-        trace.streams["kd_weight"] = torch.full((len(trace),), kept)
-        step.notes.add("distilled", kept)
-
-    return per_trace(
-        write,
-        name=f"distilled_where({name})",
-        reads=frozenset({"score:reward"}),
-        writes=frozenset({"stream:kd_weight"}),
-    )
-
-
-def is_wrong(trace: Trace, group: Group) -> bool:
-    """A reply that is not correct."""
-    return not trace.scores["correct"]
-
-
-def is_unsolved(trace: Trace, group: Group) -> bool:
-    """A reply to a task that no reply of its group solved."""
-    return not any(other.scores["correct"] for other in group.traces)

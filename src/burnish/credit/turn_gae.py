@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +12,7 @@ from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.gae import advantages_and_returns
 from burnish.credit.returns import placed
-from burnish.select.turn_rows import episodes_of, own_span
+from burnish.select.turn_rows import own_span
 
 
 def bi_level_advantages(
@@ -63,55 +62,6 @@ def bi_level_gae(*, gamma: float = 1.0, lam: float = 1.0, turn_gamma: float = 0.
         name=f"bi_level_gae({turn_gamma:g})",
         reads=frozenset({f"tokens:{author}", "stream:reward", "stream:value"}),
         writes=frozenset({"stream:adv", "stream:returns"}),
-    )
-
-
-@supplies("stream:adv", "stream:returns")
-def chain_gae(*, gamma: float = 0.99, lam: float = 0.95) -> Part:
-    """GAE over the turns of an episode, of all its agents, from rows of one turn each (MARFT, arXiv 2504.16129).
-
-        delta_k = r_k + gamma V_{k+1} - V_k,   A_k = delta_k + gamma lam A_{k+1},   returns_k = A_k + V_k,   V_{K+1} = 0
-
-    V_k is stream "value" at the first token of turn k: the value of the state that the agent of turn k meets, which
-    holds what the agents before it said. So the next value of an agent is that of the next agent in the same step of
-    the environment, and for the last agent that of the first one in the next step. All tokens of a row's own turn have
-    its numbers.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            for rows in episodes_of(group):
-                rewards = torch.tensor([row.turn_scores["reward"][-1] for row in rows])
-                values = torch.stack([row.streams["value"][own_span(row)[0]] for row in rows]).float()
-                found = advantages_and_returns(rewards, values, gamma, lam)
-                for name, numbers in zip(("adv", "returns"), found, strict=True):
-                    fill_own(rows, name, numbers.tolist())
-        return groups
-
-    return Part(
-        name="chain_gae",
-        call=call,
-        reads=frozenset({"tag:turn", "turn_score:reward", "stream:value"}),
-        writes=frozenset({"stream:adv", "stream:returns"}),
-    )
-
-
-def standardised_turns() -> Part:
-    """Stream "adv" with mean 0 and deviation 1 over the rows of the batch, each of which counts once."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        rows = [row for group in groups for row in group.traces]
-        numbers = [float(row.streams["adv"][own_span(row)[0]]) for row in rows]
-        if numbers:
-            mean, spread = statistics.fmean(numbers), statistics.pstdev(numbers)
-            fill_own(rows, "adv", [(number - mean) / (spread + 1e-8) for number in numbers])
-        return groups
-
-    return Part(
-        name="standardised_turns",
-        call=call,
-        reads=frozenset({"tag:turn", "stream:adv"}),
-        updates=frozenset({"stream:adv"}),
     )
 
 

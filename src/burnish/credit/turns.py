@@ -56,7 +56,7 @@ def state_groups(omega: float, gamma: float, *, std: bool = False, eps: float = 
             totals = [trace.scores["reward"] for trace in group.traces]
             spread = statistics.stdev(totals) + eps if std and len(totals) > 1 else 1.0
             mean = statistics.fmean(totals)
-            turns = [(trace, *turn) for trace in group.traces for turn in _turns(trace, gamma, author)]
+            turns = [(trace, *turn) for trace in group.traces for turn in turn_returns(trace, gamma, author)]
             local = bucket_advantages([key for *_, key, _ in turns], [value for *_, value in turns], std, eps)
             for trace in group.traces:
                 trace.streams["adv"] = torch.zeros(len(trace))
@@ -68,32 +68,6 @@ def state_groups(omega: float, gamma: float, *, std: bool = False, eps: float = 
 
     return Part(
         name=f"state_groups({omega:g}, {gamma:g})",
-        call=call,
-        reads=frozenset({"score:reward", "turn_score:reward", f"tokens:{author}"}),
-        writes=frozenset({"stream:adv"}),
-    )
-
-
-@supplies("stream:adv")
-def own_turns(*, author: str = "policy") -> Part:
-    """A = r_k - mean r_k on the tokens of the k-th turn, over the episodes of a group that have one: no discounting,
-    each turn is credited with its own reward alone.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            step.notes.add("zero_variance_groups", len({trace.scores["reward"] for trace in group.traces}) == 1)
-            rewards = [[reward for *_, reward in _turns(trace, 0.0, author)] for trace in group.traces]
-            longest = max((len(own) for own in rewards), default=0)
-            means = [statistics.fmean([own[k] for own in rewards if len(own) > k]) for k in range(longest)]
-            for trace in group.traces:
-                trace.streams["adv"] = torch.zeros(len(trace))
-                for k, (start, end, _, reward) in enumerate(_turns(trace, 0.0, author)):
-                    trace.streams["adv"][start:end] = reward - means[k]
-        return groups
-
-    return Part(
-        name="own_turns",
         call=call,
         reads=frozenset({"score:reward", "turn_score:reward", f"tokens:{author}"}),
         writes=frozenset({"stream:adv"}),
@@ -120,7 +94,7 @@ def turn_rewards(*, author: str = "policy") -> Part:
     )
 
 
-def _turns(trace: Trace, gamma: float, author: str) -> list[tuple[int, int, str, float]]:
+def turn_returns(trace: Trace, gamma: float, author: str) -> list[tuple[int, int, str, float]]:
     """Of each turn by the author: its range of tokens, the key of the state before it, its discounted return."""
     spans = [(i, start, end) for i, (turn, start, end) in enumerate(trace.spans()) if turn.author == author]
     rewards = trace.turn_scores["reward"]

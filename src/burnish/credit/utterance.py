@@ -28,9 +28,9 @@ def td_targets(*, gamma: float, author: str = "policy") -> Part:
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
-            past, fresh = _tagged(group, "past"), _tagged(group, "fresh")
+            past, fresh = trace_tagged(group, "past"), trace_tagged(group, "fresh")
             turn = past.note["turn"]
-            start, end = _span(past, turn)
+            start, end = turn_span(past, turn)
             ahead = 0.0 if past.note["ended"] else gamma * past.streams["target_score"][-1, V]
             past.streams["q_target"] = _at(past, end - 1, past.turn_scores["reward"][turn] + ahead)
             past.streams["v_target"] = _at(past, start, fresh.streams["target_score"][-1, Q])
@@ -45,30 +45,6 @@ def td_targets(*, gamma: float, author: str = "policy") -> Part:
     )
 
 
-@supplies("stream:q_target")
-def best_candidate_targets(*, gamma: float) -> Part:
-    """r + gamma max_j Q'(s', u'_j) at the last token of u on "past" traces, from the target critic's "target_score" on
-    "candidate" traces; r alone where the episode ended with u (MoE-LM, arXiv 2206.00059, as reconstructed).
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            past, turn = _tagged(group, "past"), _tagged(group, "past").note["turn"]
-            after = [float(t.streams["target_score"][-1]) for t in group.traces if "candidate" in t.tags]
-            target = past.turn_scores["reward"][turn] + (gamma * max(after) if after else 0.0)
-            for trace in group.traces:
-                trace.streams["q_target"] = torch.full((len(trace),), float("nan"))
-            past.streams["q_target"][_span(past, turn)[1] - 1] = target
-        return groups
-
-    return Part(
-        name="best_candidate_targets",
-        call=call,
-        reads=frozenset({"stream:target_score", "turn_score:reward", "tag:past", "tag:candidate"}),
-        writes=frozenset({"stream:q_target"}),
-    )
-
-
 @supplies("stream:adv")
 def utterance_advantage(author: str = "policy") -> Part:
     """A(s, u) = min_i Q_i(s, u) - min_i V_i(s) for the last turn of fresh traces, on all its tokens."""
@@ -79,7 +55,7 @@ def utterance_advantage(author: str = "policy") -> Part:
                 trace.streams["adv"] = torch.full((len(trace),), float("nan"))
                 if "fresh" not in trace.tags:
                     continue
-                start, end = _span(trace, len(trace.turns) - 1)
+                start, end = turn_span(trace, len(trace.turns) - 1)
                 q, v = trace.streams["q"][end - 1, Q].min(), trace.streams["v"][start, V].min()
                 trace.streams["adv"][start:end] = q - v
                 step.notes.add("advantage", float(q - v))
@@ -102,7 +78,7 @@ def at_utterance(term: str, where: str) -> Part:
             for trace in group.traces:
                 mask = torch.zeros(len(trace), dtype=torch.bool)
                 if "past" in trace.tags:
-                    start, end = _span(trace, trace.note["turn"])
+                    start, end = turn_span(trace, trace.note["turn"])
                     mask[start if where == "first" else end - 1] = True
                 trace.streams[f"claim:{term}"] = mask
         return groups
@@ -122,7 +98,7 @@ def last_turn(term: str, tag: str, positions: str = "all") -> Part:
     def call(groups: list[Group], step: Step) -> list[Group]:
         for group in groups:
             for trace in group.traces:
-                spans = [_span(trace, len(trace.turns) - 1)] if tag in trace.tags else []
+                spans = [turn_span(trace, len(trace.turns) - 1)] if tag in trace.tags else []
                 trace.streams[f"claim:{term}"] = mask_at(len(trace), spans, positions)
         return groups
 
@@ -134,11 +110,11 @@ def last_turn(term: str, tag: str, positions: str = "all") -> Part:
     )
 
 
-def _tagged(group: Group, tag: str) -> Trace:
+def trace_tagged(group: Group, tag: str) -> Trace:
     return next(trace for trace in group.traces if tag in trace.tags)
 
 
-def _span(trace: Trace, turn: int) -> tuple[int, int]:
+def turn_span(trace: Trace, turn: int) -> tuple[int, int]:
     start = sum(len(t) for t in trace.turns[:turn])
     return start, start + len(trace.turns[turn])
 

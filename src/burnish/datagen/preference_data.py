@@ -24,6 +24,7 @@ from burnish.rollout.sample import sample
 from burnish.score.judge import reply_text
 from burnish.score.model import scoring
 from burnish.select.lists import by_probability
+from burnish.select.shorter import shortest_vs_longer
 from burnish.tasks.source import Source
 from burnish.verifiers.code.pairs import share_pairs
 
@@ -36,7 +37,7 @@ PAIR_RULES: dict[str, Callable[[], Part]] = {
     "acecoder": lambda: select.scored_pairs(share_pairs, name="acecoder"),
     "first_round": select.first_round,
     "longest_vs_any": select.longest_vs_any,
-    "shortest_vs_longer": select.shortest_vs_longer,
+    "shortest_vs_longer": shortest_vs_longer,
     "diverse_vs_usual": lambda: select.diverse_vs_usual(0.3, by_probability),
     "rejection_sampled": lambda: chain(select.keep_accepted(0.5, 8), select.first_round("accepted")),
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from burnish.tasks.resolve import datasets_of
 from burnish.tasks.source import Source
@@ -30,19 +29,3 @@ def require_column(source: Source, names: Sequence[str], option: str, wanted: st
         f"task {source.name!r} has no column {' or '.join(map(repr, names))}, which says {wanted} ({option}; it gives "
         f"{has}); correct the name, choose data that has it{', or ' + remedy if remedy else ''}"
     )
-
-
-def require_values(source: Source, column: str, least: int, option: str) -> None:
-    """Raise ValueError where a column of a dataset has fewer than so many values; rows without it have one together."""
-    seen: set[str] = set()
-
-    def enough(given: Mapping[str, Any]) -> bool:
-        seen.add(str(given.get(column, "")))
-        return len(seen) >= least
-
-    datasets = datasets_of(source)
-    if datasets and all(dataset.first(enough) is None for dataset in datasets):
-        raise ValueError(
-            f"task {source.name!r} has {len(seen)} values in its column {column!r}, fewer than {option}; lower it, or "
-            "choose data with more"
-        )

@@ -18,27 +18,18 @@ def stored(store: Store, share: float = 1.0) -> Draw:
     def call(step: Step) -> list[Task]:
         return [
             Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key)
-            for group in _drawn(store, share, step)
+            for group in sampled_groups(store, share, step)
         ]
 
-    return _draw(store, call, ("group",))
+    return draw_from(store, call, ("group",))
 
 
-def stored_prompts(store: Store) -> Draw:
-    """The tasks of groups in the store, to be answered anew: as many as the run has prompts, without replacement."""
-
-    def call(step: Step) -> list[Task]:
-        return [group.task for group in _drawn(store, 1.0, step)]
-
-    return _draw(store, call, ())
-
-
-def _drawn(store: Store, share: float, step: Step) -> list[Group]:
+def sampled_groups(store: Store, share: float, step: Step) -> list[Group]:
     dice = randomness.rng(step.clock.seed, "stored", store.name, step.clock.step, step.clock.tick)
     return dice.sample(store.groups, min(round(share * step.settings.prompts), len(store.groups)))
 
 
-def _draw(store: Store, call: Callable[[Step], list[Task]], given: tuple[str, ...]) -> Draw:
+def draw_from(store: Store, call: Callable[[Step], list[Task]], given: tuple[str, ...]) -> Draw:
     return Draw(
         name=f"stored({store.name})",
         call=call,

@@ -5,21 +5,13 @@ from typing import TYPE_CHECKING
 from burnish.util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from burnish.learn.inputs import noise_keys as noise_keys
-    from burnish.learn.inputs import other_tokens as other_tokens
-    from burnish.learn.inputs import own_guess as own_guess
-    from burnish.learn.inputs import uniform_noise as uniform_noise
-    from burnish.learn.learn import Embed as Embed
     from burnish.learn.learn import Learn as Learn
     from burnish.learn.learn import Move as Move
-    from burnish.learn.learn import Rest as Rest
     from burnish.learn.norms import Norm as Norm
     from burnish.learn.norms import constant as constant
     from burnish.learn.norms import constant_over_all as constant_over_all
     from burnish.learn.norms import group_mean as group_mean
-    from burnish.learn.norms import peer_mean as peer_mean
     from burnish.learn.norms import seq_mean as seq_mean
-    from burnish.learn.norms import seq_mean_sum as seq_mean_sum
     from burnish.learn.norms import seq_sum_mean as seq_sum_mean
     from burnish.learn.norms import token_mean as token_mean
     from burnish.learn.norms import unit_mean as unit_mean
@@ -33,115 +25,30 @@ if TYPE_CHECKING:
     from burnish.learn.terms.distillation import distil as distil
     from burnish.learn.terms.fit import chance_fit as chance_fit
     from burnish.learn.terms.fit import value_fit as value_fit
-    from burnish.learn.terms.hybrid import pg_demonstrated as pg_demonstrated
-    from burnish.learn.terms.hybrid import pg_mixture as pg_mixture
-    from burnish.learn.terms.hybrid import pg_shaped as pg_shaped
-    from burnish.learn.terms.hybrid import teacher_k2 as teacher_k2
     from burnish.learn.terms.imitation import imitate as imitate
-    from burnish.learn.terms.pipelines import dpo_normalised as dpo_normalised
-    from burnish.learn.terms.pipelines import entropy_towards as entropy_towards
-    from burnish.learn.terms.pipelines import kl_bounded as kl_bounded
-    from burnish.learn.terms.pipelines import pull_to_old as pull_to_old
-    from burnish.learn.terms.pipelines import reward_aware_pairs as reward_aware_pairs
     from burnish.learn.terms.policy import entropy_bonus as entropy_bonus
     from burnish.learn.terms.policy import kl_k2 as kl_k2
     from burnish.learn.terms.policy import kl_k3 as kl_k3
-    from burnish.learn.terms.policy import kl_to as kl_to
     from burnish.learn.terms.policy import pg_clip as pg_clip
-    from burnish.learn.terms.policy import pg_clip_blended as pg_clip_blended
     from burnish.learn.terms.policy import pg_reinforce as pg_reinforce
     from burnish.learn.terms.preference import dpo as dpo
-    from burnish.learn.terms.preference import dpo_with_nll as dpo_with_nll
-    from burnish.learn.terms.preference_lists import exo_rewards as exo_rewards
-    from burnish.learn.terms.preference_lists import lambda_rank as lambda_rank
-    from burnish.learn.terms.preference_lists import nca_rewards as nca_rewards
-    from burnish.learn.terms.preference_lists import posterior as posterior
-    from burnish.learn.terms.preference_lists import reward_ranking as reward_ranking
     from burnish.learn.terms.preference_pairs import against_population as against_population
-    from burnish.learn.terms.preference_pairs import alphapo as alphapo
-    from burnish.learn.terms.preference_pairs import apo_down as apo_down
-    from burnish.learn.terms.preference_pairs import apo_zero as apo_zero
-    from burnish.learn.terms.preference_pairs import conservative as conservative
-    from burnish.learn.terms.preference_pairs import desensitised as desensitised
-    from burnish.learn.terms.preference_pairs import discovered as discovered
-    from burnish.learn.terms.preference_pairs import divergence as divergence
-    from burnish.learn.terms.preference_pairs import entropy_controlled as entropy_controlled
-    from burnish.learn.terms.preference_pairs import exo as exo
-    from burnish.learn.terms.preference_pairs import hinge as hinge
-    from burnish.learn.terms.preference_pairs import ipo as ipo
-    from burnish.learn.terms.preference_pairs import levelled as levelled
-    from burnish.learn.terms.preference_pairs import nca as nca
-    from burnish.learn.terms.preference_pairs import odds_ratio as odds_ratio
-    from burnish.learn.terms.preference_pairs import robust as robust
     from burnish.learn.terms.preference_pairs import simpo as simpo
-    from burnish.learn.terms.preference_pairs import slic as slic
-    from burnish.learn.terms.preference_pairs import soft_ipo as soft_ipo
-    from burnish.learn.terms.preference_pairs import soft_preference as soft_preference
-    from burnish.learn.terms.preference_pairs import step_apo as step_apo
-    from burnish.learn.terms.preference_pairs import token_regularised as token_regularised
-    from burnish.learn.terms.preference_pairs import transported as transported
-    from burnish.learn.terms.preference_pairs import trusted as trusted
     from burnish.learn.terms.preference_pairs import uniform_reference as uniform_reference
-    from burnish.learn.terms.preference_pairs import weighted_pairs as weighted_pairs
     from burnish.learn.terms.preference_pairs import weighted_tokens as weighted_tokens
-    from burnish.learn.terms.preference_pairs import win_rate_targets as win_rate_targets
-    from burnish.learn.terms.preference_unpaired import bco as bco
-    from burnish.learn.terms.preference_unpaired import kto as kto
     from burnish.learn.terms.preference_unpaired import likelihood as likelihood
     from burnish.learn.terms.preference_unpaired import log_ratio as log_ratio
-    from burnish.learn.terms.preference_unpaired import transported_replies as transported_replies
     from burnish.learn.terms.process import step_chance as step_chance
     from burnish.learn.terms.process import step_regression as step_regression
-    from burnish.learn.terms.regression import balance as balance
-    from burnish.learn.terms.regression import chi2_pull as chi2_pull
     from burnish.learn.terms.regression import regress_advantage as regress_advantage
-    from burnish.learn.terms.reward import chosen_head_pairs as chosen_head_pairs
-    from burnish.learn.terms.reward import differences as differences
-    from burnish.learn.terms.reward import gated_pairs as gated_pairs
     from burnish.learn.terms.reward import head_pairs as head_pairs
-    from burnish.learn.terms.reward import logit_pairs as logit_pairs
-    from burnish.learn.terms.reward import rate as rate
     from burnish.learn.terms.reward import score_all_pairs as score_all_pairs
-    from burnish.learn.terms.reward import score_axioms as score_axioms
-    from burnish.learn.terms.reward import score_labels as score_labels
     from burnish.learn.terms.reward import score_pairs as score_pairs
-    from burnish.learn.terms.reward import score_ranking as score_ranking
-    from burnish.learn.terms.reward_heads import goal_contrast as goal_contrast
-    from burnish.learn.terms.reward_heads import latent_pairs as latent_pairs
-    from burnish.learn.terms.reward_heads import uncertain_heads as uncertain_heads
-    from burnish.learn.terms.right_and_wrong import Score as Score
-    from burnish.learn.terms.right_and_wrong import discriminate as discriminate
-    from burnish.learn.terms.right_and_wrong import hold as hold
-    from burnish.learn.terms.right_and_wrong import mean_logp as mean_logp
-    from burnish.learn.terms.right_and_wrong import mean_ratio as mean_ratio
-    from burnish.learn.terms.right_and_wrong import negative_aware as negative_aware
-    from burnish.learn.terms.right_and_wrong import pg_tapered as pg_tapered
-    from burnish.learn.terms.self_imitation import contrast as contrast
     from burnish.learn.terms.self_imitation import imitate_smoothed as imitate_smoothed
     from burnish.learn.terms.self_imitation import imitate_weighted as imitate_weighted
-    from burnish.learn.terms.self_imitation import soft_q_penalty as soft_q_penalty
-    from burnish.learn.terms.sequence import PairSurrogate as PairSurrogate
-    from burnish.learn.terms.sequence import pg_pair as pg_pair
-    from burnish.learn.terms.sequence import pg_sequence_ratio as pg_sequence_ratio
-    from burnish.learn.terms.sequence import pg_token_ratio as pg_token_ratio
     from burnish.learn.terms.sequence import regress_rewards as regress_rewards
-    from burnish.learn.terms.surrogates import drift as drift
-    from burnish.learn.terms.surrogates import pg_geometric as pg_geometric
     from burnish.learn.terms.surrogates import pg_held_ratio as pg_held_ratio
-    from burnish.learn.terms.surrogates import pg_log_ratio as pg_log_ratio
-    from burnish.learn.terms.surrogates import pg_sequence as pg_sequence
-    from burnish.learn.terms.surrogates import pg_sequence_by_token as pg_sequence_by_token
-    from burnish.learn.terms.surrogates import pg_soft as pg_soft
-    from burnish.learn.terms.surrogates import pg_whole as pg_whole
-    from burnish.learn.terms.surrogates import stay as stay
-    from burnish.learn.terms.token_values import imitate_steered as imitate_steered
-    from burnish.learn.terms.token_values import q_recorded as q_recorded
-    from burnish.learn.terms.token_values import q_return as q_return
-    from burnish.learn.terms.token_values import q_temporal as q_temporal
-    from burnish.learn.terms.token_values import v_expectile as v_expectile
     from burnish.learn.terms.value import value_clip as value_clip
-    from burnish.learn.terms.value import value_heads_clip as value_heads_clip
     from burnish.learn.terms.value import value_mse as value_mse
-    from burnish.learn.trust_region import trust_region as trust_region
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -44,13 +44,6 @@ unit_mean = Norm("mean over units", lambda seq, group: 1.0, lambda n: n.units)
 token_mean = Norm("mean over all tokens", lambda seq, group: 1.0, lambda n: n.tokens)
 seq_mean = Norm("mean over sequences of token means", lambda seq, group: 1.0 / seq, lambda n: n.sequences)
 seq_sum_mean = Norm("mean over sequences of token sums", lambda seq, group: 1.0, lambda n: n.sequences)
-seq_mean_sum = Norm("mean over groups of the sum of token means", lambda seq, group: 1.0 / seq, lambda n: n.groups)
-peer_mean = Norm(
-    "mean over groups of the sum over pairs / (traces - 1)",
-    lambda seq, group: 1.0,
-    lambda n: n.comparing,
-    compared=lambda traces: 1.0 / (traces - 1),
-)
 group_mean = Norm("mean over groups of token means", lambda seq, group: 1.0 / group, lambda n: n.groups)
 
 

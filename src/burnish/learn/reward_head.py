@@ -11,7 +11,7 @@ from torch import Tensor
 from burnish.core.step import Step
 from burnish.core.types import Clock, Group
 from burnish.forward.module import bare
-from burnish.learn.learn import Learn, Move, accumulate, apply_gradient, descend
+from burnish.learn.learn import Learn, Move, descend
 from burnish.models.model import Model
 
 Fold = Callable[[list[Group], Step], Tensor | None]  # a new head matrix [k, H], or None where nothing is to be changed
@@ -54,36 +54,3 @@ def head_rows(rows: slice, fold: Fold | None = None) -> Move:
         set_head(model, held)
 
     return move
-
-
-def meta_step(ascend: str, eta: float) -> Move:
-    """MetaRM's first-order update (arXiv 2405.00438): theta <- theta - alpha grad L(theta + eta grad J(theta)).
-
-    ascend  the name of the term that is -J; the others are L, of which the gradient is taken at theta' and applied at
-            theta. eta = 0 is the plain update.
-    """
-
-    def move(batch: list[Group], plan: Learn, step: Step) -> None:
-        meta = plan.with_terms(*(term for term in plan.terms if term.name == ascend))
-        rest = plan.with_terms(*(term for term in plan.terms if term.name != ascend))
-        model = step.models[plan.trainees[0]]
-        parameters = list(model.optimiser.named.values())
-        model.optimiser.zero()
-        held = [p.detach().clone() for p in parameters]
-        step.models.before_move()
-        if eta and accumulate(batch, meta, step):
-            _set(model, [p if p.grad is None else p - eta * p.grad for p in parameters])
-        model.optimiser.zero()
-        found = accumulate(batch, rest, step)
-        _set(model, held)
-        if found:
-            apply_gradient(rest, step)
-
-    return move
-
-
-@torch.no_grad()
-def _set(model: Model, values: list[Tensor]) -> None:
-    for p, value in zip(model.optimiser.named.values(), values, strict=True):
-        p.copy_(value)
-    model.weights_moved()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, select
+from burnish import credit, draw, learn, rollout
+from burnish.credit.turns import state_groups
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
+from burnish.select.filters import most_spread
 
 Episodes = Annotated[int, Option("Episodes of each task, which are compared with each other.", at_least=2)]
 _GAMES = {"task": "guess", "n": 3}
@@ -45,7 +47,7 @@ def gigpo(
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.play(n),
-        credit=chain(credit.state_groups(omega, gamma), credit.behaviour(), credit.ref()),
+        credit=chain(state_groups(omega, gamma), credit.behaviour(), credit.ref()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), learn.kl_k3(coef=beta)),
         models=roles(ref=frozen("policy")),
     )
@@ -88,7 +90,7 @@ def starpo(
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.play(n),
-        select=select.most_spread(share),
+        select=most_spread(share),
         credit=chain(
             credit.behaviour(),
             credit.streams("critic", "policy", value="value"),

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
 from burnish.core.schedules import after
+from burnish.credit.utterance import Q, V, td_targets, utterance_advantage
 from burnish.method import Method, Option, Phase, chain, ema, roles, trained
 from burnish.methods import opt, papers, register
+from burnish.rollout.again import again
 
 
 @register(
@@ -57,26 +59,26 @@ def archer(
         name="critic",
         times=critic_updates,
         draw=draw.transitions(replay, batch),
-        rollout=rollout.again(),
+        rollout=again(),
         credit=chain(
             credit.streams("target", at="end", score="target_score"),
-            credit.td_targets(gamma=gamma),
+            td_targets(gamma=gamma),
             credit.at_utterance("q", "last"),
             credit.at_utterance("v", "first"),
         ),
         learn=learn.Learn(
-            learn.value_mse("score", credit.Q, "q_target", on=learn.CLAIMED, name="q"),
-            learn.value_mse("value", credit.V, "v_target", on=learn.CLAIMED, name="v"),
+            learn.value_mse("score", Q, "q_target", on=learn.CLAIMED, name="q"),
+            learn.value_mse("value", V, "v_target", on=learn.CLAIMED, name="v"),
         ),
     )
     actor = Phase(
         name="actor",
         times=after(critic_warmup, actor_updates),
         draw=draw.transitions(replay, batch),
-        rollout=rollout.again(),
+        rollout=again(),
         credit=chain(
             credit.streams("critic", score="q", value="v"),
-            credit.utterance_advantage(),
+            utterance_advantage(),
             credit.last_turn("pg", "fresh"),
         ),
         learn=learn.Learn(learn.pg_reinforce(on=learn.CLAIMED)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.credit.baselines import RunningMean, over_batch_mean, over_greedy
+from burnish.credit.penalty import kl_on_tokens
 from burnish.method import Method, Option, Part, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 
@@ -35,7 +37,7 @@ def reinforce(task: draw.Source, *, n: opt.Replies = 1, reward_model: opt.Reward
     log pi is summed over the reply: the whole reply is one action. `reinforce_running` and `reinforce_loo` are the
     same with the mean of the past and with the mean of the other replies to the prompt.
     """
-    return _reinforce(task, n, credit.over_batch_mean(), reward_model)
+    return _reinforce(task, n, over_batch_mean(), reward_model)
 
 
 @register(
@@ -57,7 +59,7 @@ def reinforce_running(
 
     b does not know the batch that it is compared with, so the gradient is unbiased.
     """
-    return _reinforce(task, n, credit.over_memory(credit.RunningMean("baseline", decay)), reward_model)
+    return _reinforce(task, n, credit.over_memory(RunningMean("baseline", decay)), reward_model)
 
 
 @register(
@@ -137,8 +139,8 @@ def remax(
         credit=chain(
             credit.behaviour(),
             credit.ref(),
-            credit.over_greedy(),
-            credit.kl_on_tokens(beta, tag="sample"),
+            over_greedy(),
+            kl_on_tokens(beta, tag="sample"),
             credit.claim("pg", "policy", tag="sample"),
         ),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean, on=learn.CLAIMED)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.credit.mismatch import truncated
 from burnish.method import Method, Option, Part, chain, method, roles
 from burnish.methods import opt, papers, register
 
@@ -50,4 +51,4 @@ def tis(
     w is 1 but for rounding; the correction earns its keep where the sampler is quantised or is another engine. The
     authors use caps of 2 and 8.
     """
-    return corrected_policy(task, n, credit.truncated(cap, LEVELS[level]), eps, minibatches)
+    return corrected_policy(task, n, truncated(cap, LEVELS[level]), eps, minibatches)

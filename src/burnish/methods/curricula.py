@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from burnish import papers, score
+from burnish import papers
 from burnish.core.parts import Draw
 from burnish.draw import rated
 from burnish.draw.bandit import Bandit, MovingValues, UpperBounds, by_bandit
@@ -16,6 +16,7 @@ from burnish.draw.self_instruct import Instructions, Writing, self_instructed
 from burnish.judges.rewrites import OF_MORE, OF_REWRITE, Words
 from burnish.method import Method, Option, Phase, chain
 from burnish.score.judges import Judge, read_judge
+from burnish.score.majority import known_or_majority
 from burnish.tasks.resolve import mixture_of
 from burnish.tasks.rewarded import Rewarded
 from burnish.tasks.source import SameTasks, Source
@@ -241,5 +242,5 @@ def _any_prompt(phase: Phase, source: Source) -> Phase:
         if isinstance(inner, Rewarded | Unscored):
             return phase
         inner = inner.source
-    parts = (score.known_or_majority(atom) if atom.kind == "task_reward" else atom for atom in phase.score)
+    parts = (known_or_majority(atom) if atom.kind == "task_reward" else atom for atom in phase.score)
     return replace(phase, score=chain(*parts))

@@ -7,8 +7,11 @@ from functools import partial
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout
+from burnish.credit.teacher import discounted_sum, from_teacher, mean_of_later
+from burnish.engine.mixture import arithmetic
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
+from burnish.rollout.sample import either
 
 
 @register(
@@ -36,7 +39,7 @@ def gkd(
     """
     return method(
         draw=draw.demos(task),
-        rollout=rollout.either(lam, rollout.sample(1), rollout.given("demo")),
+        rollout=either(lam, rollout.sample(1), rollout.given("demo")),
         learn=learn.Learn(learn.distil(beta, on=("policy", "demo")), logp_temperature="run"),
         models=roles(teacher=frozen(teacher)),
     )
@@ -72,7 +75,7 @@ def opd(
         credit=chain(
             credit.behaviour(),
             credit.streams("teacher", logp="teacher"),
-            credit.from_teacher(partial(credit.discounted_sum, gamma=gamma)),
+            from_teacher(partial(discounted_sum, gamma=gamma)),
         ),
         learn=learn.Learn(learn.pg_clip(math.inf, coef=coef)),
         models=roles(teacher=frozen(teacher)),
@@ -112,14 +115,14 @@ def minillm(
     return method(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.sample(n, blend=rollout.arithmetic("teacher", alpha)),
+            rollout.sample(n, blend=arithmetic("teacher", alpha)),
             rollout.given("demo"),
         ),
         credit=chain(
             credit.behaviour(),
             credit.streams("policy", logp="student"),
             credit.streams("teacher", logp="teacher"),
-            credit.from_teacher(credit.mean_of_later, student="student"),
+            from_teacher(mean_of_later, student="student"),
         ),
         learn=learn.Learn(
             learn.pg_clip(eps),

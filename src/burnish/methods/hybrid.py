@@ -9,8 +9,10 @@ from typing import Annotated
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.schedules import Schedule, at, cosine
 from burnish.learn.maths import phi_weight
+from burnish.learn.terms.hybrid import pg_shaped
 from burnish.method import Clock, Method, Option, Part, chain, method, roles
 from burnish.methods import opt, papers, register
+from burnish.rollout.sample import prefixed
 
 _GroupWithDemo = Annotated[int, Option("Replies for each prompt, one of them the demonstration.", at_least=2)]
 
@@ -126,7 +128,7 @@ def prefix_rft(
         draw=draw.demos(task),
         rollout=rollout.join(
             rollout.sample(n - 1),
-            rollout.prefixed(cosine(keep_high, keep_low_end), keep_high),
+            prefixed(cosine(keep_high, keep_low_end), keep_high),
         ),
         score=score.verify(task),
         credit=chain(
@@ -171,7 +173,7 @@ def luffy(
     demonstration is scored by the verifier, like the samples. That the entropy is averaged over tokens is the
     natural reading, not checked.
     """
-    shaped = learn.pg_shaped(gamma, norm=learn.constant_over_all())
+    shaped = pg_shaped(gamma, norm=learn.constant_over_all())
     advantages = chain(credit.group_relative(std=False), credit.behaviour(), credit.copies(adv="demo_adv"))
     return with_a_demonstration(task, n, advantages, shaped, eps, entropy)
 

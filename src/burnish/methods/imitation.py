@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from burnish import credit, draw, learn, rollout
+from burnish import draw, learn, rollout
+from burnish.credit.message_weights import message_weights
 from burnish.learn.maths.token_weights import probability_weight
 from burnish.method import Method, everything, method, roles
 from burnish.methods import opt, papers, register
@@ -26,7 +27,7 @@ def sft(task: draw.Source, *, updates: opt.Updates = 1) -> Method:
     return method(
         draw=draw.demos(task, weighs=True),
         rollout=rollout.demonstrated(),
-        credit=credit.message_weights() if weighs else everything,
+        credit=message_weights() if weighs else everything,
         learn=learn.Learn(learn.imitate_weighted(on="demo") if weighs else learn.imitate(on="demo"), updates=updates),
         models=roles(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.credit.nash import nash_advantage
 from burnish.method import Method, Option, Role, Rollout, chain, ema, frozen, method, roles
 from burnish.methods import opt, papers, register
 
@@ -80,7 +81,7 @@ def _nash(
         credit=chain(
             credit.behaviour(),
             credit.ref(),
-            credit.nash_advantage(credit.by_bradley_terry if rm else credit.by_comparison, tau, rival=rival),
+            nash_advantage(credit.by_bradley_terry if rm else credit.by_comparison, tau, rival=rival),
         ),
         learn=learn.Learn(learn.pg_reinforce()),
         models=roles(ref=frozen("policy"), **others, **score.rm_role(rm)),

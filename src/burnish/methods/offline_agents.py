@@ -6,8 +6,13 @@ from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
 from burnish.core.schedules import after
+from burnish.credit.claims import alternating
+from burnish.credit.turns import turn_rewards
+from burnish.engine.mixture import by_values
+from burnish.learn.terms.token_values import imitate_steered, q_recorded, q_return, q_temporal, v_expectile
 from burnish.method import Method, Option, Phase, Role, chain, ema, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
+from burnish.select.returns import best_returns, compared
 
 Beta = Annotated[float, Option("Weight of the values in the policy that they steer.", at_least=0)]
 Cql = Annotated[float, Option("Weight of the cross-entropy of Q on the recorded tokens.", at_least=0)]
@@ -42,7 +47,7 @@ def filtered_bc(
     return method(
         draw=draw.episodes(task),
         rollout=rollout.trajectories(),
-        select=select.best_returns(returns, share),
+        select=best_returns(returns, share),
         credit=credit.claim("sft", "demo", tag="best"),
         learn=learn.Learn(learn.imitate(on=learn.CLAIMED)),
         models=roles(),
@@ -94,14 +99,14 @@ def ilql(
         select=select.watched(returns),
         credit=chain(
             credit.token_ids(),
-            credit.turn_rewards(author="demo"),
-            *(credit.alternating(q, i, 2, author="demo") for i, q in enumerate(("q1", "q2"))),
-            *(credit.alternating(f"{q}_cql", i, 2, author="demo") for i, q in enumerate(("q1", "q2"))),
+            turn_rewards(author="demo"),
+            *(alternating(q, i, 2, author="demo") for i, q in enumerate(("q1", "q2"))),
+            *(alternating(f"{q}_cql", i, 2, author="demo") for i, q in enumerate(("q1", "q2"))),
         ),
         learn=learn.Learn(
-            *(learn.q_temporal(gamma, trainee=q, on=learn.CLAIMED, name=q) for q in ("q1", "q2")),
-            *(learn.q_recorded(coef=cql, trainee=q, on=learn.CLAIMED, name=f"{q}_cql") for q in ("q1", "q2")),
-            learn.v_expectile(tau, critics, on="demo"),
+            *(q_temporal(gamma, trainee=q, on=learn.CLAIMED, name=q) for q in ("q1", "q2")),
+            *(q_recorded(coef=cql, trainee=q, on=learn.CLAIMED, name=f"{q}_cql") for q in ("q1", "q2")),
+            v_expectile(tau, critics, on="demo"),
         ),
     )
     models = {
@@ -146,12 +151,8 @@ def mc_returns(
         draw=draw.episodes(task),
         rollout=rollout.trajectories(),
         select=select.watched(returns),
-        credit=chain(
-            credit.token_ids(), credit.turn_rewards(author="demo"), credit.monte_carlo(gamma=gamma, author="demo")
-        ),
-        learn=learn.Learn(
-            learn.q_return(trainee="q", on="demo"), learn.q_recorded(coef=cql, trainee="q", on="demo", name="q_cql")
-        ),
+        credit=chain(credit.token_ids(), turn_rewards(author="demo"), credit.monte_carlo(gamma=gamma, author="demo")),
+        learn=learn.Learn(q_return(trainee="q", on="demo"), q_recorded(coef=cql, trainee="q", on="demo", name="q_cql")),
     )
     models = {"q": trained(lr=q_lr)}
     return _extracted(task, values, returns, critics, models, beta, value_steps, games)
@@ -173,14 +174,14 @@ def _extracted(
         draw=draw.episodes(task),
         rollout=rollout.trajectories(),
         select=select.watched(returns),
-        learn=learn.Learn(learn.imitate_steered(beta, critics, on="demo")),
+        learn=learn.Learn(imitate_steered(beta, critics, on="demo")),
     )
     play = (
         Phase(
             name="play",
             draw=draw.prompts(task, "env"),
-            rollout=rollout.play(max(1, games), who="ref", blend=rollout.by_values(critics, beta)),
-            select=select.compared(returns),
+            rollout=rollout.play(max(1, games), who="ref", blend=by_values(critics, beta)),
+            select=compared(returns),
             learn=learn.Learn(),
         )
         if games

@@ -6,6 +6,7 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.credit.returns import n_step
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
@@ -135,7 +136,7 @@ def a2c(
         credit=chain(
             credit.streams("critic", "policy", value="value"),
             credit.token_rewards(kl=None),
-            credit.n_step(lookahead, gamma=gamma),
+            n_step(lookahead, gamma=gamma),
         ),
         learn=learn.Learn(
             learn.pg_reinforce(norm=learn.token_mean),

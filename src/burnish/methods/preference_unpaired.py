@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import chain
+from burnish.credit.kl_baseline import kl_baseline
 from burnish.learn.terms import preference_unpaired as unpaired
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
@@ -38,7 +39,7 @@ def kto(task: draw.Source, *, beta: opt.Beta = 0.1, weight_good: Weight = 1.0, w
     """
     return method(
         **labelled_replies(task),
-        credit=chain(credit.cached_ref(task), credit.label(), credit.kl_baseline()),
+        credit=chain(credit.cached_ref(task), credit.label(), kl_baseline()),
         learn=learn.Learn(unpaired.kto(beta, weight_good, weight_bad, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,

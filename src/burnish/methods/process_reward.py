@@ -7,6 +7,7 @@ from typing import Annotated
 from torch import Tensor
 
 from burnish import credit, draw, learn, rollout
+from burnish.credit.step_labels import step_labels
 from burnish.method import Method, Option, Part, Trace, chain, method, roles, trained
 from burnish.methods import papers, register
 
@@ -19,9 +20,7 @@ def labelled_steps(low: float = 0.0, high: float = 1.0) -> Part:
     def where(trace: Trace) -> Tensor:
         return ~trace.streams["label"].isnan()
 
-    return chain(
-        credit.step_labels(low=low, high=high), credit.claim("step", "demo", where=where, needs=("stream:label",))
-    )
+    return chain(step_labels(low=low, high=high), credit.claim("step", "demo", where=where, needs=("stream:label",)))
 
 
 @register(

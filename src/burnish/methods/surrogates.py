@@ -6,6 +6,7 @@ import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.terms.surrogates import pg_sequence, pg_sequence_by_token, pg_soft
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, papers, register
 
@@ -113,7 +114,7 @@ def gspo(
         rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.old()),
-        learn=learn.Learn(learn.pg_sequence(eps_low, eps_high), minibatches=minibatches),
+        learn=learn.Learn(pg_sequence(eps_low, eps_high), minibatches=minibatches),
         models=roles(),
     )
 
@@ -145,7 +146,7 @@ def gspo_token(
         rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.old()),
-        learn=learn.Learn(learn.pg_sequence_by_token(eps_low, eps_high, norm=learn.seq_mean), minibatches=minibatches),
+        learn=learn.Learn(pg_sequence_by_token(eps_low, eps_high, norm=learn.seq_mean), minibatches=minibatches),
         models=roles(),
     )
 
@@ -214,6 +215,6 @@ def sapo(
         rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(), credit.behaviour()),
-        learn=learn.Learn(learn.pg_soft(tau_pos, tau_neg, norm=learn.seq_mean), minibatches=minibatches),
+        learn=learn.Learn(pg_soft(tau_pos, tau_neg, norm=learn.seq_mean), minibatches=minibatches),
         models=roles(),
     )

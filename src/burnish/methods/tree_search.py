@@ -7,6 +7,7 @@ from typing import Annotated
 from torch import Tensor
 
 from burnish import credit, draw, learn, score, select
+from burnish.credit.step_labels import turn_labels
 from burnish.method import Method, Option, Part, Rollout, Trace, chain, frozen, method, roles
 
 Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
@@ -32,7 +33,7 @@ def taught() -> Part:
         return ~trace.streams["label"].isnan()
 
     return chain(
-        credit.turn_labels("value"),
+        turn_labels("value"),
         credit.claim("step", "policy", positions="last", where=labelled, needs=("stream:label",)),
         credit.claim("sft", "policy", tag="right"),
     )

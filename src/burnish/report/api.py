@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.report.catalogue import UNREADABLE, Summary, name_of, printable, readable, summary, unreadable
-from burnish.report.definitions import DEFINITIONS
+from burnish.report.definitions import definitions
 from burnish.report.titles import titles
 from burnish.report.tree import calls_in, tree_of
 from burnish.store.control import order
@@ -42,7 +42,7 @@ class Api:
             "tree": self.tree,
             "prompt": self.prompt,
             "steps": self.steps,
-            "definitions": lambda query: [dataclasses.asdict(entry) for entry in DEFINITIONS],
+            "definitions": lambda query: [dataclasses.asdict(entry) for entry in definitions()],
         }
 
     def ask(self, name: str, query: Query) -> bytes | None:

@@ -2,13 +2,23 @@
 
 A name with `*` stands for any term (`*/loss` is pg/loss, kl/loss, ...) or any score; the first entry that matches
 applies. Means over reply tokens exclude prompts and padding, and no metric depends on the micro-batch size.
+
+What one paper alone records is defined in its file: `METRICS = ((name, chapter, meaning, better), ...)`. That is read
+as text, so that a dashboard imports no paper.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
+
+import burnish
+
+ZOO = Path(burnish.__file__).parent / "zoo"
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,16 @@ def _chapter(title: str, *rows: tuple[str, str] | tuple[str, str, str]) -> list[
     return [Definition(row[0], title, row[1], *row[2:]) for row in rows]
 
 
-DEFINITIONS: list[Definition] = [
+def of_papers(folder: Path = ZOO) -> Iterator[Definition]:
+    """The metrics that files of papers define."""
+    for file in sorted(folder.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        for node in ast.parse(text).body if "\nMETRICS = (" in text else ():
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METRICS":
+                yield from (Definition(*row) for row in ast.literal_eval(node.value))
+
+
+GENERAL: list[Definition] = [
     *_chapter(
         "What was sampled",
         ("reward", "mean score of the traces sampled in the step, before any is dropped", "up"),
@@ -47,31 +66,17 @@ DEFINITIONS: list[Definition] = [
         ("traces", "traces that reached learn, all phases together"),
         ("temperature", "the temperature that replies were sampled at, where a controller sets it"),
         ("sampled_entropy", "minus the mean log-prob of the sampled tokens that are trained on"),
-        ("thought_share", "share of the sampled tokens that are inside of <think>...</think>"),
-        ("distractors", "mean number of passages that do not help, over the questions asked"),
-        ("speak_f1", "of a simulated user on held-out tasks: F1 of when it speaks", "up"),
-        ("act_f1", "of a simulated user on held-out tasks: F1 of the dialogue act where the human speaks", "up"),
-        ("help_price", "the price of a request for help at which the recorded episodes keep to the budget"),
-        ("help_planned", "requests of an episode that the values of the recorded states expect at that price"),
-        ("help_labels", "share of the trained states in which help is to be asked for"),
-        ("help_asked", "requests of an episode with the helper in charge"),
-        ("assisted_reward", "mean reward of the episodes with the helper in charge", "up"),
-        ("random_help_asked", "requests of an episode while help comes at random"),
-        ("random_help_reward", "mean reward of the episodes with help at random", "up"),
         ("hinted", "share of the groups that were given a hint"),
         ("answered", "share of the replies that state an answer", "up"),
         ("answer_entropy", "entropy of the answers within a group, in bits: 0 where all replies agree"),
         ("astray", "share of the replies that were cut off or repeat themselves", "down"),
         ("overlong", "mean punishment for replies that come near the limit: 0 or below", "up"),
         ("recorded_return", "mean return of the recorded episodes that were read", "up"),
-        ("r2/*", "R^2 of the verifier's score against the reward, of the replies that a filtration keeps", "up"),
-        ("filtration/*", "share of the steps in which this filtration was chosen"),
         (
             "env/*",
             "a number that the environment reports at the end of an episode; env/regret of `bandit` is the sum "
             "over pulls of the best mean minus that of the arm",
         ),
-        ("expert/*", "share of the turns in which the reply of this expert was chosen, counted from 0"),
         (
             "played_return",
             "mean return of the episodes that the steered policy, or the manager of `moe_lm`, played",
@@ -140,29 +145,14 @@ DEFINITIONS: list[Definition] = [
         ("draw_made", "new prompts that were made of others and passed the filters"),
         ("draw_refused", "share of the new prompts that were empty, repeated or refused by a filter", "down"),
         ("informativeness", "mean over prompts of the best reward less the worst"),
-        ("executor_calls", "questions to the model that rewrites and answers instructions"),
-        ("not_equal", "share of the operations that changed an instruction, by the judge", "up"),
         ("battles/won", "share of the battles with other models that the policy won", "up"),
         ("battles/lost", "share of the battles with other models that the policy lost", "down"),
-        ("battles/tied", "share of the battles in which the two orders did not agree on a winner"),
         ("refused/*", "share of the replies that the refusal classifier puts into a category"),
         ("majority_share", "share of the replies that agree with the answer of most replies to their prompt"),
         ("shared_states", "share of the turns that began in a state which another turn of the group began in", "up"),
         ("replayed", "share of the groups in which a past success took the place of a failed episode"),
         ("replay_store", "episodes in a replay store"),
-        ("replayed_kept", "share of the replayed actions that are trained on, by their probability under the policy"),
-        ("states_kept", "share of the visited states whose best candidate is trained on"),
         ("matched", "share of the states in which the policy's action equals the expert's", "up"),
-        (
-            "taken_for_expert",
-            "mean chance that the discriminator gives the policy's actions of being the expert's",
-            "up",
-        ),
-        ("faulty_replies", "share of the demonstrated replies that are no valid action, which are not trained on"),
-        ("executed", "share of the actions that the environment executed", "up"),
-        ("contribution", "mean contribution of a turn to the outcome, as the estimator sees it"),
-        ("failed_tasks", "share of the batch that are tasks which failed before"),
-        ("in_band", "share of the batch whose value at the start is in the critic's band"),
         (
             "restarts",
             "share of an agent's requests that did not go on from an earlier one of its episode",
@@ -186,20 +176,10 @@ DEFINITIONS: list[Definition] = [
         ("tree/nodes", "nodes of a search tree that were visited or valued, mean over tasks"),
         ("tree/tokens", "tokens that were sampled for a search tree, mean over tasks", "down"),
         ("tree/right", "right replies among the finished ones of the search trees", "up"),
-        ("tree/reflections", "episodes of a search after which a reflection was written"),
         ("tree/best", "the best reward among the finished episodes of a search tree, mean over tasks", "up"),
-        ("deficient", "share of the tasks whose sampled reply is not good enough, and that are searched"),
-        ("steps_judged_bad", "share of the steps that the policy itself calls bad"),
-        ("revised", "share of the rows that turn a bad episode into a good one"),
-        ("latents", "clusters of replies that have a member"),
-        ("expert_failed", "share of the episodes of the expert that failed"),
-        ("branches", "share of the episodes that branched from another one"),
         ("refilled", "new groups drawn in place of dropped ones"),
-        ("recovered", "groups of the last step that had no room in its batch"),
-        ("easy_pool", "problems whose replies were all right when they were last drawn"),
         ("dropped/*", "share that a part of select removed, by the reason in the name"),
         ("score/before_selection", "mean score before the best were chosen", "up"),
-        ("score/chosen_reward", "mean reward of the environment for the episodes that another score chose", "up"),
         ("score/selected", "mean score of the chosen", "up"),
         (
             "score/*",
@@ -220,25 +200,15 @@ DEFINITIONS: list[Definition] = [
         ("confidence", "mean probability that the policy gives its own reply"),
         ("dense/*", "mean over replies of the sum of a scorer's token rewards, before its weight", "up"),
         ("progress", "mean over prompts of the continuations' reward less that of answers forced before them", "up"),
-        ("dense_bonus", "mean over reply tokens of the bonus that a log-ratio gives"),
         ("delta", "running midpoint of the implicit rewards of desirable and undesirable replies"),
-        ("density", "mean density ratio of the prompts of desirable and undesirable replies"),
         ("label_confidence", "mean chance that a pair's label is right, by the policy"),
-        ("label_reliability", "estimated share of right labels", "up"),
-        ("augmented", "mean number of perturbed copies that joined a pair"),
         ("flipped", "share of the pairs whose label an ensemble reversed"),
-        ("goal_near", "mean sigmoid of the cosine of a state and a later state of the same chosen reply", "up"),
-        ("goal_far", "mean sigmoid of the cosine of a state of the chosen and one of the rejected reply", "down"),
         ("head_spread", "mean standard deviation of a reply's scores over the heads or members of an ensemble"),
-        ("pairs_of_user", "mean number of pairs of one user in the batch"),
-        ("users_moved", "share of the pairs whose user changed the cluster in this step"),
-        ("verbosity_share", "mean share of the verbosity score that was taken off the other attributes"),
         ("token_reward", "mean reward that a DPO model's log-ratio gives to a token"),
         ("accepted", "share of the replies that rejection sampling accepted"),
         ("reference_cached", "share of the replies whose reference log-probs were computed in an earlier epoch"),
         ("demo_weight", "mean weight of a demonstration against the samples"),
         ("distilled", "share of the traces that are distilled from the teacher"),
-        ("local_weight", "mean weight of the within-group advantage against the batch's"),
         ("clipped_by_covariance", "share of the tokens left out for their covariance of log-prob and advantage"),
         ("tempered_share", "share of the trained traces that were sampled at the raised temperature"),
         (
@@ -267,13 +237,7 @@ DEFINITIONS: list[Definition] = [
         ("trust/accepted", "share of the updates that the line search accepted"),
         ("evolution/best", "mean score of the best candidate of the step's population", "up"),
         ("evolution/spread", "standard deviation of the candidates' mean scores; 0: all tie, and nothing moves"),
-        ("evolution/sigma", "step size of CMA-ES after the step, in multiples of the singular values"),
-        ("evolution/distance", "root mean square of how far the singular values have moved, in multiples of them"),
-        ("swarm/published", "groups of the step that other nodes of the swarm can read"),
         ("swarm/drawn", "groups of other nodes that the step learns from"),
-        ("swarm/discarded", "groups of other nodes that were read and left out: equal rewards, or too long"),
-        ("swarm/refused", "files and lines of other nodes over a limit, of another form, or that cannot be judged"),
-        ("start_kl", "mean over reply tokens of log-prob minus that of the policy at the start of the run"),
         (
             "kl/loss",
             "mean over reply tokens of the estimated KL to the reference (k3, unless the method's page says otherwise)",
@@ -368,10 +332,16 @@ DEFINITIONS: list[Definition] = [
 
 
 @cache
+def definitions() -> tuple[Definition, ...]:
+    """All definitions, in the order in which names are looked up."""
+    return (*of_papers(), *GENERAL)
+
+
+@cache
 def definition(name: str) -> Definition | None:
     """The definition of a metric; None for an unknown name."""
     held_out = name.startswith("heldout/")
-    for entry in DEFINITIONS:
+    for entry in definitions():
         if fnmatchcase(name, entry.name) and entry.name.startswith("heldout/") == held_out:
             return entry
     return None
@@ -380,8 +350,8 @@ def definition(name: str) -> Definition | None:
 def markdown() -> str:
     """The tables of docs/metrics.md."""
     lines: list[str] = []
-    for chapter in dict.fromkeys(entry.chapter for entry in DEFINITIONS):
+    for chapter in dict.fromkeys(entry.chapter for entry in GENERAL):
         lines += ["", f"## {chapter}", "", "| name | what | better |", "|---|---|---|"]
-        entries = [entry for entry in DEFINITIONS if entry.chapter == chapter]
+        entries = [entry for entry in (*GENERAL, *of_papers()) if entry.chapter == chapter]
         lines += [f"| `{entry.name}` | {entry.what} | {entry.better} |" for entry in entries]
     return "\n".join(lines) + "\n"

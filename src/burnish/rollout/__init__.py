@@ -6,23 +6,10 @@ from burnish.util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from burnish.engine.mixture import Blend as Blend
-    from burnish.engine.mixture import arithmetic as arithmetic
-    from burnish.engine.mixture import by_values as by_values
     from burnish.engine.mixture import geometric as geometric
     from burnish.engine.mixture import guided as guided
-    from burnish.engine.mixture import masked_by as masked_by
-    from burnish.rollout.again import again as again
-    from burnish.rollout.branch import Cuts as Cuts
     from burnish.rollout.branch import lines as lines
-    from burnish.rollout.branch import next_steps as next_steps
     from burnish.rollout.branch import probed as probed
-    from burnish.rollout.branch import tree as tree
-    from burnish.rollout.branch import uncertain as uncertain
-    from burnish.rollout.branching import Branches as Branches
-    from burnish.rollout.branching import above as above
-    from burnish.rollout.branching import branching as branching
-    from burnish.rollout.branching import by_chance as by_chance
-    from burnish.rollout.branching import second_tries as second_tries
     from burnish.rollout.candidates import Guide as Guide
     from burnish.rollout.candidates import by_candidates as by_candidates
     from burnish.rollout.completions import Prefix as Prefix
@@ -31,63 +18,27 @@ if TYPE_CHECKING:
     from burnish.rollout.demonstrated import demonstrated as demonstrated
     from burnish.rollout.given import given as given
     from burnish.rollout.given_steps import given_steps as given_steps
-    from burnish.rollout.guides import by_chances as by_chances
     from burnish.rollout.guides import by_lookahead as by_lookahead
-    from burnish.rollout.guides import by_value_models as by_value_models
-    from burnish.rollout.hosted import hosted as hosted
-    from burnish.rollout.intents import intents as intents
     from burnish.rollout.listed import listed as listed
-    from burnish.rollout.operated import answered as answered
-    from burnish.rollout.operated import expanded as expanded
-    from burnish.rollout.operated import operated as operated
-    from burnish.rollout.particles import particles as particles
     from burnish.rollout.play import of_episodes as of_episodes
     from burnish.rollout.play import play as play
     from burnish.rollout.recalled import recalled as recalled
-    from burnish.rollout.resets import Cut as Cut
-    from burnish.rollout.resets import any_stage as any_stage
     from burnish.rollout.resets import anywhere as anywhere
-    from burnish.rollout.resets import handed_over as handed_over
     from burnish.rollout.resets import reset as reset
-    from burnish.rollout.resets import restarted as restarted
-    from burnish.rollout.resets import sliding_stage as sliding_stage
-    from burnish.rollout.sample import either as either
     from burnish.rollout.sample import greedy as greedy
     from burnish.rollout.sample import join as join
-    from burnish.rollout.sample import prefixed as prefixed
     from burnish.rollout.sample import sample as sample
-    from burnish.rollout.search_tree import discounted as discounted
-    from burnish.rollout.search_tree import growing_ucb as growing_ucb
-    from burnish.rollout.search_tree import half_of_children as half_of_children
-    from burnish.rollout.search_tree import log_puct as log_puct
-    from burnish.rollout.search_tree import mean_of_children as mean_of_children
-    from burnish.rollout.search_tree import puct as puct
-    from burnish.rollout.search_tree import root_puct as root_puct
-    from burnish.rollout.search_tree import ucb_after_one as ucb_after_one
     from burnish.rollout.search_tree import uct as uct
     from burnish.rollout.searched import finished as finished
-    from burnish.rollout.searched import mixed_value as mixed_value
-    from burnish.rollout.searched import ranked_by as ranked_by
     from burnish.rollout.searched import replies_with as replies_with
     from burnish.rollout.searched import searched as searched
     from burnish.rollout.stepped import answers as answers
-    from burnish.rollout.stepped import best_end as best_end
-    from burnish.rollout.stepped import by_probability as by_probability
-    from burnish.rollout.stepped import end_of_best_path as end_of_best_path
-    from burnish.rollout.stepped import enough as enough
-    from burnish.rollout.stepped import every_node as every_node
-    from burnish.rollout.stepped import good_end as good_end
     from burnish.rollout.stepped import paths as paths
     from burnish.rollout.stepped import stepped as stepped
     from burnish.rollout.stepped import tree_values as tree_values
     from burnish.rollout.trajectories import trajectories as trajectories
-    from burnish.rollout.valued import at_birth as at_birth
-    from burnish.rollout.valued import at_visit as at_visit
-    from burnish.rollout.valued import blended as blended
     from burnish.rollout.valued import by_model as by_model
     from burnish.rollout.valued import ends_by as ends_by
-    from burnish.rollout.valued import looking_ahead as looking_ahead
     from burnish.rollout.valued import simulated as simulated
-    from burnish.rollout.valued import with_siblings as with_siblings
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from burnish.core.parts import Part
@@ -18,47 +17,6 @@ from burnish.forward.module import scalar_head
 from burnish.rollout.candidates import Guide, keeps, state_after
 from burnish.rollout.starts import Reply
 from burnish.score.reading import require_same_tokens
-
-
-def centred(values: Tensor) -> Tensor:
-    """V - mean over the candidates: [B, k]. Without it, candidates would gain on the tokens that are not scored."""
-    return values - values.mean(-1, keepdim=True)
-
-
-def soft_value(head: Tensor, eta: float) -> Tensor:
-    """Q / eta = log( 1 - p + p e^(1/eta) ) with p = sigmoid(head): the soft value of a reward of 1 with chance p.
-
-    eta -> infinity gives p / eta, eta -> 0 gives 1 / eta wherever p > 0.
-    """
-    return torch.logaddexp(F.logsigmoid(-head), F.logsigmoid(head) + 1 / eta)
-
-
-def by_value_models(weights: Mapping[str, float], *, k: int = 20) -> Guide:
-    """sum_i w_i V_i(s + a), minus its mean over the k candidates; other tokens keep their log-probs (VAS, arXiv
-    2405.06639).
-    """
-    given = dict(weights)
-
-    def scores(replies: Sequence[Reply], candidates: Tensor, step: Step) -> Tensor:
-        return sum(
-            (weight * centred(heads_after(replies, candidates, name, step)) for name, weight in given.items()),
-            torch.zeros(candidates.shape),
-        )
-
-    shown = ", ".join(f"{weight:g} {name}" for name, weight in weights.items())
-    reads = frozenset(f"model:{name}.score" for name in weights)
-    return Guide(f"by_value_models({shown})", scores if given else None, k, cut=False, reads=reads)
-
-
-def by_chances(model: str, eta: float, *, k: int = 20) -> Guide:
-    """Q(s, a) / eta of a model whose head after a is the logit of the chance that the base goes on to a reward of 1
-    (Q#, arXiv 2502.20548). Tokens outside of the k likeliest are cut.
-    """
-
-    def scores(replies: Sequence[Reply], candidates: Tensor, step: Step) -> Tensor:
-        return soft_value(heads_after(replies, candidates, model, step), eta)
-
-    return Guide(f"by_chances({model}, eta {eta:g})", scores, k, cut=True, reads=frozenset({f"model:{model}.score"}))
 
 
 def by_lookahead(score: Part, weight: float, *, k: int, length: int, by: str, name: str = "reward") -> Guide:

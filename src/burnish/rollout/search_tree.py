@@ -92,44 +92,6 @@ def uct(c: float, value: Value = value_of, *, unvisited: float = math.inf) -> Ru
     )
 
 
-def ucb_after_one(c: float, value: Value = value_of) -> Rule:
-    """Q + c sqrt(ln N / (1 + n)): no child is infinitely attractive, so a prior opinion in Q orders new ones (Agent Q,
-    arXiv 2408.07199).
-    """
-    return lambda parent, child: value(child) + c * math.sqrt(math.log(max(1, parent.visits)) / (1 + child.visits))
-
-
-def log_puct(c: float, value: Value = value_of) -> Rule:
-    """Q + c p sqrt(ln N) / (1 + n), p the prior: 1 + n stands outside the root (ARMAP's code, arXiv 2502.12130)."""
-    return lambda parent, child: (
-        value(child) + c * child.prior * math.sqrt(math.log(max(1, parent.visits))) / (1 + child.visits)
-    )
-
-
-def puct(c: float, value: Value = value_of) -> Rule:
-    """Q + c p sqrt(N) / (1 + n), p the prior (AlphaZero's rule without its slow growth of c); before the first visit of
-    the parent Q + c p (R-MCTS, arXiv 2410.02052).
-    """
-    return lambda parent, child: value(child) + c * child.prior * math.sqrt(max(1, parent.visits)) / (1 + child.visits)
-
-
-def root_puct(c: float, value: Value = value_of) -> Rule:
-    """Q + c p sqrt(N / (1 + n)), p the prior: 1 + n stands inside the root (CPL, arXiv 2409.08642)."""
-    return lambda parent, child: value(child) + c * child.prior * math.sqrt(parent.visits / (1 + child.visits))
-
-
-def growing_ucb(low: float, high: float, value: Value = value_of, *, c1: float = 1.25, c2: float = 19652.0) -> Rule:
-    """(Q - low) / (high - low) + sqrt(N - 1) / (1 + n) [c1 + ln((N + c2) / c2)]: MuZero's rule without its prior (x1,
-    arXiv 2501.11223). low and high are the range of rewards: the authors' code never moves its minimum and maximum.
-    """
-
-    def rule(parent: Node[Any], child: Node[Any]) -> float:
-        share = math.sqrt(max(0, parent.visits - 1)) / (1 + child.visits)
-        return (value(child) - low) / (high - low) + share * (c1 + math.log((parent.visits + c2) / c2))
-
-    return rule
-
-
 # ------------------------------------------------------------------------------------------------------------- backups
 
 
@@ -165,13 +127,6 @@ def discounted(gamma: float) -> Backup:
         node.visits += 1
 
     return backup
-
-
-def half_of_children(node: Node[Any], value: float) -> None:
-    """Q <- (Q + sum n_i Q_i / sum n_i) / 2; a node without visited children takes the value; N <- N + 1 (MedS3)."""
-    found = below(node)
-    node.value = value if found is None else (node.value + found) / 2
-    node.visits += 1
 
 
 def back_up(node: Node[Any], value: float, backup: Backup) -> None:

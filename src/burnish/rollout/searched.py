@@ -12,7 +12,6 @@ from burnish.core.types import Group, Task, Trace
 from burnish.rollout.episode import Episode
 from burnish.rollout.play import note_episodes, of_episodes, replies_to, take_turn
 from burnish.rollout.search_tree import Backup, Node, Rule, Value, ends, nodes, running_mean, search, value_of
-from burnish.score.words import told, word_logps
 
 Branch = Node[Episode]
 Opinion = Callable[[list[Branch], Step], None]  # writes facts["critic"] on the children of these nodes
@@ -147,37 +146,3 @@ def finished(root: Branch) -> list[Trace]:
         trace.index = i
         found.append(trace)
     return found
-
-
-def mixed_value(alpha: float) -> Value:
-    """Q = alpha Q_tree + (1 - alpha) Q_critic; a node that no critic judged has Q_tree alone."""
-    return lambda node: (
-        alpha * node.value + (1 - alpha) * node.facts["critic"] if "critic" in node.facts else node.value
-    )
-
-
-def ranked_by(critic: str) -> Opinion:
-    """A model's order of the replies that were proposed in one state: 1 for the best, 0 for the worst, evenly between.
-
-    The critic reads the episode and one proposal at a time; the order is that of log p(yes) - log p(no) to the
-    question whether it is a good next step.
-    """
-
-    def opinion(leaves: list[Branch], step: Step) -> None:
-        chat = step.models[critic].chat
-        asked = [(leaf, child) for leaf in leaves for child in leaf.children]
-        questions = [
-            f"{told(child.state.turns[: len(leaf.state.turns) + 1], chat)}\n"
-            "Is the agent's last step a good one? Answer yes or no."
-            for leaf, child in asked
-        ]
-        odds = {
-            id(child): yes - no
-            for (_, child), (yes, no) in zip(asked, word_logps(questions, ("yes", "no"), critic, step), strict=True)
-        }
-        for leaf in leaves:
-            ordered = sorted(leaf.children, key=lambda child: -odds[id(child)])
-            for rank, child in enumerate(ordered):
-                child.facts["critic"] = 1 - rank / (len(ordered) - 1) if len(ordered) > 1 else 1.0
-
-    return opinion

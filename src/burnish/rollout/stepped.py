@@ -13,7 +13,7 @@ from burnish.core.parts import Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.rollout.particles import delimiter
-from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees, node_traces
+from burnish.rollout.reply_tree import Branch, Partial, ReplyTrees
 from burnish.rollout.search_tree import Backup, Rule, best_path, mean_of_children, nodes, search, step_values
 from burnish.rollout.valued import Valuation
 from burnish.score.judge import require_verifier, write_verdicts
@@ -26,14 +26,6 @@ Take = Callable[[ReplyTrees], list[Group]]  # what becomes of the trees: a group
 
 def by_frequency(children: Sequence[Branch]) -> None:
     """A proposal's prior is its share of those that were sampled, as it is when it is added."""
-
-
-def by_probability(children: Sequence[Branch]) -> None:
-    """A proposal's prior is its probability under the policy, divided by the sum over the proposals in its state."""
-    top = max(child.facts["logp"] for child in children)
-    weights = [math.exp(child.facts["logp"] - top) for child in children]
-    for child, weight in zip(children, weights, strict=True):
-        child.prior = weight / sum(weights)
 
 
 @supplies("tokens:*", "mu:*", "tag:node", "tag:path", "tag:right", "turn_score:value")
@@ -92,21 +84,6 @@ def stepped(
 # ------------------------------------------------------------------------------------------------------ when it is done
 
 
-def good_end(gate: float) -> Done:
-    """A tree is done when one of its ends has a value of at least the gate."""
-    return lambda root: any(node.over and node.known and node.value >= gate for node in nodes(root))
-
-
-def enough(right: int, most: int) -> Done:
-    """A tree is done when it has so many ends with value 1, or so many nodes."""
-
-    def done(root: Branch) -> bool:
-        found = list(nodes(root))
-        return len(found) > most or sum(node.over and node.known and node.value >= 1 for node in found) >= right
-
-    return done
-
-
 # -------------------------------------------------------------------------------------------------- what is read off it
 
 Labels = Callable[[Branch, Callable[[Branch], bool]], dict[Branch, float]]  # (root, is an end right?) -> node -> label
@@ -145,21 +122,10 @@ def paths(source: Source, labels: Labels = step_values) -> Take:
     return take
 
 
-def every_node(trees: ReplyTrees) -> list[Group]:
-    """One trace for each node that has a value, which is its score (`node_traces`)."""
-    groups = [Group(root.state.task, node_traces(root)) for root in trees.roots]
-    return [group for group in groups if group.traces]
-
-
 def best_end(root: Branch) -> Branch:
     """The end with the largest value; where the tree has none, the last node of the best path."""
     ends = [node for node in nodes(root) if node.over and node.known]
     return max(ends, key=lambda node: node.value) if ends else best_path(root)[-1]
-
-
-def end_of_best_path(root: Branch) -> Branch:
-    """The last node of the path on which each step has the largest value of its siblings."""
-    return best_path(root)[-1]
 
 
 def answers(chosen: Callable[[Branch], Branch] = best_end) -> Take:

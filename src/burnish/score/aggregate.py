@@ -94,34 +94,3 @@ def fused(own: float, neighbours: list[tuple[float, float]], least: float, most:
     """
     near = sorted((pair for pair in neighbours if pair[1] >= least), key=lambda pair: -pair[1])[:most]
     return (own + sum(score * cosine for score, cosine in near)) / (1 + sum(cosine for _, cosine in near))
-
-
-def spearman(x: Tensor, y: Tensor) -> float:
-    """Spearman's rank correlation; equal values share their mean rank. 0 where one of the two is constant."""
-    ranks = [_ranks(values) for values in (x, y)]
-    a, b = (rank - rank.mean() for rank in ranks)
-    scale = float(a.norm() * b.norm())
-    return float(a @ b) / scale if scale else 0.0
-
-
-def _ranks(x: Tensor) -> Tensor:
-    values = x.double()
-    below = (values[None] < values[:, None]).sum(-1)
-    same = (values[None] == values[:, None]).sum(-1)
-    return below + (same - 1) / 2
-
-
-GRID = (0.0, 0.01, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15, *(round(0.2 + 0.05 * i, 2) for i in range(16)))
-
-
-def verbosity_shares(scores: Tensor, verbosity: Tensor, largest: float = 0.03) -> Tensor:
-    """ArmoRM's lambda_i (arXiv 2406.12845): how much of the verbosity score is taken off each attribute. [k].
-
-    The smallest of a grid for which Spearman's correlation of r_i - lambda_i verbosity with verbosity is at most
-    `largest`; the last of the grid where none is. scores [n, k], verbosity [n].
-    """
-    found = []
-    for column in scores.T:
-        fitting = (share for share in GRID if spearman(column - share * verbosity, verbosity) <= largest)
-        found.append(next(fitting, GRID[-1]))
-    return torch.tensor(found, dtype=scores.dtype)

@@ -8,7 +8,6 @@ from typing import Any
 from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
-from burnish.score.reading import end_scores
 
 
 class Moments:
@@ -40,23 +39,6 @@ class Moments:
         self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
 
 
-@supplies("score:clipped")
-def clipped(limit: float, *, score: str = "reward", name: str = "clipped") -> Part:
-    """scores[name] = the score clipped to [-limit, limit]."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for trace in (trace for group in groups for trace in group.traces):
-            trace.scores[name] = max(-limit, min(limit, trace.scores[score]))
-        return groups
-
-    return Part(
-        name=f"clipped({limit:g})",
-        call=call,
-        reads=frozenset({f"score:{score}"}),
-        writes=frozenset({f"score:{name}"}),
-    )
-
-
 @supplies("score:normal")
 def normalised(
     moments: Moments, limit: float, *, scale: float = 1.0, score: str = "reward", name: str = "normal"
@@ -80,40 +62,4 @@ def normalised(
         reads=frozenset({f"score:{score}"}),
         writes=frozenset({f"score:{name}"}),
         state=(moments,),
-    )
-
-
-@supplies("score:chance")
-def success_chance(model: str = "critic", *, author: str = "policy", name: str = "chance") -> Part:
-    """scores[name] = sigmoid of the model's score at the last token of the trace."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        traces = [trace for group in groups for trace in group.traces]
-        found = end_scores(traces, step.models[model], step.settings.token_budget)
-        for trace, score in zip(traces, found, strict=True):
-            trace.scores[name] = float(score.sigmoid())
-        return groups
-
-    return Part(
-        name=f"success_chance({model})",
-        call=call,
-        reads=frozenset({f"tokens:{author}", f"model:{model}.score"}),
-        writes=frozenset({f"score:{name}"}),
-    )
-
-
-@supplies("score:spread")
-def spread(low: float, high: float = 1.0, *, score: str = "reward", name: str = "spread") -> Part:
-    """scores[name] = low + (high - low) score: maps [0, 1] to [low, high]."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for trace in (trace for group in groups for trace in group.traces):
-            trace.scores[name] = low + (high - low) * trace.scores[score]
-        return groups
-
-    return Part(
-        name=f"spread({low:g}, {high:g})",
-        call=call,
-        reads=frozenset({f"score:{score}"}),
-        writes=frozenset({f"score:{name}"}),
     )

@@ -5,24 +5,15 @@ from typing import TYPE_CHECKING
 from burnish.util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from burnish.select.filters import above as above
-    from burnish.select.filters import between as between
     from burnish.select.filters import keep_best as keep_best
     from burnish.select.filters import mixed as mixed
-    from burnish.select.filters import most_spread as most_spread
-    from burnish.select.filters import note_chosen as note_chosen
     from burnish.select.lists import best_vs_worst_beside as best_vs_worst_beside
     from burnish.select.lists import diverse_vs_usual as diverse_vs_usual
     from burnish.select.lists import first_round as first_round
-    from burnish.select.lists import gold_and_pair as gold_and_pair
     from burnish.select.lists import keep_accepted as keep_accepted
-    from burnish.select.lists import large_margins as large_margins
     from burnish.select.lists import longest_vs_any as longest_vs_any
-    from burnish.select.lists import rival_pairs as rival_pairs
     from burnish.select.lists import unequal_lists as unequal_lists
     from burnish.select.lists import whole_lists as whole_lists
-    from burnish.select.outcomes import partly_right as partly_right
-    from burnish.select.outcomes import solvable as solvable
     from burnish.select.pairs import best_vs_worst as best_vs_worst
     from burnish.select.pairs import every_contrast as every_contrast
     from burnish.select.pairs import every_pair as every_pair
@@ -32,20 +23,12 @@ if TYPE_CHECKING:
     from burnish.select.refill import refilled as refilled
     from burnish.select.remember import Store as Store
     from burnish.select.remember import remember as remember
-    from burnish.select.remember import remember_right as remember_right
     from burnish.select.remember import turns_by as turns_by
     from burnish.select.returns import Returns as Returns
-    from burnish.select.returns import best_returns as best_returns
-    from burnish.select.returns import compared as compared
-    from burnish.select.returns import normalised_score as normalised_score
     from burnish.select.returns import watched as watched
-    from burnish.select.shorter import shortest_vs_longer as shortest_vs_longer
     from burnish.select.siblings import sibling_pairs as sibling_pairs
     from burnish.select.task_replay import TaskStore as TaskStore
-    from burnish.select.task_replay import beside_successes as beside_successes
-    from burnish.select.task_replay import replay_where_failed as replay_where_failed
     from burnish.select.turn_rows import by_turn as by_turn
     from burnish.select.verified import keep_verified as keep_verified
-    from burnish.select.verified import right_where_hard as right_where_hard
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -53,49 +53,6 @@ def keep_best(k: int = 1, score: str = "reward") -> Part:
     )
 
 
-def above(threshold: float, score: str = "reward") -> Part:
-    """Only traces that score more than the threshold; groups left with none are dropped."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            kept = [trace for trace in group.traces if trace.scores[score] > threshold]
-            step.notes.add("dropped/below_threshold", len(group.traces) - len(kept), len(group.traces))
-            group.traces = kept
-        return [group for group in groups if group.traces]
-
-    return Part(
-        name=f"above({threshold:g})",
-        call=call,
-        reads=frozenset({f"score:{score}"}),
-        updates=frozenset({"tokens:policy"}),
-    )
-
-
-@supplies("tag:between")
-def between(low: float, high: float, score: str = "reward") -> Part:
-    """Only groups whose mean score is in [low, high], neither too hard nor too easy; their traces get the tag "between"
-    (SeRL, arXiv 2505.20347).
-    """
-    if not low <= high:
-        raise ValueError(f"no mean score is between {low:g} and {high:g}; the first must not be the larger one")
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        means = [statistics.fmean(trace.scores[score] for trace in group.traces) for group in groups]
-        kept = [group for group, mean in zip(groups, means, strict=True) if low <= mean <= high]
-        for trace in (trace for group in kept for trace in group.traces):
-            trace.tags = trace.tags | {"between"}
-        step.notes.add("dropped/difficulty", len(groups) - len(kept), max(1, len(groups)))
-        return kept
-
-    return Part(
-        name=f"between({low:g}, {high:g})",
-        call=call,
-        reads=frozenset({f"score:{score}"}),
-        writes=frozenset({"tag:between"}),
-        updates=frozenset({"tokens:policy"}),
-    )
-
-
 @supplies("tag:spread")
 def most_spread(share: float, score: str = "reward") -> Part:
     """Only the share of the groups whose scores have the largest deviation, rounded down, at least one; their traces
@@ -118,14 +75,3 @@ def most_spread(share: float, score: str = "reward") -> Part:
         writes=frozenset({"tag:spread"}),
         updates=frozenset({"tokens:policy"}),
     )
-
-
-def note_chosen(score: str = "reward") -> Part:
-    """Note the mean score of the traces that are left, as score/chosen_reward, where another score chose them."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for trace in (trace for group in groups for trace in group.traces):
-            step.notes.add("score/chosen_reward", trace.scores[score])
-        return groups
-
-    return Part(name="note_chosen", call=call, reads=frozenset({f"score:{score}"}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from burnish.core import randomness
@@ -46,31 +45,6 @@ def unequal_lists(score: str = "reward") -> Part:
 
     return Part(
         name="unequal_lists", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"lists", "tag:best"})
-    )
-
-
-@supplies("pairs", "tag:gold")
-def gold_and_pair(score: str = "reward") -> Part:
-    """TPO's triple: the best reply is the gold one (tag "gold"), the second best is preferred to the worst.
-
-    Groups of fewer than three replies, or whose second best scores like the worst, are dropped, other replies as well.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        kept = []
-        for group in groups:
-            ranked = ranking([trace.scores[score] for trace in group.traces])
-            if len(ranked) < 3 or group.traces[ranked[1]].scores[score] <= group.traces[ranked[-1]].scores[score]:
-                continue
-            group.traces = [group.traces[i] for i in (ranked[0], ranked[1], ranked[-1])]
-            group.traces[0].tags |= {"gold"}
-            group.pairs = [(1, 2)]
-            kept.append(group)
-        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
-        return kept
-
-    return Part(
-        name="gold_and_pair", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"pairs", "tag:gold"})
     )
 
 
@@ -143,16 +117,6 @@ def by_probability(traces: list[Trace], step: Step) -> list[float]:
     return [-sum(float(turn.logp.sum()) for turn in trace.turns if turn.logp is not None) for trace in traces]
 
 
-def by_words(traces: list[Trace], step: Step) -> list[float]:
-    """The mean over a reply's tokens of 1 / (the share of the group's replies that have the token)."""
-    bags = [set(turn.tokens.tolist()) for trace in traces for turn in trace.turns[-1:]]
-    counts = Counter(token for bag in bags for token in bag)
-    return [sum(len(bags) / counts[token] for token in bag) / max(1, len(bag)) for bag in bags]
-
-
-DIVERSITY: dict[str, Diversity] = {"probability": by_probability, "words": by_words}
-
-
 def diverse_pair(scores: Sequence[float], diversity: Sequence[float], rho: float) -> tuple[int, int]:
     """DivPO's pair (arXiv 2501.18101): (chosen, rejected).
 
@@ -208,58 +172,6 @@ def longest_vs_any(score: str = "reward") -> Part:
         return kept
 
     return Part(name="longest_vs_any", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"pairs"}))
-
-
-@supplies("pairs")
-def large_margins(floor: float, margin: float, own_margin: float, *, own: str, score: str = "reward") -> Part:
-    """DNO's pairs: every reply that scores at least `floor` over every reply that scores at least a margin less.
-
-    The margin is `own_margin` where the preferred reply is by the author `own` (the policy), else `margin`: a pair
-    that the policy wins against its teacher needs less.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            scores = [trace.scores[score] for trace in group.traces]
-            needs = [own_margin if bool(trace.by(own).any()) else margin for trace in group.traces]
-            group.pairs = [
-                (a, b)
-                for a in range(len(scores))
-                for b in range(len(scores))
-                if scores[a] >= floor and scores[a] - scores[b] >= needs[a] and scores[a] > scores[b]
-            ]
-        kept = [group for group in groups if group.pairs]
-        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
-        return kept
-
-    return Part(name="large_margins", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"pairs"}))
-
-
-@supplies("pairs")
-def rival_pairs(own: str, rival: str, *, score: str = "reward") -> Part:
-    """The i-th reply by the author `own` with the i-th by `rival`, the better-scored preferred; ties are dropped."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        kept = []
-        for group in groups:
-            mine, theirs = ([t for t in group.traces if bool(t.by(who).any())] for who in (own, rival))
-            pairs = [
-                (a, b) if a.scores[score] > b.scores[score] else (b, a) for a, b in zip(mine, theirs, strict=False)
-            ]
-            unequal = [(a, b) for a, b in pairs if a.scores[score] > b.scores[score]]
-            group.traces = [trace for pair in unequal for trace in pair]
-            group.pairs = [(2 * i, 2 * i + 1) for i in range(len(unequal))]
-            if unequal:
-                kept.append(group)
-        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
-        return kept
-
-    return Part(
-        name=f"rival_pairs({own}, {rival})",
-        call=call,
-        reads=frozenset({f"score:{score}", f"tokens:{own}", f"tokens:{rival}"}),
-        writes=frozenset({"pairs"}),
-    )
 
 
 @supplies("pairs")

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from burnish.core.parts import Part, supplies
+from burnish.core.parts import Part
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.score.lengths import right_replies
 
 
-@supplies("tag:mixed")
-def partly_right() -> Part:
-    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the
-    scores.
-    """
-    return _keep("mixed", lambda right, n: 0 < right < n)
-
-
-@supplies("tag:solvable")
-def solvable() -> Part:
-    """Only groups with at least one right reply, tagged "solvable"."""
-    return _keep("solvable", lambda right, n: right > 0)
-
-
-def _keep(tag: str, test: Callable[[int, int], bool]) -> Part:
+def keep_groups(tag: str, test: Callable[[int, int], bool]) -> Part:
     def call(groups: list[Group], step: Step) -> list[Group]:
         kept = [group for group in groups if test(right_replies(group), len(group.traces))]
         for trace in (trace for group in kept for trace in group.traces):

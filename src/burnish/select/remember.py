@@ -50,26 +50,6 @@ class Store:
 
 
 @supplies("store:*")
-def remember_right(store: Store, *, threshold: float = 0.5, score: str = "reward", author: str = "policy") -> Part:
-    """Put a copy of every group into the store, with the traces that score more than the threshold; a group without one
-    is not stored. The groups themselves stay as they are.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        right = [Group(g.task, [t for t in g.traces if t.scores[score] > threshold]) for g in groups]
-        store.add([group for group in right if group.traces])
-        return groups
-
-    return Part(
-        name=f"remember_right({store.name})",
-        call=call,
-        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
-        writes=frozenset({f"store:{store.name}"}),
-        state=(store,),
-    )
-
-
-@supplies("store:*")
 def remember(store: Store, *reads: str) -> Part:
     """Put every group into the store; `reads` names what later passes will want of them ("turn_score:reward")."""
 

@@ -35,27 +35,5 @@ def keep_verified(most: int, *, threshold: float = 0.5, score: str = "reward", a
     )
 
 
-def right_where_hard(threshold: float = 0.5, *, score: str = "reward", author: str = "policy") -> Part:
-    """The replies that score more than the threshold, of groups in which not all do: tasks that are too easy teach
-    nothing (SPCT's rejective fine-tuning, arXiv 2504.02495). Groups without such a reply are dropped.
-    """
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        easy = 0
-        for group in groups:
-            right = [trace for trace in group.traces if trace.scores[score] > threshold]
-            easy += len(right) == len(group.traces)
-            group.traces = [] if len(right) == len(group.traces) else right
-        step.notes.add("dropped/too_easy", easy, len(groups))
-        return [group for group in groups if group.traces]
-
-    return Part(
-        name=f"right_where_hard({threshold:g})",
-        call=call,
-        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
-        updates=frozenset({f"tokens:{author}"}),
-    )
-
-
 def _said(trace: Trace, author: str) -> tuple[int, ...]:
     return tuple(trace.tokens[trace.by(author)].tolist())

@@ -11,18 +11,55 @@ from dataclasses import replace
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
 from burnish.core.parts import Part, supplies
-from burnish.core.schedules import after
+from burnish.core.schedules import Schedule, after
 from burnish.core.step import Step
 from burnish.core.types import Group
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 A_LOL = Paper("a-lol", "2305.14718", "Improving Language Models with Advantage-based Offline Policy Gradients")
+
+
+def held_ratio(logratio: Tensor, eps: float) -> Tensor:
+    """sg[clip(exp(logratio), 1 - eps, 1 + eps)]: A-LoL's importance weight (arXiv 2305.14718), without gradient.
+
+    A plain clamp: unlike PPO's minimum it never takes the gradient of log pi away. One number for each entry, a
+    reply's log-ratio or a token's. eps = 0 is 1 everywhere.
+    """
+    return logratio.detach().exp().clamp(1 - eps, 1 + eps)
+
+
+def pg_sequence_ratio(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
+    """-w A log pi(y) for each reply, w the held, clipped ratio pi/ref of the whole reply (A-LoL); A is stream "adv"."""
+
+    def loss(live: Live) -> torch.Tensor:
+        weight = held_ratio(live.per_row(live.logp - live.ref), eps)
+        live.note("ratio", weight)
+        return -weight * live.per_row(live.adv * live.logp)
+
+    return Term(
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
+    )
+
+
+def pg_token_ratio(eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
+    """-A sum_t w_t log pi(y_t) for each reply, w_t the held, clipped ratio pi/ref of the token (A-LoL seq.)."""
+
+    def loss(live: Live) -> torch.Tensor:
+        weight = held_ratio(live.logp - live.ref, eps)
+        return live.per_row(-live.adv * weight * live.logp)
+
+    return Term(
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("adv", "ref"), norm=unit_mean, coef=coef
+    )
 
 
 @supplies("tag:drawn")
@@ -109,7 +146,7 @@ def a_lol(
     variant is `a_lol_ref_free` with A - beta. eps = 0.9 is the paper's. The critic learns for the last time in the
     policy's first step.
     """
-    return _a_lol(task, learn.pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
+    return _a_lol(task, pg_sequence_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
 
 
 @register(
@@ -134,7 +171,7 @@ def a_lol_seq(
 
     The rest is as in `a_lol`.
     """
-    return _a_lol(task, learn.pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
+    return _a_lol(task, pg_token_ratio(eps, on=learn.CLAIMED), n, value_steps, critic_lr, reward_model)
 
 
 @register(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core.step import Step
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.search_tree import Rule, Value, value_of
+from burnish.rollout.searched import Branch, Opinion
+from burnish.score.words import told, word_logps
 
 AGENT_Q = Paper("agent-q", "2408.07199", "Agent Q: Advanced Reasoning and Learning for Autonomous AI Agents")
 
@@ -15,6 +20,47 @@ Rounds = Annotated[int, Option("Visits to each tree.", at_least=1)]
 Width = Annotated[int, Option("Replies that are proposed in each state.", at_least=2)]
 Explore = Annotated[float, Option("How strongly the search prefers what it has visited less.", at_least=0)]
 _TREE = {"task": "guess", "rounds": 4, "width": 3}
+
+
+def ucb_after_one(c: float, value: Value = value_of) -> Rule:
+    """Q + c sqrt(ln N / (1 + n)): no child is infinitely attractive, so a prior opinion in Q orders new ones (Agent Q,
+    arXiv 2408.07199).
+    """
+    return lambda parent, child: value(child) + c * math.sqrt(math.log(max(1, parent.visits)) / (1 + child.visits))
+
+
+def mixed_value(alpha: float) -> Value:
+    """Q = alpha Q_tree + (1 - alpha) Q_critic; a node that no critic judged has Q_tree alone."""
+    return lambda node: (
+        alpha * node.value + (1 - alpha) * node.facts["critic"] if "critic" in node.facts else node.value
+    )
+
+
+def ranked_by(critic: str) -> Opinion:
+    """A model's order of the replies that were proposed in one state: 1 for the best, 0 for the worst, evenly between.
+
+    The critic reads the episode and one proposal at a time; the order is that of log p(yes) - log p(no) to the
+    question whether it is a good next step.
+    """
+
+    def opinion(leaves: list[Branch], step: Step) -> None:
+        chat = step.models[critic].chat
+        asked = [(leaf, child) for leaf in leaves for child in leaf.children]
+        questions = [
+            f"{told(child.state.turns[: len(leaf.state.turns) + 1], chat)}\n"
+            "Is the agent's last step a good one? Answer yes or no."
+            for leaf, child in asked
+        ]
+        odds = {
+            id(child): yes - no
+            for (_, child), (yes, no) in zip(asked, word_logps(questions, ("yes", "no"), critic, step), strict=True)
+        }
+        for leaf in leaves:
+            ordered = sorted(leaf.children, key=lambda child: -odds[id(child)])
+            for rank, child in enumerate(ordered):
+                child.facts["critic"] = 1 - rank / (len(ordered) - 1) if len(ordered) > 1 else 1.0
+
+    return opinion
 
 
 @register(
@@ -48,16 +94,16 @@ def agent_q(
     yes order them, where the paper's lists them in order; a plan or thought is part of the reply; a finished branch is
     not visited again; siblings that were never visited make no pairs.
     """
-    value = rollout.mixed_value(alpha)
+    value = mixed_value(alpha)
     critic = {"critic": frozen("policy")} if alpha < 1 else {}
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.searched(
             rounds,
             width,
-            rule=rollout.ucb_after_one(c, value),
+            rule=ucb_after_one(c, value),
             take=rollout.replies_with(value),
-            opinion=rollout.ranked_by("critic") if critic else None,
+            opinion=ranked_by("critic") if critic else None,
             reads=[f"model:{name}.logp" for name in critic],
         ),
         select=select.sibling_pairs(theta),

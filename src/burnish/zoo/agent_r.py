@@ -29,6 +29,11 @@ AGENT_R = Paper(
     "agent-r", "2501.11425", "Agent-R: Training Language Model Agents to Reflect via Iterative Self-Training"
 )
 
+METRICS = (
+    ("steps_judged_bad", "What was kept", "share of the steps that the policy itself calls bad"),
+    ("revised", "What was kept", "share of the rows that turn a bad episode into a good one"),
+)
+
 
 REVISIONS = (
     "That last step was a mistake. I will try another way.",

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, supplies
+from burnish.core.messages import prompt_shown
+from burnish.core.parts import Part, Rollout, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Task
 from burnish.judges import templates
+from burnish.judges.question import Template
 from burnish.judges.rewrites import Words
 from burnish.learn.terms import reward as reward_terms
 from burnish.method import Clock, Method, Option, Phase, chain, roles, snapshot, trained
@@ -20,9 +22,11 @@ from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit
 from burnish.methods.compositions import models_of
 from burnish.papers import Paper
-from burnish.rollout.operated import answered
+from burnish.rollout.operated import answered_trace, answers_of
+from burnish.score.judge import reply_text
 from burnish.score.judges import read_judge, read_judges
-from burnish.score.judges.battles import battles
+from burnish.score.judges.battles import fought
+from burnish.score.judges.judge import Judge
 from burnish.select.pairs import scored_pairs
 
 ARENA_LEARNING = Paper(
@@ -30,6 +34,83 @@ ARENA_LEARNING = Paper(
     "2407.10627",
     "Arena Learning: Build Data Flywheel for LLMs Post-training via Simulated Chatbot Arena",
 )
+
+METRICS = (("battles/tied", "What was kept", "share of the battles in which the two orders did not agree on a winner"),)
+
+
+@supplies("tokens:rival", "tag:rival")
+def answered(rivals: Sequence[Judge], *, author: str = "rival") -> Rollout:
+    """One reply of each rival to each task, in the words of its own tokenizer, read again by the policy's.
+
+    A rival is a model of the run or an endpoint. One that gives no answer has no trace.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        groups = [Group(task, []) for task in tasks]
+        for i, rival in enumerate(rivals):
+            for group, text in zip(groups, answers_of(rival, tasks, step), strict=True):
+                if (trace := answered_trace(group.task, text, author, step, i)) is not None:
+                    trace.note["rival"] = rival.name
+                    group.traces.append(trace)
+        return groups
+
+    return Rollout(
+        name=f"answered({', '.join(rival.name for rival in rivals)})",
+        call=call,
+        reads=frozenset({"task:prompt"}).union(*(rival.reads for rival in rivals)),
+        writes=names("tokens", ("task", author)) | names("tag", author),
+    )
+
+
+@supplies("score:battle")
+def battles(judge: Judge | None, template: Template, *, target: str = "policy", rival: str = "rival") -> Part:
+    """scores["battle"] of each reply: its lead over the target's reply, which has 0; 0 for an undecided battle.
+
+    judge: None: the difference of scores["reward"]
+    Notes battles/won, battles/lost and battles/tied: shares of the target's battles.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        chat, parties = step.models["policy"].chat, [_parties(group, target, rival) for group in groups]
+        if judge is None:
+            leads = [
+                other.scores["reward"] - own.scores["reward"] for own, others in parties for other in others if own
+            ]
+        else:
+            fights = [
+                (prompt_shown(group.task.prompt), reply_text(other, chat), reply_text(own, chat))
+                for group, (own, others) in zip(groups, parties, strict=True)
+                for other in others
+                if own
+            ]
+            leads = fought(fights, judge, template, step)
+        following = iter(leads)
+        for own, others in parties:
+            if own:
+                own.scores["battle"] = 0.0
+            for other in others:
+                other.scores["battle"] = next(following) if own else 0.0
+        for name, count in outcomes(leads).items():
+            step.notes.add(f"battles/{name}", count, max(1, len(leads)))
+        return groups
+
+    reads = {f"tokens:{target}", f"tokens:{rival}"} | (judge.reads if judge else {"score:reward"})
+    return Part(
+        name=f"battles({judge.name if judge else 'reward'})",
+        call=call,
+        reads=frozenset(reads),
+        writes=frozenset({"score:battle"}),
+    )
+
+
+def outcomes(leads: Sequence[float]) -> dict[str, int]:
+    """How many battles the target won, lost and tied, by the leads of its rivals."""
+    return {"won": sum(x < 0 for x in leads), "lost": sum(x > 0 for x in leads), "tied": sum(x == 0 for x in leads)}
+
+
+def _parties(group: Group, target: str, rival: str) -> tuple:
+    own = next((trace for trace in group.traces if target in trace.authors()), None)
+    return own, [trace for trace in group.traces if rival in trace.authors()]
 
 
 def winners(score: str = "battle") -> Part:

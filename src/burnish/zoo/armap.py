@@ -5,22 +5,26 @@ Episodes that a reward model values: tried again with reflection until one is go
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part
+from burnish.core import randomness
+from burnish.core.parts import Part, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, Rollout, chain, everything, frozen, method, roles, trained
 from burnish.methods import opt, register
+from burnish.models.chat import Chat
 from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.episode import Episode
 from burnish.rollout.intents import written
-from burnish.rollout.play import note_episodes, of_episodes, play_on
-from burnish.rollout.search_tree import ends
+from burnish.rollout.play import note_episodes, of_episodes, play_on, take_turn
+from burnish.rollout.search_tree import Rule, Value, ends, value_of
 from burnish.rollout.searched import Branch, Worth, earned, finished
 from burnish.score.model import only_score
 from burnish.score.reading import end_scores, require_same_tokens
@@ -28,8 +32,102 @@ from burnish.score.words import told
 
 ARMAP = Paper("armap", "2502.12130", "Scaling Autonomous Agents via Automatic Reward Modeling And Planning")
 
+METRICS = (
+    (
+        "score/chosen_reward",
+        "What was kept",
+        "mean reward of the environment for the episodes that another score chose",
+        "up",
+    ),
+)
+
 
 REFLECT = "The attempt was not good enough. Write in one sentence what to do better next time."
+
+
+INTENT = "Write the instruction that the agent carries out here, in one sentence."
+
+
+MISS = "Write another last step for the agent, with which it just fails this instruction: "
+
+
+@supplies("tag:chosen", "tag:rejected")
+def intents(*, who: str = "start", writer: str = "writer", temperature: float | None = None) -> Rollout:
+    """Two traces per task: an episode of `who` under the intent that the writer reads off it (tag "chosen"), and a near
+    miss of it under the same intent (tag "rejected").
+
+    The writer is shown the episode and writes the intent, which stands in place of the prompt. The near miss is the
+    episode up to a drawn step, in whose place the environment gets one that the writer has written so that the intent
+    fails; then `who` plays on to the end. An episode whose step the writer repeats, or whose state cannot be reached
+    again, has no near miss and is left out.
+    """
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        played = [Episode(task, 0, step, who, keep=True) for task in tasks]
+        for episode in played:
+            episode.begin()
+        play_on(played, step, step.settings.turns, temperature=temperature)
+        kept = [(e, e.trace(True)) for e in played if e.replies and not e.failure]
+        chat = step.models[writer].chat
+        stories = [told(trace.turns, chat) for _, trace in kept]
+        found = written(
+            [(e.task, f"{story}\n{INTENT}") for (e, _), story in zip(kept, stories, strict=True)], writer, step
+        )
+        goals = [chat.text(turn.tokens) or e.task.key for turn, (e, _) in zip(found, kept, strict=True)]
+        near = [_before_a_step(episode, step) for episode, _ in kept]
+        asks = [(e.task, f"{told(e.turns, chat)}\n{MISS}{goal}") for e, goal in zip(near, goals, strict=True)]
+        steps = [replace(said, parent=e.turns[-1]) for said, e in zip(written(asks, writer, step), near, strict=True)]
+        able = [i for i, episode in enumerate(near) if not episode.over]
+        take_turn([near[i] for i in able], [Trace((*near[i].turns, steps[i])) for i in able])
+        play_on(near, step, step.settings.turns, temperature=temperature)
+        note_episodes([*played, *near], step)
+        return [
+            Group(first.task, _pair(trace, second, Turn(chat.prompt(replace(first.task, prompt=goal)), "task")))
+            for (first, trace), second, said, goal in zip(kept, near, steps, goals, strict=True)
+            if not second.failure and _differs(trace, second, said, chat)
+        ]
+
+    return Rollout(
+        name="intents",
+        call=call,
+        reads=frozenset({"task:prompt", "given:env", f"model:{who}.generate", f"model:{writer}.generate"}),
+        writes=names("tokens", ("task", "env", who, writer)) | names("tag", ("chosen", "rejected")),
+    )
+
+
+def _before_a_step(episode: Episode, step: Step) -> Episode:
+    """The episode as it stood before a drawn step."""
+    dice = randomness.rng(step.clock.seed, "near miss", step.clock.step, step.clock.tick, episode.task.key)
+    return episode.branch(1, dice.randrange(episode.replies))
+
+
+def _differs(trace: Trace, second: Episode, said: Turn, chat: Chat) -> bool:
+    """Whether the written step is another one than the episode's own in its place."""
+    at = next(i for i, turn in enumerate(second.turns) if turn.author == said.author)
+    return chat.text(trace.turns[at].tokens).strip() != chat.text(said.tokens).strip()
+
+
+def _pair(trace: Trace, second: Episode, goal: Turn) -> list[Trace]:
+    good, near = (goal, *trace.turns[1:]), (goal, *second.trace(True).turns[1:])
+    return [Trace(good, 0, tags=frozenset({"chosen"})), Trace(near, 1, tags=frozenset({"rejected"}))]
+
+
+def log_puct(c: float, value: Value = value_of) -> Rule:
+    """Q + c p sqrt(ln N) / (1 + n), p the prior: 1 + n stands outside the root (ARMAP's code, arXiv 2502.12130)."""
+    return lambda parent, child: (
+        value(child) + c * child.prior * math.sqrt(math.log(max(1, parent.visits))) / (1 + child.visits)
+    )
+
+
+def note_chosen(score: str = "reward") -> Part:
+    """Note the mean score of the traces that are left, as score/chosen_reward, where another score chose them."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            step.notes.add("score/chosen_reward", trace.scores[score])
+        return groups
+
+    return Part(name="note_chosen", call=call, reads=frozenset({f"score:{score}"}))
 
 
 def judged_by(model: str) -> Worth:
@@ -125,7 +223,7 @@ def armap(
     """
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.intents(),
+        rollout=intents(),
         select=select.given_pairs(),
         credit=credit.claim("end", "start", "writer", positions="end"),
         learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), updates=updates),
@@ -200,7 +298,7 @@ def armap_search(
     tree = rollout.searched(
         rounds,
         width,
-        rule=rollout.log_puct(c),
+        rule=log_puct(c),
         take=finished_and_judged,
         worth=worth,
         reads=reads,
@@ -218,7 +316,7 @@ def _planned(
     task: draw.Source, plays: Rollout, reward_model: str | None, judged: Part = everything, valued: bool = True
 ) -> Method:
     """Episodes of which the best is kept: by scores["judged"] where they are `valued`, else by the reward itself."""
-    chosen = (select.keep_best(1, "judged"), select.note_chosen()) if valued else (select.keep_best(1),)
+    chosen = (select.keep_best(1, "judged"), note_chosen()) if valued else (select.keep_best(1),)
     return method(
         draw=draw.prompts(task, "env"),
         rollout=plays,

@@ -2,18 +2,71 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, select
+from burnish.core import randomness
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.select.task_replay import PAST, TaskStore, played_before
 
 ARPO_REPLAY = Paper(
     "arpo-replay", "2505.16282", "ARPO:End-to-End Policy Optimization for GUI Agents with Experience Replay"
 )
 
 Episodes = Annotated[int, Option("Episodes of each task, which are compared with each other.", at_least=2)]
+
+
+@supplies("tag:refilled")
+def replay_where_failed(
+    store: TaskStore, *, above: float = 0.1, flat: float = 0.05, low: float = 0.2, score: str = "reward"
+) -> Part:
+    """ARPO's replay (arXiv 2505.16282): a group without success gets one of the task's past successes.
+
+    In a group whose scores have a deviation below `flat` and a mean below `low`, the first trace is replaced by a
+    stored one, drawn at random (tag "replayed"). Then the traces that score more than `above` are stored; one that
+    came from the store is not stored again. All traces get the tag "refilled".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        replaced = sum([_refill(group, step) for group in groups])
+        for group in groups:
+            new = [trace for trace in group.traces if PAST not in trace.tags and trace.scores[score] > above]
+            store.add(group, new)
+            for trace in group.traces:
+                trace.tags = trace.tags | {"refilled"}
+        step.notes.add("replayed", replaced, max(1, len(groups)))
+        step.notes.add("replay_store", len(store))
+        return groups
+
+    def _refill(group: Group, step: Step) -> bool:
+        scores = [trace.scores[score] for trace in group.traces]
+        known = store.of(group.task.key)
+        if not known or not scores or statistics.fmean(scores) >= low or _deviation(scores) >= flat:
+            return False
+        clock = step.clock
+        dice = randomness.rng(clock.seed, "replay", store.name, clock.step, clock.tick, group.task.key)
+        group.traces[0] = played_before(dice.choice(known), group.traces[0].index)
+        return True
+
+    return Part(
+        name=f"replay_where_failed({store.name})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"tag:refilled"}),
+        updates=frozenset({"tokens:policy"}),
+        state=(store,),
+    )
+
+
+def _deviation(scores: list[float]) -> float:
+    """Their sample deviation; 0 of one."""
+    return statistics.stdev(scores) if len(scores) > 1 else 0.0
 
 
 @register(
@@ -52,7 +105,7 @@ def arpo_replay(
     return method(
         draw=draw.prompts(task, "env"),
         rollout=rollout.play(n),
-        select=select.replay_where_failed(store, above=above, flat=flat, low=low),
+        select=replay_where_failed(store, above=above, flat=flat, low=low),
         credit=chain(credit.group_relative(), credit.old(), credit.claim("pg", "policy", tag="refilled")),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high, norm=learn.seq_mean, on=learn.CLAIMED)),
         models=roles(),

@@ -7,16 +7,21 @@ Pairs of replies by the axioms of preference (arXiv 2312.02206).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import draw, learn
-from burnish.core.parts import Part, Rollout, names, supplies
+from burnish.core.parts import Part, Rollout, names, per_trace, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group, Task
-from burnish.credit.reward import axiom_kinds
-from burnish.learn.maths.axioms import kind_among, pairs_by_axiom
-from burnish.learn.terms import reward as terms
+from burnish.core.types import Group, Task, Trace
+from burnish.credit.preference import fill
+from burnish.learn.maths.preference import bradley_terry
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.reward import note_order, row_numbers, row_scores, score_pair_term
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import register
 from burnish.methods.reward import END
@@ -31,6 +36,66 @@ AXIOMATIC_PREFERENCE_MODEL = Paper(
 
 GROUNDED = "Evidence: {0}"
 OPTIONAL = {"false": "false", "combined": "combined"}  # kind -> the column that holds such a reply
+
+
+KINDS = ("useful", "useless", "elsewhere", "false", "grounded", "misgrounded", "combined")
+
+
+AXIOMS: dict[str, tuple[str, str]] = {  # axiom -> (better, worse)
+    "usefulness": ("useful", "useless"),  # more votes, or preferred
+    "relevance": ("useful", "elsewhere"),  # the question's own answer over one to another question
+    "truthfulness": ("useful", "false"),  # true over plausible but false
+    "groundedness": ("grounded", "useful"),  # with evidence over without
+    "relevant_grounding": ("grounded", "misgrounded"),  # with its own evidence over another question's
+    "combination": ("combined", "useful"),  # several answers joined over one of them
+}
+
+
+def kind_among(tags: Collection[str]) -> str:
+    """The kind of a reply with these tags."""
+    return next(kind for kind in KINDS if kind in tags)
+
+
+def pairs_by_axiom(kinds: Sequence[str]) -> list[tuple[int, int, str]]:
+    """All (better, worse, axiom) among replies of these kinds, as indices."""
+    return [
+        (a, b, axiom)
+        for axiom, (better, worse) in AXIOMS.items()
+        for a, first in enumerate(kinds)
+        for b, second in enumerate(kinds)
+        if first == better and second == worse
+    ]
+
+
+@supplies("stream:kind")
+def axiom_kinds() -> Part:
+    """Stream "kind": the number of the reply's kind among those that the axioms of preference compare."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        fill(trace, "kind", KINDS.index(kind_among(trace.tags)))
+
+    return per_trace(write, name="axiom_kinds", reads=frozenset({"tag:axioms"}), writes=frozenset({"stream:kind"}))
+
+
+def score_axioms(weights: dict[str, float], *, kind: str = "kind", trainee: str = "rm", on: Authors = ()) -> Term:
+    """Bradley-Terry on pairs by axioms: each pair counts by the weight of its axiom; accuracy is noted by axiom.
+
+    Stream `kind` has the number of each reply's kind (zoo); the axiom of a pair is that of its two kinds.
+    """
+
+    def loss(live: Live) -> Tensor:
+        scores, kinds = row_scores(live), row_numbers(live, kind).long()
+        a, b = live.pairs[:, 0], live.pairs[:, 1]
+        note_order(live, scores[a], scores[b])
+        total = bradley_terry(scores[a], scores[b])
+        weight = torch.zeros_like(total)
+        for axiom, (better, worse) in AXIOMS.items():
+            here = (kinds[a] == KINDS.index(better)) & (kinds[b] == KINDS.index(worse))
+            weight = weight + weights.get(axiom, 1.0) * here.to(total)
+            live.note(f"accuracy_{axiom}", (scores[a] > scores[b]).to(total), here)
+        return total * weight
+
+    return score_pair_term(loss, (kind,), trainee, on, "end")
 
 
 @supplies("tag:axioms")
@@ -136,7 +201,7 @@ def axiomatic_rm(
         rollout=by_axioms(),
         select=axiom_pairs(),
         credit=chain(END, axiom_kinds()),
-        learn=learn.Learn(terms.score_axioms(weights, on=learn.CLAIMED)),
+        learn=learn.Learn(score_axioms(weights, on=learn.CLAIMED)),
         models=roles("rm", rm=trained(outputs=1)),
         product="rm",
     )

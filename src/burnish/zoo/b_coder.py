@@ -14,7 +14,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import supplies
 from burnish.core.schedules import Schedule, after, before
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.maths.soft_q import next_values
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean
 from burnish.learn.term import Authors, Live, Term
@@ -23,6 +26,23 @@ from burnish.methods import opt, register
 from burnish.papers import Paper
 
 B_CODER = Paper("b-coder", "2310.03173", "B-Coder: Value-Based Deep Reinforcement Learning for Program Synthesis")
+
+
+@supplies("score:spread")
+def spread(low: float, high: float = 1.0, *, score: str = "reward", name: str = "spread") -> Part:
+    """scores[name] = low + (high - low) score: maps [0, 1] to [low, high]."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            trace.scores[name] = low + (high - low) * trace.scores[score]
+        return groups
+
+    return Part(
+        name=f"spread({low:g}, {high:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"score:{name}"}),
+    )
 
 
 def dueling_advantage(logits: Tensor, action: Tensor, alpha: float) -> Tensor:
@@ -176,7 +196,7 @@ def b_coder(
     stages: dict[str, Any] = {
         "draw": draw.demos(task),
         "rollout": rollout.join(rollout.given("demo"), rollout.sample(n, who="ref")),
-        "score": chain(score.verify(task, author="ref"), score.spread(wrong, MOST)),
+        "score": chain(score.verify(task, author="ref"), spread(wrong, MOST)),
     }
     learn_value = Phase(
         name="value",

@@ -8,16 +8,19 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from burnish import credit, draw, learn
 from burnish.core import randomness
 from burnish.core.parts import Part, chain, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
-from burnish.credit.preference import fill
+from burnish.credit.preference import fill, reply_sum
 from burnish.forward.module import input_embeddings
-from burnish.learn.terms import preference_unpaired as unpaired
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import unpaired_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.preference_unpaired import labelled_replies
@@ -26,10 +29,84 @@ from burnish.papers import Paper
 
 BCO = Paper("bco", "2404.04656", "Binary Classifier Optimization for LLM Alignment")
 
+METRICS = (("density", "Credit", "mean density ratio of the prompts of desirable and undesirable replies"),)
+
 
 WIDTH = 16  # numbers that a prompt is described by
 LEAST, MOST = 0.5, 10.0  # of a weight
 RIDGE = 1e-2
+
+
+def bco_cross_entropy(logratio: Tensor, desirable: Tensor, delta: Tensor, weight: Tensor, beta: float) -> Tensor:
+    """BCO (Jung et al., arXiv 2404.04656), per reply: a classifier whose logit is the implicit reward less its mean.
+
+        desirable:    -log s(beta lr - delta)
+        undesirable:  -weight log s(-(beta lr - delta))
+
+    delta is half the sum of the mean rewards of both classes, a running mean without gradient; weight is the density
+    ratio of the prompts, 1 where both classes have the same prompts.
+    """
+    logit = beta * logratio - delta
+    return torch.where(desirable, -F.logsigmoid(logit), -weight * F.logsigmoid(-logit))
+
+
+class Midpoint:
+    """BCO's delta: the mean over all batches so far of half the sum of the class means."""
+
+    def __init__(self, name: str = "delta") -> None:
+        self.name, self.value, self.seen = name, 0.0, 0
+
+    def saw(self, value: float) -> float:
+        self.seen += 1
+        self.value += (value - self.value) / self.seen
+        return self.value
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.value, self.seen = float(state["value"]), int(state["seen"])
+
+
+@supplies("stream:delta")
+def reward_midpoint(running: Midpoint, beta: float, *, author: str = "demo") -> Part:
+    """BCO's delta, as stream "delta": the running mean of (mean reward of desirable + mean of undesirable replies) / 2.
+
+    A reward is beta (log pi - log ref) with the policy's log-probs in stream "now".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [t for group in sorted(groups, key=lambda g: g.task.key) for t in group.traces]
+        rewards: dict[bool, list[float]] = {True: [], False: []}
+        for trace in traces:
+            reward = beta * (reply_sum(trace, "now", author) - reply_sum(trace, "ref", author))
+            rewards[float(trace.streams["label"][0]) > 0].append(reward)
+        means = [sum(some) / len(some) for some in rewards.values() if some]
+        delta = running.saw(sum(means) / len(means)) if means else running.value
+        step.notes.add("delta", delta)
+        for trace in traces:
+            fill(trace, "delta", delta)
+        return groups
+
+    return Part(
+        name="reward_midpoint",
+        call=call,
+        reads=frozenset({"stream:now", "stream:ref", "stream:label", f"tokens:{author}"}),
+        writes=frozenset({"stream:delta"}),
+        state=(running,),
+    )
+
+
+def bco_term(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """BCO on labelled replies, the running mean in stream "delta" and the prompts' density ratio in "density"."""
+    return unpaired_term(
+        lambda all, beta: bco_cross_entropy(
+            all.logratio, all["label"] > 0, all["delta"].to(all.logratio), all["density"].to(all.logratio), beta
+        ),
+        beta=beta,
+        marks=("delta", "density"),
+        on=on,
+    )
 
 
 class PromptMemory:
@@ -145,10 +222,10 @@ def bco(
             credit.cached_ref(task),
             credit.streams("policy", logp="now"),
             credit.label(),
-            credit.reward_midpoint(credit.Midpoint(), beta),
+            reward_midpoint(Midpoint(), beta),
             density_ratio(PromptMemory(remembered)),
         ),
-        learn=learn.Learn(unpaired.bco(beta, on="demo")),
+        learn=learn.Learn(bco_term(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

@@ -10,15 +10,94 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import supplies
+from burnish.core.schedules import Schedule
 from burnish.core.scorer import named_reward
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
+from burnish.credit.baselines import spread
+from burnish.learn.maths.preference import Replies, dpo_logistic
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, Part, Rollout, chain, frozen, method, roles
 from burnish.methods import opt, papers, register
 from burnish.methods.compositions import names_in
 from burnish.score.maths.multipliers import sigmoid
+
+
+def dpo_with_nll_loss(chosen: Replies, rejected: Replies, beta: float, nll: float) -> Tensor:
+    """-log sigmoid(beta (logratio_w - logratio_l)) - nll log pi(y_w) / |y_w|, per pair [P] (arXiv 2409.20370, Eq. 14).
+
+    nll = 0 is DPO.
+    """
+    return dpo_logistic(chosen.logratio, rejected.logratio, beta) - nll * chosen.logp / chosen.tokens
+
+
+def closeness(log_ratio: float, most: float) -> float:
+    """max(1 - log_ratio / most, 0): 1 at the reference, 0 at the limit; more than 1 for a reply less likely than there.
+
+    CGPO's soft KL factor (arXiv 2409.20370, Eq. 11), which the paper does not cap above.
+    """
+    return max(1 - log_ratio / most, 0.0)
+
+
+@supplies("stream:adv")
+def constrained_advantage(most: float, *, author: str = "policy") -> Part:
+    """A = w - mean w over the batch, w = [satisfied] Rc max(1 - log(pi/ref)(y) / most, 0) (CRPG, Eq. 11 and 12).
+
+    Replies of other authors (the baseline) have no advantage and are not in the mean.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        mine: list[tuple[Trace, float]] = []
+        for trace in (trace for group in groups for trace in group.traces):
+            if author not in trace.authors():
+                spread(trace, float("nan"))
+                continue
+            weight = trace.scores["satisfied"] * trace.scores["calibrated"]
+            mine.append((trace, weight * closeness(trace.scores["log_ratio"], most)))
+        mean = sum(weight for _, weight in mine) / max(1, len(mine))
+        for trace, weight in mine:
+            spread(trace, weight - mean)
+        step.notes.add("baseline", mean)
+        return groups
+
+    return Part(
+        name=f"constrained_advantage({most:g})",
+        call=call,
+        reads=frozenset({"score:satisfied", "score:calibrated", "score:log_ratio"}),
+        writes=frozenset({"stream:adv"}),
+    )
+
+
+@supplies("stream:adv")
+def calibrated_weight() -> Part:
+    """A = Rc: every reply weighs by its calibrated reward (CRRAFT, Eq. 18)."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            spread(trace, trace.scores["calibrated"])
+        return groups
+
+    return Part(
+        name="calibrated_weight",
+        call=call,
+        reads=frozenset({"score:calibrated"}),
+        writes=frozenset({"stream:adv"}),
+    )
+
+
+def dpo_with_nll(beta: Schedule, nll: float, *, on: Authors = "policy", name: str = "reply") -> Term:
+    """DPO's logistic loss plus nll times the chosen reply's negative log-likelihood per token."""
+    return pair_term(
+        lambda w, r, beta: dpo_with_nll_loss(w, r, beta, nll),
+        beta=beta,
+        on=on,
+        name=name,
+    )
 
 
 def _reward(trace: Trace) -> float:
@@ -205,7 +284,7 @@ def cgpo_crpg(
         draw=draw.prompts(task),
         rollout=_with_baseline(n),
         score=_judged(task, reward_model, judges),
-        credit=credit.constrained_advantage(kl_max),
+        credit=constrained_advantage(kl_max),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )
@@ -242,7 +321,7 @@ def cgpo_codpo(
         score=chain(score.scoring(task, reward_model), satisfied(names_in(judges))),
         select=satisfied_vs_violating(),
         credit=credit.ref(),
-        learn=learn.Learn(learn.dpo_with_nll(beta, nll)),
+        learn=learn.Learn(dpo_with_nll(beta, nll)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )
 
@@ -275,7 +354,7 @@ def cgpo_crraft(
         rollout=_with_baseline(n),
         score=_judged(task, reward_model, judges),
         select=best_satisfying(kl_max),
-        credit=credit.calibrated_weight(),
+        credit=calibrated_weight(),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean, on=("policy", "ref"))),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )

@@ -9,12 +9,17 @@ import math
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
-from burnish.learn.maths.chi2 import symmetric_chi2
+from burnish.learn.maths.chi2 import bounded_exp
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import anchors, ppo_models
@@ -28,6 +33,34 @@ CHI2_REGULARISATION = Paper(
 
 
 FLOOR = 1e-4  # the released code's least mean under the square root
+
+
+def symmetric_chi2(log_ratio: Tensor) -> Tensor:
+    """(e^L - 1) + (e^-L - 1), L = log pi(y|x) - log ref(y|x) of a whole reply (Laidlaw et al., arXiv 2403.03185).
+
+    Shape [R]. Under samples of pi the first bracket estimates chi2(pi || ref); the second is a control variate, which
+    makes it 0 and flat at pi = ref. Its gradient is (e^L - e^-L) grad L, as in the authors' code.
+    """
+    return bounded_exp(log_ratio) + bounded_exp(-log_ratio) - 2
+
+
+def chi2_pull(*, coef: Schedule, on: Authors = "policy", name: str = "chi2") -> Term:
+    """(e^L - 1) + (e^-L - 1) of each reply, L = sum_t log pi/ref, times stream "chi2_scale"."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio = live.per_row(live.logp - live.ref)
+        return symmetric_chi2(log_ratio) * row_mean(live, live.chi2_scale).to(log_ratio.dtype)
+
+    return Term(
+        name=name,
+        on=on,
+        unit="sequence",
+        loss=loss,
+        live=("logp",),
+        streams=("ref", "chi2_scale"),
+        norm=unit_mean,
+        coef=coef,
+    )
 
 
 @supplies("stream:chi2_scale")
@@ -95,7 +128,7 @@ def chi2_ppo(
         learn=learn.Learn(
             learn.pg_clip(eps),
             learn.value_clip(value_eps, coef=value_coef),
-            learn.chi2_pull(coef=chi2),
+            chi2_pull(coef=chi2),
             updates=updates,
             minibatches=minibatches,
         ),

@@ -14,8 +14,11 @@ from torch import Tensor
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import Part, supplies
 from burnish.core.randomness import key_of, uniform
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -26,6 +29,17 @@ CLIP_COV = Paper(
 
 
 Masked = list[tuple[Trace, Tensor]]
+
+
+def stay(weight: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "stay") -> Term:
+    """KL-Cov's penalty |log pi - log pi_old| on the tokens that the stream `weight` marks (arXiv 2505.22617)."""
+
+    def loss(live: Live) -> Tensor:
+        return live.streams[weight] * (live.logp - live.old).abs()
+
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("old", weight), norm=norm, coef=coef
+    )
 
 
 @supplies("stream:cov")
@@ -210,7 +224,7 @@ def kl_cov(
         ),
         learn=learn.Learn(
             learn.pg_clip(math.inf, norm=learn.token_mean, on=learn.CLAIMED),
-            learn.stay("top", coef=beta, norm=learn.token_mean, on=learn.CLAIMED),
+            stay("top", coef=beta, norm=learn.token_mean, on=learn.CLAIMED),
             minibatches=minibatches,
         ),
         models=roles(),

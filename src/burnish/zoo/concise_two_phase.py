@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
 from burnish.method import Method, Option, Phase, chain
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.methods.compositions import from_share, until_share
 from burnish.papers import Paper
+from burnish.select.outcomes import keep_groups
 
 CONCISE_TWO_PHASE = Paper("concise-two-phase", "2504.05185", "Concise Reasoning via Reinforcement Learning")
+
+
+@supplies("tag:solvable")
+def solvable() -> Part:
+    """Only groups with at least one right reply, tagged "solvable"."""
+    return keep_groups("solvable", lambda right, n: right > 0)
 
 
 @register(
@@ -59,7 +67,7 @@ def concise_two_phase(
         draw=draw.few(task, few_tasks),
         rollout=rollout.sample(n),
         score=score.verify(task),
-        select=select.solvable(),
+        select=solvable(),
         credit=chain(
             ppo_credit(kl, lam),
             credit.claim("pg", "policy", tag="solvable"),

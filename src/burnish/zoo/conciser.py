@@ -4,13 +4,52 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, Phase, chain, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import from_share, until_share
 from burnish.papers import Paper
+from burnish.score.lengths import reply_length, right_replies
+from burnish.select.outcomes import keep_groups
 
 CONCISER = Paper("conciser", "2505.21178", "Walk Before You Run! Concise LLM Reasoning via Reinforcement Learning")
+
+
+@supplies("score:concise")
+def brevity_once_right(*, author: str = "policy") -> Part:
+    """scores["concise"] = 1 - |y| / L if all replies to the prompt are correct, L = max_new_tokens; else the reward.
+
+    Length counts only for solved prompts (ConciseR, arXiv 2505.21178).
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        sure = 0
+        for group in groups:
+            all_right = right_replies(group) == len(group.traces)
+            sure += all_right
+            for trace in group.traces:
+                spare = 1 - reply_length(trace, author) / step.settings.max_new_tokens
+                trace.scores["concise"] = spare if all_right else trace.scores["reward"]
+        step.notes.add("all_right_groups", sure, len(groups))
+        return groups
+
+    return Part(
+        name="brevity_once_right",
+        call=call,
+        reads=frozenset({"score:reward", f"tokens:{author}"}),
+        writes=frozenset({"score:concise"}),
+    )
+
+
+@supplies("tag:mixed")
+def partly_right() -> Part:
+    """Only groups with a right and a wrong reply, tagged "mixed": `filters.mixed` by verdicts, whatever shaped the
+    scores.
+    """
+    return keep_groups("mixed", lambda right, n: 0 < right < n)
 
 
 @register(
@@ -45,7 +84,7 @@ def conciser(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.verify(task),
-        select=select.partly_right(),
+        select=partly_right(),
         credit=chain(
             credit.group_relative(),
             credit.behaviour(),
@@ -63,7 +102,7 @@ def conciser(
         name="run",
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
-        score=chain(score.verify(task), score.brevity_once_right()),
+        score=chain(score.verify(task), brevity_once_right()),
         credit=chain(credit.group_relative(score="concise"), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps_low, eps_high), updates=updates),
         times=from_share(walk_share),

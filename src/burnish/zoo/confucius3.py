@@ -14,12 +14,16 @@ from dataclasses import replace
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import Draw, Part, Rollout, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.baselines import spread
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -31,6 +35,17 @@ CONFUCIUS3 = Paper(
     "2506.18330",
     "Confucius3-Math: A Lightweight High-Performance Reasoning LLM for Chinese K-12 Mathematics Learning",
 )
+
+METRICS = (("recovered", "What was kept", "groups of the last step that had no room in its batch"),)
+
+
+def entropy_towards(*, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "entropy") -> Term:
+    """The entropy times stream "side": its gradient is that of |H - target|, H the mean over the batch."""
+
+    def loss(live: Live) -> Tensor:
+        return live.side.to(live.entropy) * live.entropy
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("entropy",), streams=("side",), norm=norm, coef=coef)
 
 
 def recovered(keep: Part, draw: Draw, rollout: Rollout, score: Part, times: int, store: Store) -> Part:
@@ -155,7 +170,7 @@ def targeted_entropy(
         learn=learn.Learn(
             learn.pg_clip(eps, norm=learn.seq_mean),
             learn.kl_k3(coef=beta, norm=learn.seq_mean),
-            learn.entropy_towards(coef=coef),
+            entropy_towards(coef=coef),
         ),
         models=roles(ref=frozen("policy")),
     )

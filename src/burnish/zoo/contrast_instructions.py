@@ -25,6 +25,8 @@ from burnish.methods.reward import END
 from burnish.score.heads import end_outputs
 from burnish.select.pairs import given_pairs
 
+METRICS = (("augmented", "Credit", "mean number of perturbed copies that joined a pair"),)
+
 
 def perturbed(text: str, share: float, dice: random.Random) -> str:
     """The text with at most a share of its words (one at least) dropped, doubled or swapped with the next one."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.learn.norms import Norm
 from burnish.method import Method, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -13,6 +14,14 @@ COPG = Paper(
     "copg",
     "2406.19185",
     "Contrastive Policy Gradient: Aligning LLMs on sequence-level scores in a supervised-friendly fashion",
+)
+
+
+peer_mean = Norm(
+    "mean over groups of the sum over pairs / (traces - 1)",
+    lambda seq, group: 1.0,
+    lambda n: n.comparing,
+    compared=lambda traces: 1.0 / (traces - 1),
 )
 
 
@@ -72,7 +81,7 @@ def copg_online(
         score=score.scoring(task, reward_model),
         select=select.every_contrast(),
         credit=chain(credit.ref(), credit.token_rewards(kl=None)),
-        learn=learn.Learn(learn.regress_rewards(beta, anchor="ref", norm=learn.peer_mean), updates=updates),
+        learn=learn.Learn(learn.regress_rewards(beta, anchor="ref", norm=peer_mean), updates=updates),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
     )

@@ -26,6 +26,8 @@ from burnish.verifiers.final_answer import final_answer
 
 COPO = Paper("copo", "2508.04138", "COPO: Consistency-Aware Policy Optimization")
 
+METRICS = (("local_weight", "Credit", "mean weight of the within-group advantage against the batch's"),)
+
 
 @supplies("stream:adv_global")
 def local_and_global(*, sharpness: float, centre: float, gate: float, score: str = "reward", eps: float = 1e-6) -> Part:

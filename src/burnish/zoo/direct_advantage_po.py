@@ -6,22 +6,131 @@ Candidates that differ enough to learn from.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.parts import Part, supplies
+from burnish.core import randomness
+from burnish.core.parts import Part, Rollout, names, supplies
 from burnish.core.schedules import after, before
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Task, Trace, Turn
+from burnish.credit.segments import cut_values
 from burnish.method import Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.branch import Cuts, lines
+from burnish.rollout.completions import Prefix, continued
+from burnish.rollout.sample import sample
+from burnish.score.reading import end_scores
 
 DIRECT_ADVANTAGE_PO = Paper(
     "direct-advantage-po",
     "2412.18279",
     "Improving Multi-Step Reasoning Abilities of Large Language Models with Direct Advantage Policy Optimization",
 )
+
+
+@supplies("stream:rate")
+def success_rates(score: str = "reward", stream: str = "rate") -> Part:
+    """At the token after each cut: the mean score of the continuations from the cut; nan elsewhere."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            values = cut_values(group, score)
+            for trace in group.traces:
+                trace.streams[stream] = torch.full((len(trace),), float("nan"))
+                for at in trace.note.get("cuts", []):
+                    trace.streams[stream][at] = values[trace.index, at]
+        return groups
+
+    return Part(
+        name=f"success_rates({stream})",
+        call=call,
+        reads=frozenset({f"score:{score}", "tag:probe"}),
+        writes=frozenset({f"stream:{stream}"}),
+    )
+
+
+@supplies("stream:gain")
+def step_advantage(score: str, stream: str = "gain") -> Part:
+    """A_i = V_i - mean over the group of V_j, V the named score, on all tokens of trace i."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            mean = sum(trace.scores[score] for trace in group.traces) / max(1, len(group.traces))
+            for trace in group.traces:
+                trace.streams[stream] = torch.full((len(trace),), float(trace.scores[score] - mean))
+        return groups
+
+    return Part(
+        name=f"step_advantage({score})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"stream:{stream}"}),
+    )
+
+
+@supplies("tokens:state")
+def next_steps(m: int, cuts: Cuts = lines, *, temperature: float | None = None, who: str = "policy") -> Rollout:
+    """m candidates for one next step per task, from a state on a reply of `who`.
+
+    A reply is sampled and one of its cuts is drawn; what was said up to there is the state (author "state"), and each
+    candidate is a fresh continuation of it up to the end of its first line.
+    """
+    plain = sample(1, temperature=temperature, who=who)
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        chat, clock, limit = step.models[who].chat, step.clock, step.settings.max_new_tokens
+        shared: list[tuple[Task, tuple[Turn, ...]]] = []
+        for group in plain.call(tasks, step):
+            prompt, reply = group.traces[0].turns
+            at = randomness.rng(clock.seed, "state", clock.step, clock.tick, group.task.key).choice(cuts(reply, chat))
+            state = replace(reply.first(at), author="state", logp=None)
+            shared.append((group.task, (prompt, state) if at else (prompt,)))
+        starts = [
+            Prefix(task, turns[0], Trace(turns).tokens[len(turns[0]) :], "step", i, 0)
+            for task, turns in shared
+            for i in range(m)
+        ]
+        grown = continued([start.within(limit) for start in starts], who, step, step.sampling(temperature))
+        groups = []
+        for j, (task, turns) in enumerate(shared):
+            candidates = []
+            for i, (new, stopped) in enumerate(grown[j * m : (j + 1) * m]):
+                first = lines(new, chat)[1:2] or [len(new)]
+                said = replace(new.first(first[0]), parent=turns[-1])
+                candidates.append(Trace((*turns, said), i, tags=frozenset({"sample"}), note={"stopped": stopped}))
+            groups.append(Group(task, candidates))
+        return groups
+
+    return Rollout(
+        name=f"next_steps({m})",
+        call=call,
+        reads=plain.reads,
+        writes=plain.writes | names("tokens", "state"),
+    )
+
+
+@supplies("score:chance")
+def success_chance(model: str = "critic", *, author: str = "policy", name: str = "chance") -> Part:
+    """scores[name] = sigmoid of the model's score at the last token of the trace."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        found = end_scores(traces, step.models[model], step.settings.token_budget)
+        for trace, logit in zip(traces, found, strict=True):
+            trace.scores[name] = float(logit.sigmoid())
+        return groups
+
+    return Part(
+        name=f"success_chance({model})",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"model:{model}.score"}),
+        writes=frozenset({f"score:{name}"}),
+    )
 
 
 @supplies("tag:apart")
@@ -91,7 +200,7 @@ def direct_advantage_po(
         rollout=rollout.probed(solutions, completions, rollout.lines, who="ref"),
         score=score.verify(task, author="ref"),
         credit=chain(
-            credit.success_rates(),
+            success_rates(),
             credit.shared("reward", "outcome"),
             credit.claim("end", "ref", positions="end", tag="sample"),
             credit.claim("chance", "ref", where=lambda trace: ~trace.streams["rate"].isnan(), needs=("stream:rate",)),
@@ -105,10 +214,10 @@ def direct_advantage_po(
         name="actor",
         times=after(critic_steps - 1),
         draw=draw.prompts(task),
-        rollout=rollout.next_steps(candidates, who="ref"),
-        score=score.success_chance("critic", author="ref"),
+        rollout=next_steps(candidates, who="ref"),
+        score=success_chance("critic", author="ref"),
         select=apart(least, score="chance"),
-        credit=chain(credit.step_advantage("chance"), credit.ref(), credit.claim("step", "ref", tag="apart")),
+        credit=chain(step_advantage("chance"), credit.ref(), credit.claim("step", "ref", tag="apart")),
         learn=learn.Learn(learn.regress_advantage(beta, on=learn.CLAIMED)),
     )
     models = roles(ref=frozen("policy"), critic=trained(outputs=1, lr=critic_lr))

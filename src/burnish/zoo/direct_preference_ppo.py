@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import draw, learn, rollout, score, select
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, method, roles
 from burnish.methods import register
 from burnish.papers import Paper
@@ -13,6 +18,26 @@ from burnish.papers import Paper
 DIRECT_PREFERENCE_PPO = Paper(
     "direct-preference-ppo", "2301.12842", "Direct Preference-based Policy Optimization without Reward Modeling"
 )
+
+
+def conservative_contrast(mean_w: Tensor, mean_l: Tensor, lam: float, temperature: float = 1.0) -> Tensor:
+    """DPPO's contrast (An et al., arXiv 2301.12842): -log[ e^(S_w/T) / (e^(S_w/T) + e^(lam S_l/T)) ].
+
+    The paper's score S is minus the mean distance between the policy's actions and a segment's; for a language model
+    it is the mean log-prob of the reply. lam < 1 pushes the worse reply down less. lam = 1 is SimPO with beta = 1/T
+    and gamma = 0.
+    """
+    return -F.logsigmoid((mean_w - lam * mean_l) / temperature)
+
+
+def conservative(lam: float, temperature: float, *, on: Authors = "policy") -> Term:
+    """DPPO: the contrast of mean log-probs in which the worse reply counts lam."""
+    return pair_term(
+        lambda w, r, _: conservative_contrast(w.logp, r.logp, lam, temperature),
+        anchor=None,
+        reduce=row_mean,
+        on=on,
+    )
 
 
 @register(
@@ -40,7 +65,7 @@ def direct_preference_ppo(
         rollout=rollout.given("chosen", "rejected"),
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
-        learn=learn.Learn(pairs.conservative(lam, scale, on="demo")),
+        learn=learn.Learn(conservative(lam, scale, on="demo")),
         models=roles(),
         lr_share=0.1,
     )

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.maths.chi2 import bounded_exp
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -13,6 +20,24 @@ from burnish.papers import Paper
 DISCOPOP = Paper(
     "discopop", "2406.08414", "Discovering Preference Optimization Algorithms with and for Large Language Models"
 )
+
+
+def discovered_loss(logratio_w: Tensor, logratio_l: Tensor, beta: float, tau: float) -> Tensor:
+    """DiscoPOP's log-ratio modulated loss (Lu et al., arXiv 2406.08414), per pair.
+
+        x = beta d,   L = (1 - s(x / tau)) (-log s(x)) + s(x / tau) e^-x
+
+    The gate gives pairs that are ordered right to the exponential loss, the others to the logistic one; its gradient
+    counts.
+    """
+    x = beta * (logratio_w - logratio_l)
+    gate = torch.sigmoid(x / tau)
+    return -(1 - gate) * F.logsigmoid(x) + gate * bounded_exp(-x)
+
+
+def discovered(beta: Schedule, tau: float, *, on: Authors = "policy") -> Term:
+    """DiscoPOP's gated mixture of the logistic and the exponential loss."""
+    return pair_term(lambda w, r, beta: discovered_loss(w.logratio, r.logratio, beta, tau), beta=beta, on=on)
 
 
 @register(
@@ -42,7 +67,7 @@ def discopop(
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.discovered(beta, tau, on="demo")),
+        learn=learn.Learn(discovered(beta, tau, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

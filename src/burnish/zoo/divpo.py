@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.step import Step
+from burnish.core.types import Trace
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
-from burnish.select.lists import DIVERSITY
+from burnish.select.lists import Diversity, by_probability
 
 DIVPO = Paper("divpo", "2501.18101", "Diverse Preference Optimization")
+
+
+def by_words(traces: list[Trace], step: Step) -> list[float]:
+    """The mean over a reply's tokens of 1 / (the share of the group's replies that have the token)."""
+    bags = [set(turn.tokens.tolist()) for trace in traces for turn in trace.turns[-1:]]
+    counts = Counter(token for bag in bags for token in bag)
+    return [sum(len(bags) / counts[token] for token in bag) / max(1, len(bag)) for bag in bags]
+
+
+DIVERSITY: dict[str, Diversity] = {"probability": by_probability, "words": by_words}
 
 
 @register(

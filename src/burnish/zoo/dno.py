@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Part, chain, supplies
 from burnish.core.roles import snapshot
+from burnish.core.schedules import Schedule
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit import by_bradley_terry, by_comparison
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, Phase, Sampling, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -19,6 +27,52 @@ DNO = Paper(
 
 Eta = Annotated[float, Option("Step size of the game.", above=0)]
 ROUND = {"n": 4, "sync": 1}
+
+
+def soft_logistic(margin: Tensor, preference: Tensor) -> Tensor:
+    """Cross-entropy between a preference p and sigmoid(margin), per pair: -p log s(m) - (1 - p) log s(-m).
+
+    p = 1 is DPO's loss; p = s(r_1 - r_2) with margin eta (lr_1 - lr_2) is DNO's (arXiv 2404.03715, Algorithm 1).
+    """
+    return -preference * F.logsigmoid(margin) - (1 - preference) * F.logsigmoid(-margin)
+
+
+@supplies("pairs")
+def large_margins(floor: float, margin: float, own_margin: float, *, own: str, score: str = "reward") -> Part:
+    """DNO's pairs: every reply that scores at least `floor` over every reply that scores at least a margin less.
+
+    The margin is `own_margin` where the preferred reply is by the author `own` (the policy), else `margin`: a pair
+    that the policy wins against its teacher needs less.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            scores = [trace.scores[score] for trace in group.traces]
+            needs = [own_margin if bool(trace.by(own).any()) else margin for trace in group.traces]
+            group.pairs = [
+                (a, b)
+                for a in range(len(scores))
+                for b in range(len(scores))
+                if scores[a] >= floor and scores[a] - scores[b] >= needs[a] and scores[a] > scores[b]
+            ]
+        kept = [group for group in groups if group.pairs]
+        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(name="large_margins", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"pairs"}))
+
+
+def soft_preference(eta: Schedule, *, anchor: str = "past", on: Authors = "policy") -> Term:
+    """DNO: cross-entropy between s(P_w - P_l), win rates in stream "wins", and s(eta (lr_w - lr_l))."""
+    return pair_term(
+        lambda w, r, eta: soft_logistic(
+            eta * (w.logratio - r.logratio), torch.sigmoid(w["wins"] - r["wins"]).to(w.logratio)
+        ),
+        beta=eta,
+        anchor=anchor,
+        marks=("wins",),
+        on=on,
+    )
 
 
 @register(
@@ -51,7 +105,7 @@ def dno(
     """
     memory = select.Store("pairs", 512)
     own = rollout.sample(n, who="past")
-    rule = select.large_margins(floor, margin, own_margin, own="past")
+    rule = large_margins(floor, margin, own_margin, own="past")
     anchor, authors = credit.ref("past", logp_temperature=1.0), ("past", "demo")
     fresh = Phase(
         draw=draw.demos(task),
@@ -102,7 +156,7 @@ def dno_soft(
         score=chain(score.scoring(task, reward_model, author="past"), score.win_rates(preference)),
         select=select.every_pair("wins"),
         credit=chain(credit.streams("past", logp="past"), credit.shared("wins", "wins")),
-        learn=learn.Learn(pairs.soft_preference(eta, on="past")),
+        learn=learn.Learn(soft_preference(eta, on="past")),
         models=roles(past=snapshot("policy", sync), **score.rm_role(reward_model)),
         lr_share=0.1,
     )

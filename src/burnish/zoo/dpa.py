@@ -10,21 +10,118 @@ import math
 from dataclasses import replace
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core import randomness
-from burnish.core.parts import supplies
+from burnish.core.parts import per_trace, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group, Task
-from burnish.credit.reward import ratings
-from burnish.learn.terms import reward as terms
+from burnish.core.types import Group, Task, Trace
+from burnish.credit.reward import ratings_of
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.reward import row_heads, row_numbers
 from burnish.method import Draw, Method, Option, Part, Rollout, chain, method, roles, trained
 from burnish.methods import opt, papers, register
 from burnish.methods.compositions import Attributes, names_of
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.sample import sample
-from burnish.score.objectives import directed_reward
+from burnish.score.heads import end_outputs
+from burnish.score.lengths import reply_length
 
 WORDS = "You are a helpful assistant. Your response should maximize weighted rating = helpfulness*{0} + verbosity*{1}."
+
+
+def rating_error(predicted: Tensor, rated: Tensor) -> Tensor:
+    """The squared error of ratings: the mean over the k attributes that a reply is rated for. [R, k], [R, k] -> [R].
+
+    A missing rating is NaN in `rated` and counts nothing. A reply without any gives 0.
+    """
+    assert predicted.shape == rated.shape
+    known = ~rated.isnan()
+    errors = torch.where(known, predicted - rated.nan_to_num(0.0), torch.zeros_like(predicted)).square()
+    return errors.sum(-1) / known.sum(-1).clamp(min=1)
+
+
+@supplies("stream:ratings")
+def ratings(names: tuple[str, ...], *, author: str = "demo") -> Part:
+    """Stream "ratings" [T, k]: what the data says of each attribute of a reply; NaN where it says nothing.
+
+    The rating of a reply is the column NAME, or chosen_NAME and rejected_NAME of a pair. Without such a column two
+    attributes are known: "quality" is 1 for a chosen reply or a demonstration and 0 for the other, and "length" is the
+    reply's tokens over the longest reply of the run.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        length = reply_length(trace, author) / step.settings.max_new_tokens
+        found = ratings_of(group.task.given, names, trace.tags, length)
+        trace.streams["ratings"] = torch.tensor(found).expand(len(trace), len(names)).clone()
+
+    return per_trace(
+        write,
+        name=f"ratings({', '.join(names)})",
+        reads=frozenset({f"tokens:{author}"}),
+        writes=frozenset({"stream:ratings"}),
+    )
+
+
+@supplies("score:directed")
+def directed_reward(model: str | None, *, author: str = "policy") -> Part:
+    """scores["directed"] = v . (r_1, r_2), v the trace's direction (rollout `directed`).
+
+    model  the reward model whose first two outputs are r; None: the reward and the share of the longest reply
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        longest = step.settings.max_new_tokens
+        if model is not None:
+            pairs = end_outputs(traces, step, model).tolist()
+        else:
+            pairs = [[trace.scores["reward"], reply_length(trace, author) / longest] for trace in traces]
+        for trace, attributes in zip(traces, pairs, strict=True):
+            if len(attributes) < 2:
+                raise ValueError(
+                    f"the reward model {model!r} has one output, but a direction weighs two attributes; pass one that "
+                    "`burnish train rating_model` saved"
+                )
+            v = trace.note["direction"]
+            trace.scores["directed"] = v[0] * attributes[0] + v[1] * attributes[1]
+            if model is not None:
+                trace.scores["reward"] = attributes[0]
+        return groups
+
+    scored = {f"model:{model}.score"} if model is not None else {"score:reward"}
+    return Part(
+        name="directed_reward",
+        call=call,
+        reads=frozenset({"tag:directed", f"tokens:{author}", *scored}),
+        writes=frozenset({"score:directed"}),
+    )
+
+
+def rate(
+    attributes: int, target: str = "ratings", *, trainee: str = "rm", on: Authors = "policy", name: str = "rating"
+) -> Term:
+    """The squared error of the first outputs against the reply's ratings (stream [T, k]); missing ones are NaN."""
+
+    def loss(live: Live) -> Tensor:
+        predicted = row_heads(live)[:, :attributes]
+        rated = row_numbers(live, target).to(predicted)
+        live.note("rated", (~rated.isnan()).double().mean(-1))
+        return rating_error(predicted, rated)
+
+    return Term(
+        name=name,
+        on=on,
+        unit="sequence",
+        loss=loss,
+        live=("score",),
+        streams=(target,),
+        norm=unit_mean,
+        trainee=trainee,
+    )
 
 
 def direction(step: Step, task: Task, degrees: float) -> tuple[float, float]:
@@ -89,7 +186,7 @@ def rating_model(task: draw.Source, *, attributes: Attributes = "quality,length"
         draw=drawn,
         rollout=replies,
         credit=chain(credit.claim("rating", "demo", positions="end"), ratings(rated)),
-        learn=learn.Learn(terms.rate(len(rated), on=learn.CLAIMED)),
+        learn=learn.Learn(rate(len(rated), on=learn.CLAIMED)),
         models=roles("rm", rm=trained(outputs=len(rated))),
         product="rm",
     )

@@ -17,7 +17,7 @@ from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, token_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.learn.terms.rows import note_drift, row_quantile
+from burnish.learn.terms.rows import note_drift
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -25,6 +25,13 @@ from burnish.papers import Paper
 DUAL_TOKEN_ARCHER = Paper(
     "dual-token-archer", "2507.15778", "Stabilizing Knowledge, Promoting Reasoning: Dual-Token Constraints for RLVR"
 )
+
+
+def row_quantile(live: Live, x: Tensor, share: float) -> Tensor:
+    """[N] -> [N]: for every token, the quantile (by linear interpolation) of x over its own reply's claimed tokens."""
+    sizes = torch.bincount(live.row, minlength=live.rows).tolist()
+    found = [torch.full_like(part, float(torch.quantile(part, share))) for part in x.detach().split(sizes) if len(part)]
+    return torch.cat(found) if found else x.detach()
 
 
 def by_kind(live: Live, quantile: float, reasoning: float, knowledge: float) -> Tensor:

@@ -6,12 +6,21 @@ from collections.abc import Callable
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import after, before
+from burnish.credit.returns import gae_stream
 from burnish.method import Clock, Method, Option, Phase, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 DVPO = Paper("dvpo", "2502.16944", "Lean and Mean: Decoupled Value Policy Optimization with Global Value Guidance")
+
+
+@supplies("stream:adv")
+def lambda_advantages(*, gamma: float = 1.0, lam: float = 0.95, author: str = "policy") -> Part:
+    """A_t by GAE(gamma, lam), from streams "reward" and "value": advantages where no value model is trained."""
+
+    return gae_stream("lambda_advantages", "adv", gamma, lam, author)
 
 
 def _value_phase(task: draw.Source, lam: float, times: int | Callable[[Clock], float] = 1) -> Phase:
@@ -106,7 +115,7 @@ def dvpo(
             credit.ref(),
             credit.streams("value", "policy", value="value"),
             credit.token_rewards(kl=kl),
-            credit.lambda_advantages(lam=lam),
+            lambda_advantages(lam=lam),
             credit.whiten(),
         ),
         learn=learn.Learn(learn.pg_clip(eps), updates=updates),

@@ -20,6 +20,8 @@ from burnish.methods import opt, papers, register
 from burnish.models.chat import Chat
 from burnish.score.segments import tokens_of
 
+METRICS = (("thought_share", "What was sampled", "share of the sampled tokens that are inside of <think>...</think>"),)
+
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 

@@ -19,6 +19,26 @@ from burnish.papers import Paper
 ESRL = Paper("esrl", "2308.02223", "ESRL: Efficient Sampling-based Reinforcement Learning for Sequence Generation")
 
 
+class RewardQueue:
+    """The mean of the last `size` scores, first in, first out; a batch joins the queue before it is compared."""
+
+    def __init__(self, name: str, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"the reward queue's size is {size}; it must hold at least 1 score")
+        self.name, self.size = name, size
+        self.scores: list[float] = []
+
+    def heard(self, scores: list[float]) -> float:
+        self.scores = (self.scores + scores)[-self.size :]
+        return sum(self.scores) / len(self.scores) if self.scores else 0.0
+
+    def state_dict(self) -> dict:
+        return {"scores": list(self.scores)}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.scores = [float(score) for score in state["scores"]]
+
+
 def drop_surest(share: float, *, stream: str = "entropy", author: str = "policy") -> Part:
     """Without the ceil(share x N) of the batch's N replies whose mean entropy (a stream) is smallest; ties: the earlier
     go.
@@ -75,7 +95,7 @@ def esrl(
         rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=chain(credit.streams("policy", "policy", entropy="entropy"), drop_surest(drop)),
-        credit=credit.over_memory(credit.RewardQueue("rewards", queue)),
+        credit=credit.over_memory(RewardQueue("rewards", queue)),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.seq_sum_mean)),
         models=roles(**score.rm_role(reward_model)),
     )

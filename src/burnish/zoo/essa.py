@@ -56,6 +56,16 @@ from burnish.rollout.sample import sample
 
 ESSA = Paper("essa", "2507.04453", "ESSA: Evolutionary Strategies for Scalable Alignment")
 
+METRICS = (
+    ("evolution/sigma", "Learning", "step size of CMA-ES after the step, in multiples of the singular values"),
+    (
+        "evolution/distance",
+        "Learning",
+        "root mean square of how far the singular values have moved, in multiples of them",
+    ),
+    ("start_kl", "Learning", "mean over reply tokens of log-prob minus that of the policy at the start of the run"),
+)
+
 
 Vector = NDArray[np.float64]
 

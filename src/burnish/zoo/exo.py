@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
-from burnish.learn.terms import preference_lists as lists
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import list_term, pair_term
 from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 EXO = Paper("exo", "2402.00856", "Towards Efficient and Exact Optimization of Language Model Alignment")
+
+
+def exo_list(logratio: Tensor, rewards: Tensor, beta: float, beta_reward: float) -> Tensor:
+    """EXO with rewards (Ji et al., arXiv 2402.00856): KL( softmax(beta lr) || softmax(r / beta_reward) ).
+
+    The policy's side comes first.
+    """
+    mine = torch.log_softmax(beta * logratio, 0)
+    return (mine.exp() * (mine - torch.log_softmax(rewards.to(mine) / beta_reward, 0))).sum()
+
+
+def exo_pair(logratio_w: Tensor, logratio_l: Tensor, beta: float, eps: float) -> Tensor:
+    """EXO on pairs (Ji et al., arXiv 2402.00856), per pair: the reverse KL between two distributions over {w, l}.
+
+        p = softmax(beta lr_w, beta lr_l),   q = (1 - eps, eps),   L = KL(p || q) = sum p log(p / q)
+
+    The policy's side comes first: it seeks the mode. The forward KL(q || p) is DPO with label smoothing, up to a
+    constant.
+    """
+    if not 0 < eps < 1:
+        raise ValueError(f"EXO's eps is {eps}; it must lie between 0 and 1, for at 0 the divergence is infinite")
+    margin = beta * (logratio_w - logratio_l)
+    first, second = F.logsigmoid(margin), F.logsigmoid(-margin)
+    return first.exp() * (first - math.log(1 - eps)) + second.exp() * (second - math.log(eps))
+
+
+def exo_rewards_term(beta: Schedule, beta_reward: float, *, on: Authors = "policy") -> Term:
+    """EXO on the lists, rewards in stream "psi"."""
+    return list_term(
+        lambda one, beta: exo_list(one.logratio, one["psi"], beta, beta_reward),
+        beta=beta,
+        marks=("psi",),
+        on=on,
+    )
+
+
+def exo_term(beta: Schedule, eps: float, *, on: Authors = "policy") -> Term:
+    """The reverse KL between the policy's odds and the smoothed label."""
+    return pair_term(lambda w, r, beta: exo_pair(w.logratio, r.logratio, beta, eps), beta=beta, on=on)
 
 
 @register(
@@ -42,7 +87,7 @@ def exo(
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.exo(beta, eps, on="demo")),
+        learn=learn.Learn(exo_term(beta, eps, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )
@@ -76,7 +121,7 @@ def exo_rewards(
         score=replies.score,
         select=select.whole_lists(),
         credit=chain(credit.ref(logp_temperature=1.0), credit.shared("reward", "psi")),
-        learn=learn.Learn(lists.exo_rewards(beta, beta_reward, on=replies.author), logp_temperature=1.0),
+        learn=learn.Learn(exo_rewards_term(beta, beta_reward, on=replies.author), logp_temperature=1.0),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
         sampling=Sampling(0.8),

@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Annotated
 
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.maths import preference_pairs as maths
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.maths.chi2 import bounded_exp
+from burnish.learn.maths.preference import logistic
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -19,11 +27,51 @@ F_DPO = Paper(
     "Beyond Reverse KL: Generalizing Direct Preference Optimization with Diverse Divergence Constraints",
 )
 
+Slope = Callable[[Tensor], Tensor]  # f'(u) of a divergence, as a function of log u
+
+
+def reverse_kl(log_u: Tensor) -> Tensor:
+    """f'(u) = log u + 1: the reverse KL, DPO's."""
+    return log_u + 1
+
+
+def forward_kl(log_u: Tensor) -> Tensor:
+    """f'(u) = -1/u: the forward KL."""
+    return -bounded_exp(-log_u)
+
+
+def jensen_shannon(log_u: Tensor) -> Tensor:
+    """f'(u) = log(2u / (1 + u)): the Jensen-Shannon divergence."""
+    return math.log(2) + F.logsigmoid(log_u)
+
+
+def alpha_divergence(alpha: float) -> Slope:
+    """f'(u) = (1 - u^-alpha) / alpha, 0 < alpha < 1: between the reverse KL (0) and the forward KL (1)."""
+    if not 0 < alpha < 1:
+        raise ValueError(f"the alpha of an alpha-divergence is {alpha}; it must lie between 0 and 1")
+    return lambda log_u: (1 - bounded_exp(-alpha * log_u)) / alpha
+
+
+def f_margin(logratio_w: Tensor, logratio_l: Tensor, beta: float, slope: Slope) -> Tensor:
+    """The margin of f-DPO (Wang et al., arXiv 2309.16240), per pair: beta f'(u_w) - beta f'(u_l).
+
+    u = pi / ref of a reply.
+
+    With `reverse_kl` it is DPO's. e^x is continued by its tangent above x = 10, so that long replies stay finite.
+    """
+    return beta * (slope(logratio_w) - slope(logratio_l))
+
+
+def divergence_term(beta: Schedule, slope: Slope, *, on: Authors = "policy") -> Term:
+    """f-DPO: the logistic loss of beta (f'(u_w) - f'(u_l))."""
+    return pair_term(lambda w, r, beta: logistic(f_margin(w.logratio, r.logratio, beta, slope)), beta=beta, on=on)
+
+
 SLOPES = {
-    "reverse_kl": lambda alpha: maths.reverse_kl,
-    "forward_kl": lambda alpha: maths.forward_kl,
-    "jensen_shannon": lambda alpha: maths.jensen_shannon,
-    "alpha": maths.alpha_divergence,
+    "reverse_kl": lambda alpha: reverse_kl,
+    "forward_kl": lambda alpha: forward_kl,
+    "jensen_shannon": lambda alpha: jensen_shannon,
+    "alpha": alpha_divergence,
 }
 
 
@@ -53,7 +101,7 @@ def f_dpo(
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.divergence(beta, SLOPES[divergence](alpha), on="demo")),
+        learn=learn.Learn(divergence_term(beta, SLOPES[divergence](alpha), on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

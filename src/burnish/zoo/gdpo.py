@@ -4,11 +4,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.credit.baselines import spread
+from burnish.credit.components import normalised
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, papers, register
+from burnish.score.lengths import reply_length
+
+
+def decoupled(weights: Mapping[str, float], *, eps: float = 1e-4) -> Part:
+    """A_i = norm over the batch of sum_k w_k norm over the group of r_k,i, with norm x = (x - mean) / (std + eps).
+
+    `weights` names the scores and their weights. Normalising first keeps apart replies that a sum of raw scores would
+    give one advantage. With one score the batch is not normalised: GRPO's advantage, times its weight.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        totals = [0.0] * len(traces)
+        for name, weight in weights.items():
+            parts = [normalised([trace.scores[name] for trace in group.traces], eps) for group in groups]
+            found = [x for part in parts for x in part]
+            totals = [total + weight * x for total, x in zip(totals, found, strict=True)]
+            step.notes.add(f"score/{name}", sum(trace.scores[name] for trace in traces), len(traces))
+        for trace, advantage in zip(traces, normalised(totals, eps) if len(weights) > 1 else totals, strict=True):
+            spread(trace, advantage)
+        return groups
+
+    return Part(
+        name=f"decoupled({', '.join(weights)})",
+        call=call,
+        reads=frozenset(f"score:{name}" for name in weights),
+        writes=frozenset({"stream:adv"}),
+    )
+
+
+@supplies("score:within")
+def within(share: float, *, author: str = "policy") -> Part:
+    """scores["within"] = 1 if the reply has at most share x max_new_tokens tokens, else 0."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        limit = share * step.settings.max_new_tokens
+        trace.scores["within"] = float(reply_length(trace, author) <= limit)
+
+    return per_trace(
+        write,
+        name=f"within({share:g})",
+        reads=frozenset({f"tokens:{author}"}),
+        writes=frozenset({"score:within"}),
+    )
 
 
 @register(
@@ -40,8 +90,8 @@ def gdpo(
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
-        score=chain(score.scoring(task, reward_model), score.within(within_share)),
-        credit=chain(credit.decoupled({"reward": correct_weight, "within": length_weight}), credit.behaviour()),
+        score=chain(score.scoring(task, reward_model), within(within_share)),
+        credit=chain(decoupled({"reward": correct_weight, "within": length_weight}), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps), updates=updates),
         models=roles(**score.rm_role(reward_model)),
     )

@@ -16,12 +16,76 @@ from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
 from burnish.credit.preference import fill
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Live, Term
 from burnish.learn.terms import reward as terms
-from burnish.learn.terms import reward_heads as heads_terms
-from burnish.learn.terms.reward_heads import pair_chances
+from burnish.learn.terms.reward import row_numbers
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import papers, register
 from burnish.methods.reward import END
+
+METRICS = (
+    ("goal_near", "Credit", "mean sigmoid of the cosine of a state and a later state of the same chosen reply", "up"),
+    ("goal_far", "Credit", "mean sigmoid of the cosine of a state of the chosen and one of the rejected reply", "down"),
+)
+
+
+def log_of_mean(each: Tensor, mean: Tensor) -> Tensor:
+    """Summands whose mean over the batch is log(mean of `each`), and so is their gradient.
+
+        log m + (p_i - m) / m,  m = `mean` the batch's mean of p, held constant
+
+    A loss may see one micro-batch, the logarithm stands outside of the mean over the whole batch: d log m = sum dp_i /
+    (n m).
+    """
+    held = mean.detach()
+    return held.log() + (each - held) / held
+
+
+def goal_contrast(coef: float, *, trainee: str = "rm", name: str = "goal") -> Term:
+    """Goal-conditioned contrast (arXiv 2407.13887): -log mean s(cos(source, goal)) - log(1 - mean s(cos(source,
+    other))).
+
+    Sources and later goals are states of the chosen reply, others of the rejected one: streams "source", "goal" and
+    "other" have how often each token was drawn. The means are over the whole batch, in streams "near" and "far".
+    """
+
+    def loss(live: Live) -> Tensor:
+        states = torch.nn.functional.normalize(live.outputs["state"], dim=-1)
+        near, far = (row_numbers(live, stream).to(states) for stream in ("near", "far"))
+        found = []
+        for a, b in live.pairs.tolist():
+            mine, theirs = live.row == a, live.row == b
+            p, q = pair_chances(states[mine], live.source[mine], live.goal[mine], states[theirs], live.other[theirs])
+            found.append(-log_of_mean(p, near[a]) - log_of_mean(1 - q, 1 - far[a]))
+        return torch.stack(found) if found else states[:0].sum(-1)
+
+    return Term(
+        name=name,
+        on=(),
+        unit="pair",
+        loss=loss,
+        live=("state",),
+        streams=("source", "goal", "other", "near", "far"),
+        norm=unit_mean,
+        trainee=trainee,
+        coef=coef,
+    )
+
+
+def pair_chances(
+    states: Tensor, source: Tensor, goal: Tensor, negative_states: Tensor, negative: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The mean of s(cos) over the drawn (source, goal) and (source, other) of one pair; goals follow their source.
+
+    states [T, H] of the chosen reply and [T', H] of the rejected one, both of length 1; counts [T] and [T'].
+    """
+    source, goal, negative = (x.to(states) for x in (source, goal, negative))
+    weights = (source[:, None] * goal[None]).triu(1)
+    near = (torch.sigmoid(states @ states.T) * weights).sum() / weights.sum().clamp(min=1)
+    apart = source[:, None] * negative[None]
+    far = (torch.sigmoid(states @ negative_states.T) * apart).sum() / apart.sum().clamp(min=1)
+    return near, far
 
 
 @supplies("stream:source", "stream:goal", "stream:other", "stream:near", "stream:far")
@@ -109,7 +173,7 @@ def goal_conditioned_rm(
         rollout=rollout.given("chosen", "rejected", reader="rm"),
         select=select.given_pairs(),
         credit=chain(END, credit.claim("goal", "demo"), goals(draws)),
-        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), heads_terms.goal_contrast(coef)),
+        learn=learn.Learn(terms.score_pairs(on=learn.CLAIMED), goal_contrast(coef)),
         models=roles("rm", rm=trained(outputs=1)),
         product="rm",
     )

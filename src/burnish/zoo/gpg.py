@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 GPG = Paper("gpg", "2504.02546", "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning")
+
+
+def make_up_for_flat_groups(score: str = "reward") -> Part:
+    """A times B / (B - M): B groups, M of which score all the same and so say nothing (GPG, arXiv 2504.02546)."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        flat = sum(len({trace.scores[score] for trace in group.traces}) < 2 for group in groups)
+        if flat < len(groups):
+            for trace in (trace for group in groups for trace in group.traces):
+                trace.streams["adv"] = trace.streams["adv"] * (len(groups) / (len(groups) - flat))
+        return groups
+
+    return Part(
+        name="make_up_for_flat_groups",
+        call=call,
+        reads=frozenset({"stream:adv", f"score:{score}"}),
+        updates=frozenset({"stream:adv"}),
+    )
 
 
 @register(
@@ -29,7 +50,7 @@ def gpg(task: draw.Source, *, n: opt.GroupSize = 8) -> Method:
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.verify(task),
-        credit=chain(credit.group_relative(std=False), credit.make_up_for_flat_groups()),
+        credit=chain(credit.group_relative(std=False), make_up_for_flat_groups()),
         learn=learn.Learn(learn.pg_reinforce(norm=learn.token_mean)),
         models=roles(),
     )

@@ -13,8 +13,12 @@ import torch
 
 from burnish import draw, learn, rollout, score
 from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group
+from burnish.learn import maths
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, Sampling, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -22,6 +26,18 @@ from burnish.papers import Paper
 GRAO = Paper(
     "grao", "2508.07750", "Learning to Align, Aligning to Learn: A Unified Approach for Self-Optimized Alignment"
 )
+
+
+def pg_demonstrated(*, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "demo", name: str = "demo") -> Term:
+    """-A log pi on stream "demo_adv": imitation as far as the demonstration is worth it, and away from
+    it where A < 0.
+    """
+
+    def loss(live: Live) -> torch.Tensor:
+        live.note("nll", -live.logp)
+        return maths.reinforce(live.logp, live.demo_adv)
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("demo_adv",), norm=norm, coef=coef)
 
 
 def alignment_weights(
@@ -97,7 +113,7 @@ def grao(
         credit=aligned(beta=beta, lam=lam, demo_counts=demo_counts),
         learn=learn.Learn(
             learn.pg_reinforce(norm=learn.seq_mean),
-            learn.pg_demonstrated(norm=learn.seq_mean),
+            pg_demonstrated(norm=learn.seq_mean),
             logp_temperature="run",
         ),
         models=roles(),

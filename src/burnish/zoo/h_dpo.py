@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.maths.preference import Replies, logistic
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 H_DPO = Paper("h-dpo", "2411.07595", "Entropy Controllable Direct Preference Optimization")
+
+
+def entropy_controlled_margin(
+    logp_w: Tensor, logp_l: Tensor, ref_w: Tensor, ref_l: Tensor, alpha: float, beta: float
+) -> Tensor:
+    """The margin of H-DPO (Omura et al., arXiv 2411.07595), per pair.
+
+        m = alpha beta (log pi_w - log pi_l) - beta (log ref_w - log ref_l)
+
+    The optimum of -log s(margin) is pi ~ ref^(1/alpha) exp(r / (alpha beta)): alpha below 1 sharpens it, above 1
+    flattens it. alpha = 1 is DPO's margin.
+    """
+    return alpha * beta * (logp_w - logp_l) - beta * (ref_w - ref_l)
+
+
+def entropy_controlled(beta: Schedule, alpha: float, *, on: Authors = "policy") -> Term:
+    """H-DPO: the logistic loss of alpha beta (log pi_w - log pi_l) - beta (log ref_w - log ref_l)."""
+
+    def loss(w: Replies, r: Replies, beta: float) -> Tensor:
+        refs = w.logp - w.logratio, r.logp - r.logratio
+        return logistic(entropy_controlled_margin(w.logp, r.logp, *refs, alpha, beta))
+
+    return pair_term(loss, beta=beta, on=on)
 
 
 @register(
@@ -38,7 +66,7 @@ def h_dpo(
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.entropy_controlled(beta, alpha, on="demo")),
+        learn=learn.Learn(entropy_controlled(beta, alpha, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

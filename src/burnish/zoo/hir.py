@@ -13,8 +13,13 @@ from torch import Tensor
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
 from burnish.core.parts import Part, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
+from burnish.learn import maths
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, register
 from burnish.models.model import Model
@@ -22,6 +27,23 @@ from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 
 HIR = Paper("hir", "2302.05206", "The Wisdom of Hindsight Makes Language Models Better Instruction Followers")
+
+
+def contrast(smoothing: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "contrast") -> Term:
+    """The first trace of a pair is likelier than the second: cross-entropy of P_a / (P_a + P_b), P the geometric means.
+
+    P = exp(mean over the trace's claimed tokens of log pi), so that P_a / (P_a + P_b) = sigmoid(difference of the
+    means).
+    """
+
+    return pair_term(
+        lambda a, b, _: maths.dpo_logistic(a.logp, b.logp, 1.0, smoothing),
+        anchor=None,
+        reduce=row_mean,
+        coef=coef,
+        on=on,
+        name=name,
+    )
 
 
 @supplies("pairs", "tag:own", "tokens:hindsight")
@@ -127,7 +149,7 @@ def hir(
         learn=learn.Learn(
             learn.imitate_smoothed(smoothing, on=learn.CLAIMED),
             learn.entropy_bonus(coef=entropy, norm=learn.seq_mean, on=learn.CLAIMED, name="bonus"),
-            learn.contrast(smoothing, coef=contrastive, on="hindsight"),
+            contrast(smoothing, coef=contrastive, on="hindsight"),
             updates=updates,
         ),
         models=roles(),

@@ -6,7 +6,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import Schedule
+from burnish.learn.maths.divergence import k3
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -18,6 +24,22 @@ HUNYUAN_TURBOS = Paper(
 )
 
 Refills = Annotated[int, Option("How often a step fills up its batch after the filter.", at_least=0)]
+
+
+def bounded_k3(logp: Tensor, ref: Tensor, most: float) -> Tensor:
+    """k3 clipped to [0, most], per token; beyond, there is no gradient (Hunyuan-TurboS, arXiv 2505.15431)."""
+    return k3(logp, ref).clamp(max=most)
+
+
+def kl_bounded(
+    *, coef: Schedule, most: float, norm: Norm = token_mean, on: Authors = "policy", name: str = "kl"
+) -> Term:
+    """k3 to the reference at the sampled tokens, clipped to [0, most]."""
+
+    def loss(live: Live) -> Tensor:
+        return bounded_k3(live.logp, live.ref, most)
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
 
 
 @register(
@@ -55,7 +77,7 @@ def turbos_grpo(
             credit.group_relative(), credit.behaviour(), credit.ref(), credit.claim("pg", "policy", tag="mixed")
         ),
         learn=learn.Learn(
-            learn.pg_clip(eps, norm=learn.token_mean, on=learn.CLAIMED), learn.kl_bounded(coef=beta, most=most)
+            learn.pg_clip(eps, norm=learn.token_mean, on=learn.CLAIMED), kl_bounded(coef=beta, most=most)
         ),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
     )

@@ -5,14 +5,32 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from burnish import credit, draw, learn, rollout
+from burnish.core.types import Trace
+from burnish.learn.learn import Embed
 from burnish.method import Method, Option, method, roles
 from burnish.methods import register
 from burnish.papers import Paper
 
 IFT = Paper("ift", "2405.11870", "Intuitive Fine-Tuning: Towards Simplifying Alignment into a Single Process")
+
+
+def own_guess(share: float, author: str = "demo") -> Embed:
+    """IFT's temporal residual (arXiv 2405.11870): (1 - share) E[y_i] + share E[argmax_i] at the author's tokens.
+
+    argmax_i is the token that the policy found likeliest there (stream "greedy"). The table is held: no gradient
+    reaches it through the inputs.
+    """
+
+    def call(embeddings: Tensor, trace: Trace, table: nn.Module) -> Tensor:
+        mask = trace.by(author)
+        guessed = table(trace.streams["greedy"].nan_to_num(0).long().to(embeddings.device))
+        mixed = torch.lerp(embeddings, guessed, share)
+        return torch.where(mask[:, None].to(embeddings.device), mixed, embeddings).detach()
+
+    return Embed(f"own_guess({share:g})", call, ("greedy",))
 
 
 def suffix_weighted_nll(nll: Tensor, gamma: float) -> Tensor:
@@ -64,6 +82,6 @@ def ift(
         draw=draw.demos(task),
         rollout=rollout.demonstrated(),
         credit=credit.streams("policy", greedy="greedy"),
-        learn=learn.Learn(_ift_term(gamma), embed=learn.own_guess(share)),
+        learn=learn.Learn(_ift_term(gamma), embed=own_guess(share)),
         models=roles(),
     )

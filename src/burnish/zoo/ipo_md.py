@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Part, chain, supplies
+from burnish.core.schedules import Schedule
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.credit import by_bradley_terry, by_comparison
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.credit.preference import fill, pairs_in_order
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -17,6 +25,46 @@ IPO_MD = Paper(
 )
 
 Tau = Annotated[float, Option("Strength of the regulariser; the margin's target is 1 / (2 tau).", above=0)]
+
+
+def ipo_soft(logratio_1: Tensor, logratio_2: Tensor, preference: Tensor, tau: float) -> Tensor:
+    """IPO with the probability p that the first reply is preferred (Calandriello et al., arXiv 2403.08635), per pair.
+
+        L = p (d - 1/(2 tau))^2 + (1 - p) (-d - 1/(2 tau))^2,   d = lr_1 - lr_2
+
+    It equals (d - (2p - 1)/(2 tau))^2 plus a constant. p = 1 is `ipo_squared`.
+    """
+    d, target = logratio_1 - logratio_2, 1 / (2 * tau)
+    return preference * (d - target).square() + (1 - preference) * (-d - target).square()
+
+
+@supplies("stream:preference")
+def pair_preference(preference: Callable[[float, float], float], *, score: str = "reward") -> Part:
+    """The chance that the first reply of a pair is preferred, by its scores, as stream "preference" of both."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for w, r in pairs_in_order(groups):
+            chance = preference(w.scores[score], r.scores[score])
+            fill(w, "preference", chance)
+            fill(r, "preference", chance)
+        return groups
+
+    return Part(
+        name="pair_preference",
+        call=call,
+        reads=frozenset({"pairs", f"score:{score}"}),
+        writes=frozenset({"stream:preference"}),
+    )
+
+
+def soft_ipo(tau: Schedule, *, on: Authors = "policy") -> Term:
+    """IPO whose label is the chance that w is preferred, in stream "preference"."""
+    return pair_term(
+        lambda w, r, tau: ipo_soft(w.logratio, r.logratio, w["preference"].to(w.logratio), tau),
+        beta=tau,
+        marks=("preference",),
+        on=on,
+    )
 
 
 @register(
@@ -44,8 +92,8 @@ def online_ipo(
         rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         select=select.best_vs_worst(),
-        credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),
-        learn=learn.Learn(pairs.soft_ipo(tau)),
+        credit=chain(credit.ref(), pair_preference(by_bradley_terry if reward_model else by_comparison)),
+        learn=learn.Learn(soft_ipo(tau)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
     )
@@ -80,8 +128,8 @@ def ipo_md(
         rollout=rollout.sample(n, blend=mixture, author="mixture"),
         score=score.scoring(task, reward_model, author="mixture"),
         select=select.best_vs_worst(),
-        credit=chain(credit.ref(), credit.pair_preference(by_bradley_terry if reward_model else by_comparison)),
-        learn=learn.Learn(pairs.soft_ipo(tau, on="mixture")),
+        credit=chain(credit.ref(), pair_preference(by_bradley_terry if reward_model else by_comparison)),
+        learn=learn.Learn(soft_ipo(tau, on="mixture")),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
     )

@@ -27,6 +27,10 @@ from burnish.tasks.source import Source
 
 ITOOL = Paper("itool", "2501.09766", "Boosting Tool Use of Large Language Models via Iterative Reinforced Fine-Tuning")
 
+METRICS = (
+    ("deficient", "What was kept", "share of the tasks whose sampled reply is not good enough, and that are searched"),
+)
+
 
 def easier_first(inner: Draw, stages: int, steps: int, *, column: str = "demo") -> Draw:
     """Of `stages` times as many tasks, those of one stage by the length of their demonstration: first the shortest.

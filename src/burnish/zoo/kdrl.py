@@ -4,10 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, score
-from burnish.core.schedules import linear
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.schedules import Schedule, linear
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.learn import maths
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -18,7 +27,50 @@ KDRL = Paper(
     "KDRL: Post-Training Reasoning LLMs via Unified Knowledge Distillation and Reinforcement Learning",
 )
 
-_DISTILLED = {"all": lambda trace, group: True, "wrong": credit.is_wrong, "unsolved": credit.is_unsolved}
+
+@supplies("stream:kd_weight")
+def distilled_where(rule: Callable[[Trace, Group], bool], name: str) -> Part:
+    """kd_weight = 1 on every token of the traces for which the rule holds, 0 on the others."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        kept = float(rule(trace, group))
+        trace.streams["kd_weight"] = torch.full((len(trace),), kept)
+        step.notes.add("distilled", kept)
+
+    return per_trace(
+        write,
+        name=f"distilled_where({name})",
+        reads=frozenset({"score:reward"}),
+        writes=frozenset({"stream:kd_weight"}),
+    )
+
+
+def is_wrong(trace: Trace, group: Group) -> bool:
+    """A reply that is not correct."""
+    return not trace.scores["correct"]
+
+
+def is_unsolved(trace: Trace, group: Group) -> bool:
+    """A reply to a task that no reply of its group solved."""
+    return not any(other.scores["correct"] for other in group.traces)
+
+
+def teacher_k2(*, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "kd") -> Term:
+    """k2 to the teacher (stream "teacher") at the sampled tokens, each times stream "kd_weight".
+
+    Its gradient on the policy's own samples is that of the reverse KL(pi || teacher). A token of weight 0 still counts
+    in the average.
+    """
+
+    def loss(live: Live) -> torch.Tensor:
+        live.note("reverse_kl", live.logp - live.teacher)
+        return live.kd_weight * maths.k2(live.logp, live.teacher)
+
+    streams = ("teacher", "kd_weight")
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=streams, norm=norm, coef=coef)
+
+
+_DISTILLED = {"all": lambda trace, group: True, "wrong": is_wrong, "unsolved": is_unsolved}
 
 
 @register(
@@ -62,8 +114,8 @@ def kdrl(
             credit.group_relative(),
             credit.behaviour(),
             credit.streams("teacher", logp="teacher"),
-            credit.distilled_where(_DISTILLED[distilled], distilled),
+            distilled_where(_DISTILLED[distilled], distilled),
         ),
-        learn=learn.Learn(learn.pg_clip(eps), learn.teacher_k2(coef=linear(beta, beta_end, over=beta_steps))),
+        learn=learn.Learn(learn.pg_clip(eps), teacher_k2(coef=linear(beta, beta_end, over=beta_steps))),
         models=roles(teacher=frozen(teacher)),
     )

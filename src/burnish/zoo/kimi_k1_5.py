@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import Schedule
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, papers, register
+
+
+def mirror_pull(log_ratio: Tensor) -> Tensor:
+    """(log pi(y) / pi_i(y))^2 / 2 of whole replies [R], the second part of Kimi k1.5's Eq. 3 (arXiv 2501.12599)."""
+    return log_ratio.square() / 2
+
+
+def pull_to_old(*, coef: Schedule, on: Authors = "policy", name: str = "pull") -> Term:
+    """(sum over the reply of log pi / old)^2 / 2, one number a reply."""
+
+    def loss(live: Live) -> Tensor:
+        log_ratio = live.per_row(live.logp - live.old)
+        live.note("log_ratio", log_ratio)
+        return mirror_pull(log_ratio)
+
+    return Term(
+        name=name, on=on, unit="sequence", loss=loss, live=("logp",), streams=("old",), norm=unit_mean, coef=coef
+    )
 
 
 @register(
@@ -37,6 +60,6 @@ def mirror_descent(
         rollout=rollout.sample(n),
         score=score.verify(task),
         credit=chain(credit.group_relative(std=False), credit.old()),
-        learn=learn.Learn(learn.pg_reinforce(), learn.pull_to_old(coef=tau), updates=updates),
+        learn=learn.Learn(learn.pg_reinforce(), pull_to_old(coef=tau), updates=updates),
         models=roles(),
     )

@@ -2,13 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.parts import Part, chain, supplies
+from burnish.core.schedules import Schedule
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.preference import fill, pairs_in_order, reply_sum
+from burnish.learn.maths.preference import Replies
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.preference_pairs import dpo_both_ways
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, papers, register
+
+METRICS = (("label_reliability", "Credit", "estimated share of right labels", "up"),)
+
+
+def trust(chance: Tensor, reliability: float) -> Tensor:
+    """RE-PO's E-step (LCPO, arXiv 2509.24159): c = p eta / (p eta + (1 - p)(1 - eta)).
+
+    c is the posterior that a label is right.
+
+    eta is the annotator's reliability. eta = 1 is c = 1 for any p > 0; eta = 1/2 is c = p.
+    """
+    right = chance * reliability
+    return right / (right + (1 - chance) * (1 - reliability))
+
+
+def trusted_loss(loss_kept: Tensor, loss_flipped: Tensor, confidence: Tensor) -> Tensor:
+    """RE-PO's M-step (arXiv 2509.24159): -c log p - (1 - c) log(1 - p), p the chance that the loss gives to the label.
+
+    c is held. For DPO it is c l(w, l) + (1 - c) l(l, w); for other losses it is not. c = 1 is -log p.
+    """
+    log_odds = loss_flipped - loss_kept
+    return -confidence * F.logsigmoid(log_odds) - (1 - confidence) * F.logsigmoid(-log_odds)
+
+
+class Reliability:
+    """RE-PO's estimate of how often labels are right: eta <- (1 - momentum) eta + momentum mean c."""
+
+    def __init__(self, start: float, momentum: float, name: str = "reliability") -> None:
+        self.name, self.value, self.momentum = name, start, momentum
+
+    def saw(self, confidence: float) -> None:
+        self.value += self.momentum * (confidence - self.value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.value = float(state["value"])
+
+
+@supplies("stream:confidence")
+def label_confidence(reliability: Reliability, beta: float, *, author: str = "demo") -> Part:
+    """RE-PO's E-step: the chance that each pair's label is right, as stream "confidence"; then eta moves to their mean.
+
+    p = s(beta (lr_w - lr_l)) with the policy's log-probs in stream "now".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        found = []
+        for w, r in pairs_in_order(groups):
+            lr_w, lr_l = (reply_sum(t, "now", author) - reply_sum(t, "ref", author) for t in (w, r))
+            confidence = float(trust(torch.sigmoid(torch.tensor(beta * (lr_w - lr_l))), reliability.value))
+            fill(w, "confidence", confidence)
+            fill(r, "confidence", confidence)
+            found.append(confidence)
+        if found:
+            reliability.saw(sum(found) / len(found))
+            step.notes.add("label_confidence", sum(found), len(found))
+            step.notes.add("label_reliability", reliability.value)
+        return groups
+
+    return Part(
+        name="label_confidence",
+        call=call,
+        reads=frozenset({"pairs", "stream:now", "stream:ref", f"tokens:{author}"}),
+        writes=frozenset({"stream:confidence"}),
+        state=(reliability,),
+    )
+
+
+def trusted(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """RE-PO's M-step on DPO, the confidence in each label read from stream "confidence"."""
+
+    def loss(w: Replies, r: Replies, beta: float) -> Tensor:
+        return trusted_loss(*dpo_both_ways(w, r, beta), w["confidence"])
+
+    return pair_term(loss, beta=beta, marks=("confidence",), on=on)
 
 
 @register(
@@ -31,16 +119,14 @@ def lcpo(
 
     p and c come from the policy before the update. reliability = 1 would be DPO: every label is trusted.
     """
-    annotator = credit.Reliability(reliability, momentum)
+    annotator = Reliability(reliability, momentum)
     return method(
         draw=draw.pairs(task),
         rollout=rollout.given("chosen", "rejected"),
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
-        credit=chain(
-            credit.cached_ref(task), credit.streams("policy", logp="now"), credit.label_confidence(annotator, beta)
-        ),
-        learn=learn.Learn(pairs.trusted(beta, on="demo")),
+        credit=chain(credit.cached_ref(task), credit.streams("policy", logp="now"), label_confidence(annotator, beta)),
+        learn=learn.Learn(trusted(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

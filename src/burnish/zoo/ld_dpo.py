@@ -4,16 +4,59 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Part, chain, supplies
+from burnish.core.schedules import Schedule
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.preference import fill
+from burnish.learn.maths.preference import Replies, logistic
+from burnish.learn.term import Authors, Term
 from burnish.learn.terms import preference_pairs as pairs
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 LD_DPO = Paper("ld-dpo", "2409.06411", "Length Desensitization in Direct Preference Optimization")
 
-REFERENCES = {"whole": pairs.desensitised, "weighted": pairs.weighted_tokens}
+
+@supplies("stream:weight")
+def beyond_the_shorter(alpha: float, *, author: str = "demo") -> Part:
+    """LD-DPO's token weights, as stream "weight": 1 up to the length of the pair's shorter reply, alpha beyond it."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            for trace in group.traces:
+                fill(trace, "weight", 1.0)
+            for a, b in group.pairs or ():
+                both = group.traces[a], group.traces[b]
+                shared = min(int(trace.by(author).sum()) for trace in both)
+                for trace in both:
+                    places = trace.by(author).nonzero().flatten()
+                    trace.streams["weight"][places[shared:]] = alpha
+        return groups
+
+    return Part(
+        name=f"beyond_the_shorter({alpha:g})",
+        call=call,
+        reads=frozenset({"pairs", f"tokens:{author}"}),
+        writes=frozenset({"stream:weight"}),
+    )
+
+
+def desensitised(beta: Schedule, *, on: Authors = "policy", weight: str = "weight") -> Term:
+    """LD-DPO: DPO with the policy's log-probs weighted token by token and the reference's in full."""
+
+    def loss(w: Replies, r: Replies, beta: float) -> Tensor:
+        return logistic(beta * ((w.logp - w["ref"]) - (r.logp - r["ref"])))
+
+    return pair_term(loss, beta=beta, anchor=None, streams=("ref",), weight=weight, on=on)
+
+
+REFERENCES = {"whole": desensitised, "weighted": pairs.weighted_tokens}
 
 
 @register(
@@ -44,7 +87,7 @@ def ld_dpo(
         rollout=rollout.given("chosen", "rejected"),
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.beyond_the_shorter(alpha)),
+        credit=chain(credit.cached_ref(task), beyond_the_shorter(alpha)),
         learn=learn.Learn(REFERENCES[reference](beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import statistics
+
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.baselines import spread
 from burnish.method import Method, Sampling, chain, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 LITE_PPO = Paper("lite-ppo", "2508.08221", "Part I: Tricks or Traps? A Deep Dive into RL for LLM Reasoning")
+
+
+def group_mean_batch_std(*, score: str = "reward", eps: float = 1e-6) -> Part:
+    """A_i = (r_i - mean of its group) / (std of all scores of the batch + eps) (Lite PPO, arXiv 2508.08221).
+
+    The std is the sample standard deviation of the raw scores, not of the centred ones: prompts of different difficulty
+    make it larger. A batch of one group: GRPO's advantage.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        scores = [trace.scores[score] for group in groups for trace in group.traces]
+        std = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        for group in groups:
+            mean = sum(trace.scores[score] for trace in group.traces) / len(group.traces)
+            for trace in group.traces:
+                spread(trace, (trace.scores[score] - mean) / (std + eps))
+        return groups
+
+    return Part(
+        name="group_mean_batch_std", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"stream:adv"})
+    )
 
 
 @register(
@@ -35,7 +62,7 @@ def lite_ppo(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
-        credit=chain(credit.group_mean_batch_std(), credit.behaviour()),
+        credit=chain(group_mean_batch_std(), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps), updates=updates),
         models=roles(**score.rm_role(reward_model)),
         sampling=Sampling(0.99, top_k=100, top_p=0.99),

@@ -28,6 +28,8 @@ LSPO = Paper(
     "Learning Strategic Language Agents in the Werewolf Game with Iterative Latent Space Policy Optimization",
 )
 
+METRICS = (("latents", "What was kept", "clusters of replies that have a member"),)
+
 
 State = Hashable
 Outcomes = Sequence[tuple[float, State | None]]  # (reward, next state or None at the end), each as likely

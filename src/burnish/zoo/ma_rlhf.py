@@ -28,6 +28,23 @@ from burnish.papers import Paper
 MA_RLHF = Paper("ma-rlhf", "2410.02743", "MA-RLHF: Reinforcement Learning from Human Feedback with Macro Actions")
 
 
+@supplies("score:clipped")
+def clipped(limit: float, *, score: str = "reward", name: str = "clipped") -> Part:
+    """scores[name] = the score clipped to [-limit, limit]."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for trace in (trace for group in groups for trace in group.traces):
+            trace.scores[name] = max(-limit, min(limit, trace.scores[score]))
+        return groups
+
+    return Part(
+        name=f"clipped({limit:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"score:{name}"}),
+    )
+
+
 def macro_lengths(tokens: int, length: int) -> list[int]:
     """Fixed n-grams: runs of `length` tokens; the last token is a macro of its own, so that the score stays whole."""
     before = tokens - 1
@@ -194,7 +211,7 @@ def ma_rlhf(
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
-        score=chain(score.scoring(task, reward_model), score.clipped(limit)),
+        score=chain(score.scoring(task, reward_model), clipped(limit)),
         credit=chain(
             anchors(),
             credit.token_rewards(score="clipped", kl=kl),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from burnish import draw, learn, rollout, score, select
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
@@ -22,9 +22,41 @@ from burnish.methods.tree_search import (
     taught,
 )
 from burnish.papers import Paper
+from burnish.rollout.reply_tree import Branch, ReplyTrees
+from burnish.rollout.search_tree import Node, below, nodes
+from burnish.rollout.stepped import Done
+from burnish.rollout.valued import Valuation, Worth, no_value_yet
 from burnish.score.step_rewards import AGGREGATES
 
 MEDS3 = Paper("meds3", "2501.12051", "MedS3: Towards Medical Small Language Models with Self-Evolved Slow Thinking")
+
+
+def half_of_children(node: Node[Any], value: float) -> None:
+    """Q <- (Q + sum n_i Q_i / sum n_i) / 2; a node without visited children takes the value; N <- N + 1 (MedS3)."""
+    found = below(node)
+    node.value = value if found is None else (node.value + found) / 2
+    node.visits += 1
+
+
+def enough(right: int, most: int) -> Done:
+    """A tree is done when it has so many ends with value 1, or so many nodes."""
+
+    def done(root: Branch) -> bool:
+        found = list(nodes(root))
+        return len(found) > most or sum(node.over and node.known and node.value >= 1 for node in found) >= right
+
+    return done
+
+
+def with_siblings(worth: Worth) -> Valuation:
+    """All children of a node are valued when it is expanded, and each value is backed up (MedS3)."""
+
+    def visit(trees: ReplyTrees, found: list[Branch]) -> list[tuple[Branch, float]]:
+        beside = [node.parent.children if node.parent is not None else [node] for node in found]
+        new = list(dict.fromkeys(node for some in beside for node in some if not node.known))
+        return list(zip(new, worth.call(trees, new), strict=True)) if new else []
+
+    return Valuation(no_value_yet, visit, worth.reads)
 
 
 @register(
@@ -68,9 +100,9 @@ def meds3(
             rounds,
             width,
             rule=rollout.uct(c, unvisited=5.0),
-            backup=rollout.half_of_children,
-            valuation=rollout.with_siblings(rollout.simulated(task, simulations)),
-            done=rollout.enough(right, nodes),
+            backup=half_of_children,
+            valuation=with_siblings(rollout.simulated(task, simulations)),
+            done=enough(right, nodes),
             take=rollout.paths(task, rollout.tree_values),
             steps=step_by,
             depth=depth,

@@ -20,6 +20,8 @@ from burnish.method import Method, Option, chain, method, roles
 from burnish.methods import opt, papers, register
 from burnish.tasks.source import Source
 
+METRICS = (("easy_pool", "What was kept", "problems whose replies were all right when they were last drawn"),)
+
 NAME = "easy_pool"
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Part, chain, supplies
+from burnish.core.parts import Draw, Part, chain, per_trace, supplies
 from burnish.core.roles import snapshot, trained
 from burnish.core.schedules import after, before
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Task, Trace
+from burnish.draw.stored import draw_from, sampled_groups
 from burnish.method import Method, Option, Phase, roles
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit
@@ -25,6 +26,45 @@ MIXED_PO = Paper(
     "2403.19443",
     "Mixed Preference Optimization: Reinforcement Learning with Data Selection and Better Reference Model",
 )
+
+
+def stored_prompts(store: Store) -> Draw:
+    """The tasks of groups in the store, to be answered anew: as many as the run has prompts, without replacement."""
+
+    def call(step: Step) -> list[Task]:
+        return [group.task for group in sampled_groups(store, 1.0, step)]
+
+    return draw_from(store, call, ())
+
+
+@supplies("score:gap")
+def mean_logp_of(who: str, *, author: str = "demo") -> Part:
+    """scores["gap"] = the mean log-prob that a model gives to the author's tokens: how well it knows the reply."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        masks = [trace.by(author) for trace in traces]
+        found = step.models[who].streams(traces, masks, {"logp"}, step.settings.token_budget)
+        for trace, mask, output in zip(traces, masks, found, strict=True):
+            trace.scores["gap"] = float(output["logp"][mask].mean()) if "logp" in output else 0.0
+        return groups
+
+    return Part(
+        name=f"mean_logp_of({who})",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"model:{who}.logp"}),
+        writes=frozenset({"score:gap"}),
+    )
+
+
+@supplies("score:gap")
+def as_gap(score: str = "reward") -> Part:
+    """scores["gap"] = another score."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.scores["gap"] = trace.scores[score]
+
+    return per_trace(write, name="as_gap", reads=frozenset({f"score:{score}"}), writes=frozenset({"score:gap"}))
 
 
 class Gaps:
@@ -108,7 +148,7 @@ def mixed_po(
     is rewarded by the verifier. The paper has a threshold per data set in place of a share.
     """
     difficult = select.Store("difficult", 2048)
-    gap = chain(score.reward_model(author="demo"), score.as_gap()) if reward_model else score.mean_logp_of("ref")
+    gap = chain(score.reward_model(author="demo"), as_gap()) if reward_model else mean_logp_of("ref")
     easy = Phase(
         name="dpo",
         times=before(switch),
@@ -122,7 +162,7 @@ def mixed_po(
     hard = Phase(
         name="ppo",
         times=after(switch),
-        draw=draw.stored_prompts(difficult),
+        draw=stored_prompts(difficult),
         rollout=rollout.sample(n),
         score=score.scoring(task, reward_model),
         credit=ppo_credit(kl, lam),

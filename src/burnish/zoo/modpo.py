@@ -4,17 +4,63 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.maths.preference_pairs import multi_objective
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
-from burnish.score.objectives import brevity, implicit_score
+from burnish.score.lengths import reply_length
 
 MODPO = Paper(
     "modpo", "2310.03708", "Beyond One-Preference-Fits-All Alignment: Multi-Objective Direct Preference Optimization"
 )
+
+
+def multi_objective(logratio_w: Tensor, logratio_l: Tensor, gap: Tensor, beta: float, weight: float) -> Tensor:
+    """MODPO (Zhou et al., arXiv 2310.03708): -log s( [beta (lr_w - lr_l) - (1 - weight) gap] / weight ), per pair.
+
+    gap  the other objective's reward of w less that of l, held. weight = 1 is `dpo_logistic`. Shapes: [P].
+    """
+    return -F.logsigmoid((beta * (logratio_w - logratio_l) - (1 - weight) * gap.detach().to(logratio_w)) / weight)
+
+
+@supplies("score:reward")
+def implicit_score(who: str, beta: float, *, ref: str = "ref", author: str = "policy") -> Part:
+    """scores["reward"] = beta (log pi_who - log pi_ref)(y), summed over the author's tokens: a DPO policy's reward."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        traces = [trace for group in groups for trace in group.traces]
+        masks = [trace.by(author) for trace in traces]
+        found = [
+            step.models[name].streams(traces, masks, {"logp"}, step.settings.token_budget, 1.0) for name in (who, ref)
+        ]
+        for trace, mask, mine, theirs in zip(traces, masks, *found, strict=True):
+            gap = (mine["logp"][mask].double() - theirs["logp"][mask].double()).sum() if bool(mask.any()) else 0.0
+            trace.scores["reward"] = beta * float(gap)
+        return groups
+
+    return Part(
+        name=f"implicit_score({who})",
+        call=call,
+        reads=frozenset({f"tokens:{author}", f"model:{who}.logp", f"model:{ref}.logp"}),
+        writes=frozenset({"score:reward"}),
+    )
+
+
+@supplies("score:reward")
+def brevity(*, author: str = "policy") -> Part:
+    """scores["reward"] = minus the reply's tokens over the longest reply of the run."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.scores["reward"] = -reply_length(trace, author) / step.settings.max_new_tokens
+
+    return per_trace(write, name="brevity", reads=frozenset({f"tokens:{author}"}), writes=frozenset({"score:reward"}))
 
 
 @register(

@@ -14,10 +14,11 @@ import torch
 
 from burnish import credit, draw, learn, select
 from burnish.core import randomness
-from burnish.core.parts import Rollout, names, supplies
+from burnish.core.parts import Part, Rollout, names, supplies
 from burnish.core.schedules import after
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
+from burnish.credit.utterance import trace_tagged, turn_span
 from burnish.method import Method, Option, Phase, chain, ema, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -31,6 +32,34 @@ from burnish.score.reading import end_scores
 MOE_LM = Paper(
     "moe-lm-dialogue-management", "2206.00059", "A Mixture-of-Expert Approach to RL-based Dialogue Management"
 )
+
+METRICS = (
+    ("expert/*", "What was sampled", "share of the turns in which the reply of this expert was chosen, counted from 0"),
+)
+
+
+@supplies("stream:q_target")
+def best_candidate_targets(*, gamma: float) -> Part:
+    """r + gamma max_j Q'(s', u'_j) at the last token of u on "past" traces, from the target critic's "target_score" on
+    "candidate" traces; r alone where the episode ended with u (MoE-LM, arXiv 2206.00059, as reconstructed).
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            past, turn = trace_tagged(group, "past"), trace_tagged(group, "past").note["turn"]
+            after = [float(t.streams["target_score"][-1]) for t in group.traces if "candidate" in t.tags]
+            target = past.turn_scores["reward"][turn] + (gamma * max(after) if after else 0.0)
+            for trace in group.traces:
+                trace.streams["q_target"] = torch.full((len(trace),), float("nan"))
+            past.streams["q_target"][turn_span(past, turn)[1] - 1] = target
+        return groups
+
+    return Part(
+        name="best_candidate_targets",
+        call=call,
+        reads=frozenset({"stream:target_score", "turn_score:reward", "tag:past", "tag:candidate"}),
+        writes=frozenset({"stream:q_target"}),
+    )
 
 
 @supplies("tokens:manager", "turn_score:reward", "score:reward")
@@ -188,7 +217,7 @@ def moe_lm(
         rollout=next_candidates(words),
         credit=chain(
             credit.streams("target", at="end", score="target_score"),
-            credit.best_candidate_targets(gamma=gamma),
+            best_candidate_targets(gamma=gamma),
             credit.at_utterance("q", "last"),
         ),
         learn=learn.Learn(learn.value_mse("score", None, "q_target", on=learn.CLAIMED, name="q")),

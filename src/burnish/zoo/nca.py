@@ -4,16 +4,55 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
-from burnish.learn.terms import preference_lists as lists
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import list_term, pair_term
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 NCA = Paper("nca", "2402.05369", "Noise Contrastive Alignment of Language Models with Explicit Rewards")
+
+
+def nca_list(logratio: Tensor, rewards: Tensor, beta: float, temperature: float) -> Tensor:
+    """NCA with explicit rewards (Chen et al., arXiv 2402.05369): -sum c_i log s(r_i) - (1/K) sum log s(-r_i).
+
+    c = softmax(reward / temperature), r_i = beta lr_i. K = 2 and temperature -> 0 is `nca_pair`.
+    """
+    implicit = beta * logratio
+    share = torch.softmax(rewards.to(implicit) / temperature, 0)
+    return -(share * F.logsigmoid(implicit)).sum() - F.logsigmoid(-implicit).mean()
+
+
+def nca_pair(logratio_w: Tensor, logratio_l: Tensor, beta: float) -> Tensor:
+    """NCA on pairs (Chen et al., arXiv 2402.05369), per pair: -log s(r_w) - [log s(-r_w) + log s(-r_l)] / 2.
+
+    Noise contrastive estimation of the reward itself, not of differences: the preferred reply's likelihood cannot fall.
+    """
+    chosen, rejected = beta * logratio_w, beta * logratio_l
+    return -F.logsigmoid(chosen) - (F.logsigmoid(-chosen) + F.logsigmoid(-rejected)) / 2
+
+
+def nca_rewards_term(beta: Schedule, temperature: float, *, on: Authors = "policy") -> Term:
+    """NCA on the lists, rewards in stream "psi"."""
+    return list_term(
+        lambda one, beta: nca_list(one.logratio, one["psi"], beta, temperature),
+        beta=beta,
+        marks=("psi",),
+        on=on,
+    )
+
+
+def nca_term(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """NCA's classification of each reply of a pair against noise."""
+    return pair_term(lambda w, r, beta: nca_pair(w.logratio, r.logratio, beta), beta=beta, on=on)
 
 
 @register(
@@ -36,7 +75,7 @@ def nca(task: draw.Source, *, beta: opt.Beta = 0.01) -> Method:
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.nca(beta, on="demo")),
+        learn=learn.Learn(nca_term(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )
@@ -70,7 +109,7 @@ def nca_rewards(
         score=replies.score,
         select=select.whole_lists(),
         credit=chain(credit.ref(), credit.shared("reward", "psi")),
-        learn=learn.Learn(lists.nca_rewards(beta, scale, on=replies.author)),
+        learn=learn.Learn(nca_rewards_term(beta, scale, on=replies.author)),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),
         lr_share=0.1,
     )

@@ -6,7 +6,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.schedules import Schedule
+from burnish.engine.mixture import Blend, masked_by
+from burnish.learn import maths
+from burnish.learn.maths.policy import was_clipped
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain, method, snapshot
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
@@ -17,6 +25,29 @@ NLPO = Paper(
     "2210.01241",
     "Is Reinforcement Learning (Not) for Natural Language Processing: Benchmarks, Baselines, and Building Blocks",
 )
+
+
+def pg_clip_blended(
+    eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
+) -> Term:
+    """PPO's clip on the log-probs of a blend with one other model: the ratio is of what was really sampled from.
+
+    Reads whole distributions (logits of both models at every claimed token) and stream "token"; "old" is the blend's
+    log-prob at sampling.
+    """
+    (other,) = blend.others
+
+    def loss(live: Live) -> torch.Tensor:
+        mixed = torch.log_softmax(blend.mix([live.logits, live.outputs[f"{other}.logits"]]), -1)
+        logp = mixed.gather(-1, live.token[:, None])[:, 0]
+        live.note("clipped", was_clipped(logp, live.old, live.adv, eps, eps))
+        live.note("old_kl", maths.k3(logp, live.old))
+        return maths.clipped_surrogate(logp, live.old, live.adv, eps, eps)
+
+    needs = ("logits", f"{other}.logits")
+    return Term(
+        name=name, on=on, unit="token", loss=loss, live=needs, streams=("adv", "old", "token"), norm=norm, coef=coef
+    )
 
 
 @register(
@@ -51,15 +82,13 @@ def nlpo(
     The policy answers as it was trained only where the mask stays: sampled freely, it may say what was never
     allowed. mask_top_p = 1 is PPO.
     """
-    mask = rollout.masked_by("mask", mask_top_p)
+    mask = masked_by("mask", mask_top_p)
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, blend=mask),
         score=score.scoring(task, reward_model),
         credit=chain(credit.token_ids(), ppo_credit(kl, lam, gamma=gamma)),
-        learn=learn.Learn(
-            learn.pg_clip_blended(eps, mask), learn.value_clip(value_eps, coef=value_coef), updates=updates
-        ),
+        learn=learn.Learn(pg_clip_blended(eps, mask), learn.value_clip(value_eps, coef=value_coef), updates=updates),
         models=ppo_models(critic_lr, reward_model, mask=snapshot("policy", every=mask_every)),
         sampling=None,
     )

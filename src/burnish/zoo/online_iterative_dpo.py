@@ -5,15 +5,33 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Part, chain, per_trace, supplies
 from burnish.core.roles import snapshot
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, Phase, frozen, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.score.lengths import reply_length
 
 ONLINE_ITERATIVE_DPO = Paper("online-iterative-dpo", "2405.07863", "RLHF Workflow: From Reward Modeling to Online RLHF")
 
 ROUND = {"n": 4, "sync": 1}
+
+
+@supplies("score:net")
+def less_length(price: float, *, score: str = "reward", author: str = "policy") -> Part:
+    """scores["net"] = score - price |y|, |y| the tokens of the reply: RLHFlow's length penalty (arXiv 2405.07863)."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.scores["net"] = trace.scores[score] - price * reply_length(trace, author)
+
+    return per_trace(
+        write,
+        name=f"less_length({price:g})",
+        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
+        writes=frozenset({"score:net"}),
+    )
 
 
 @register(
@@ -46,7 +64,7 @@ def online_iterative_dpo(
     fresh = Phase(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, who="past"),
-        score=chain(score.scoring(task, reward_model, author="past"), score.less_length(price, author="past")),
+        score=chain(score.scoring(task, reward_model, author="past"), less_length(price, author="past")),
         select=chain(rule, select.remember(kept, "pairs")),
         credit=credit.ref(),
         learn=learn.Learn(learn.dpo(beta, on="past")),
@@ -55,7 +73,7 @@ def online_iterative_dpo(
         name="replay",
         draw=draw.stored(kept),
         rollout=rollout.recalled(author="past"),
-        score=score.less_length(price, author="past"),
+        score=less_length(price, author="past"),
         select=rule,
         credit=credit.ref(),
         learn=learn.Learn(learn.dpo(beta, on="past")),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.maths.sequence import pairwise_joint, pairwise_separate
+from burnish.core.schedules import Schedule
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -15,6 +22,56 @@ P3O = Paper(
 )
 
 _Penalty = Annotated[float, Option("Penalty on log(pi_old/ref), inside the reward.", at_least=0)]
+
+
+def pairwise_joint(logratio_a: Tensor, logratio_b: Tensor, adv: Tensor, eps: float) -> Tensor:
+    """P3O's pairwise surrogate (arXiv 2310.00212) with the pair clipped as one, per pair [P].
+
+        rho = exp(logratio),  d = logratio_a - logratio_b,  A = (r_a - r_b) / 2,  c = log(1 + eps)
+        L = -sg[rho_a rho_b] min(A d, A clip(d, -c, c))
+
+    The gradient inside the clip is -A rho_a rho_b grad log(pi(a) / pi(b)), the paper's; it stops once the odds between
+    the two replies have moved by 1 + eps in the direction of A.
+    """
+    assert logratio_a.shape == logratio_b.shape == adv.shape
+    both = (logratio_a + logratio_b).detach().exp()
+    d, c = logratio_a - logratio_b, math.log1p(eps)
+    return -both * torch.minimum(adv * d, adv * d.clamp(-c, c))
+
+
+def pairwise_separate(logratio_a: Tensor, logratio_b: Tensor, adv: Tensor, eps: float) -> Tensor:
+    """P3O's pairwise surrogate (arXiv 2310.00212) with each reply clipped by itself, per pair [P].
+
+        rho = exp(logratio),  A = (r_a - r_b) / 2
+        L = -sg[rho_b] min(rho_a A, clip(rho_a, 1 - eps, 1 + eps) A) - sg[rho_a] min(-rho_b A, -clip(rho_b, 1 - eps, 1 +
+        eps) A)
+
+    The gradient inside the clips is -A rho_a rho_b grad log(pi(a) / pi(b)), the paper's.
+    """
+    assert logratio_a.shape == logratio_b.shape == adv.shape
+    a, b = logratio_a.exp(), logratio_b.exp()
+    first = torch.minimum(a * adv, a.clamp(1 - eps, 1 + eps) * adv)
+    second = torch.minimum(-b * adv, -b.clamp(1 - eps, 1 + eps) * adv)
+    return -b.detach() * first - a.detach() * second
+
+
+PairSurrogate = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # (logratio_a, logratio_b, adv, eps) -> [P]
+
+
+def pg_pair(
+    surrogate: PairSurrogate, eps: float, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pair"
+) -> Term:
+    """A pairwise policy gradient: A = half the difference of the replies' summed stream "reward", anchored on "old"."""
+
+    return pair_term(
+        lambda a, b, _: surrogate(a.logratio, b.logratio, (a["reward"] - b["reward"]) / 2, eps),
+        anchor="old",
+        streams=("reward",),
+        notes=lambda a, b, _: {"odds": (a.logratio - b.logratio).exp()},
+        coef=coef,
+        on=on,
+        name=name,
+    )
 
 
 @register(
@@ -73,7 +130,7 @@ def p3o_separate(
 
 def _p3o(
     task: draw.Source,
-    surrogate: learn.PairSurrogate,
+    surrogate: PairSurrogate,
     n: int,
     eps: float,
     kl: float,
@@ -86,7 +143,7 @@ def _p3o(
         score=score.scoring(task, rm),
         select=select.every_contrast(),
         credit=chain(credit.behaviour(), credit.ref(), credit.token_rewards(kl=kl)),
-        learn=learn.Learn(learn.pg_pair(surrogate, eps), updates=updates),
+        learn=learn.Learn(pg_pair(surrogate, eps), updates=updates),
         models=roles(ref=frozen("policy"), **score.rm_role(rm)),
         lr_share=0.1,
     )

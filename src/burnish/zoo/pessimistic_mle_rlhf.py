@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from burnish import draw, learn
-from burnish.learn.terms import reward as terms
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.reward import score_list_term
 from burnish.method import Method
 from burnish.methods import opt, papers, register
 from burnish.methods.reward import ranked_model
+
+
+def plackett_luce(scores: Tensor) -> Tensor:
+    """List-MLE: minus the log-chance of the order itself, sum_k -log[ e^s_k / sum over i >= k of e^s_i ].
+
+    K = 2 is logistic.
+    """
+    return (scores.flip(0).logcumsumexp(0).flip(0) - scores)[:-1].sum()
+
+
+def score_ranking(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
+    """Plackett-Luce on the scores of a ranked list, best first; one number a list."""
+    return score_list_term(plackett_luce, trainee, on, name)
 
 
 @register(
@@ -26,4 +42,4 @@ def pessimistic_mle(task: draw.Source, *, n: opt.GroupSize = 4) -> Method:
     norm); here both are trained, without the constraint. The likelihood has no ties: of replies with equal scores the
     first counts and the others are left out.
     """
-    return ranked_model(task, n, terms.score_ranking(on=learn.CLAIMED))
+    return ranked_model(task, n, score_ranking(on=learn.CLAIMED))

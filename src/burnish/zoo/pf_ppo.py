@@ -22,6 +22,16 @@ from burnish.papers import Paper
 
 PF_PPO = Paper("pf-ppo", "2409.06957", "Policy Filtration in RLHF to Fine-Tune LLM for Code Generation")
 
+METRICS = (
+    (
+        "r2/*",
+        "What was sampled",
+        "R^2 of the verifier's score against the reward, of the replies that a filtration keeps",
+        "up",
+    ),
+    ("filtration/*", "What was sampled", "share of the steps in which this filtration was chosen"),
+)
+
 
 Ranks = Callable[[int, random.Random], tuple[int, ...]]  # (replies, dice) -> the ranks that stay, 0 is the best
 

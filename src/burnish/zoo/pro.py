@@ -5,18 +5,48 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import Part, chain, per_trace, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace
-from burnish.learn.terms import preference_lists as lists
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import list_term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.methods.compositions import ListOptions
 from burnish.papers import Paper
 
 PRO = Paper("pro", "2306.17492", "Preference Ranking Optimization for Human Alignment")
+
+
+def pro_ranking(mean: Tensor, rewards: Tensor) -> Tensor:
+    """PRO (Song et al., arXiv 2306.17492): a Plackett-Luce loss whose temperatures are the reward gaps.
+
+        L = sum over k < K of -log[ e^(m_k / T_kk) / sum over i >= k of e^(m_i / T_ki) ]
+        1 / T_ki = r_k - r_i for i > k,   1 / T_kk = max over i > k of r_k - r_i
+
+    m is the mean log-prob of a token. Replies with equal rewards exclude nothing: their places k add 0 and are left
+    out.
+    """
+    total = mean.sum() * 0
+    for k in range(len(mean) - 1):
+        gaps = (rewards[k] - rewards[k + 1 :]).to(mean)
+        largest = gaps.max()
+        if largest <= 0:
+            continue
+        scaled = torch.cat([(mean[k] * largest)[None], mean[k + 1 :] * gaps])
+        total = total + torch.logsumexp(scaled, 0) - scaled[0]
+    return total
+
+
+def reward_ranking(*, on: Authors = "policy") -> Term:
+    """PRO's ranking on the lists, rewards in stream "psi"."""
+    return list_term(
+        lambda one, _: pro_ranking(one.logp, one["psi"]), anchor=None, reduce=row_mean, marks=("psi",), on=on
+    )
 
 
 @supplies("stream:weight")
@@ -63,7 +93,7 @@ def pro(
         select=select.unequal_lists(),
         credit=chain(credit.shared("reward", "psi"), list_weights(), credit.claim("sft", replies.author, tag="best")),
         learn=learn.Learn(
-            lists.reward_ranking(on=replies.author),
+            reward_ranking(on=replies.author),
             learn.imitate_weighted(coef=sft, norm=learn.seq_sum_mean, on=learn.CLAIMED),
         ),
         models=roles(**start, **score.rm_role(reward_model)),

@@ -5,8 +5,13 @@ Replies that begin under a guide and are finished by the model alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core import randomness
@@ -17,6 +22,7 @@ from burnish.method import Method, Option, Phase, chain, frozen, method, roles, 
 from burnish.methods import opt, register
 from burnish.papers import Paper
 from burnish.rollout.candidates import Guide, started, write_guided
+from burnish.rollout.guides import heads_after
 from burnish.rollout.starts import Reply, sample_key, write_on
 
 Q_SHARP = Paper("q-sharp", "2502.20548", "Q#: Provably Optimal Distributional RL for LLM Post-Training")
@@ -24,6 +30,25 @@ Q_SHARP = Paper("q-sharp", "2502.20548", "Q#: Provably Optimal Distributional RL
 
 TAG = "rolled_in"
 AUTHOR = "roll_in"
+
+
+def soft_value(head: Tensor, eta: float) -> Tensor:
+    """Q / eta = log( 1 - p + p e^(1/eta) ) with p = sigmoid(head): the soft value of a reward of 1 with chance p.
+
+    eta -> infinity gives p / eta, eta -> 0 gives 1 / eta wherever p > 0.
+    """
+    return torch.logaddexp(F.logsigmoid(-head), F.logsigmoid(head) + 1 / eta)
+
+
+def by_chances(model: str, eta: float, *, k: int = 20) -> Guide:
+    """Q(s, a) / eta of a model whose head after a is the logit of the chance that the base goes on to a reward of 1
+    (Q#, arXiv 2502.20548). Tokens outside of the k likeliest are cut.
+    """
+
+    def scores(replies: Sequence[Reply], candidates: Tensor, step: Step) -> Tensor:
+        return soft_value(heads_after(replies, candidates, model, step), eta)
+
+    return Guide(f"by_chances({model}, eta {eta:g})", scores, k, cut=True, reads=frozenset({f"model:{model}.score"}))
 
 
 @supplies("tokens:*", "mu:*", "tag:rolled_in")
@@ -94,7 +119,7 @@ def q_sharp(
     """
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.by_candidates(n, rollout.by_chances("value_model", eta, k=k)),
+        rollout=rollout.by_candidates(n, by_chances("value_model", eta, k=k)),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),
@@ -133,7 +158,7 @@ def q_sharp_value(
     labels = chain(credit.shared("reward", "outcome"), credit.claim("value", "policy"))
     fresh = Phase(
         draw=draw.prompts(task),
-        rollout=rolled_in(n, rollout.by_chances("value", eta, k=k)),
+        rollout=rolled_in(n, by_chances("value", eta, k=k)),
         score=score.verify(task),
         select=select.remember(data, "score:reward"),
         credit=labels,

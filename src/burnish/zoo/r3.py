@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import random
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import draw, learn, rollout, score
+from burnish.core.types import Clock
 from burnish.method import Method, Option, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
+from burnish.models.chat import Chat
 from burnish.papers import Paper
+from burnish.rollout.resets import Cut, line_ends
 
 R3 = Paper(
     "r3", "2402.05808", "Training Large Language Models for Reasoning through Reverse Curriculum Reinforcement Learning"
@@ -18,6 +24,38 @@ R3 = Paper(
 
 _Stages = Annotated[int, Option("Pieces of a demonstration.", at_least=1)]
 _Partial = Annotated[float, Option("Reward of a wrong answer.", at_least=0, at_most=1)]
+
+
+def any_stage(stages: int) -> Cut:
+    """One of `stages` start states, each as likely: the prompt, or the end of one of the first stages -
+    1 pieces (R3).
+    """
+    return lambda tokens, chat, clock, dice: stage_starts(tokens, chat, stages)[dice.randrange(stages)]
+
+
+def sliding_stage(stages: int) -> Cut:
+    """The start state slides back over the run, from the last piece's to the prompt: one stage after the other (staged
+    R3).
+    """
+
+    def cut(tokens: Tensor, chat: Chat, clock: Clock, dice: random.Random) -> int:
+        stage = min(stages - 1, clock.step * stages // max(1, clock.of))
+        return stage_starts(tokens, chat, stages)[stages - 1 - stage]
+
+    return cut
+
+
+def stage_starts(tokens: Tensor, chat: Chat, stages: int) -> list[int]:
+    """Where `stages` pieces of a reply begin: 0, then floor(k length / stages), each moved back to the end of the last
+    line that ended since the cut before, where one did: a piece is whole steps wherever steps are lines."""
+    if stages < 1:
+        raise ValueError(f"stages is {stages}; a reply has at least 1 piece")
+    ends = line_ends(tokens, chat)
+    starts = [0]
+    for k in range(1, stages):
+        here = k * len(tokens) // stages
+        starts.append(max((end for end in ends if starts[-1] < end <= here), default=max(here, starts[-1])))
+    return [min(start, len(tokens) - 1) for start in starts]
 
 
 @register(
@@ -52,7 +90,7 @@ def r3(
     length in tokens, their ends moved back to the end of a line where one lies in the piece; their number is a
     choice of ours.
     """
-    cut = rollout.any_stage(stages)
+    cut = any_stage(stages)
     return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
 
 
@@ -81,14 +119,14 @@ def r3_staged(
 
     The paper's first form, which it improves on by mixing the stages. Each stage has the same number of steps.
     """
-    cut = rollout.sliding_stage(stages)
+    cut = sliding_stage(stages)
     return _r3(task, n, cut, partial, eps, value_eps, value_coef, kl, lam, updates, critic_lr)
 
 
 def _r3(
     task: draw.Source,
     n: int,
-    cut: rollout.Cut,
+    cut: Cut,
     partial: float,
     eps: float,
     value_eps: float,

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from burnish import draw, learn, select
 from burnish.core.messages import text_of
+from burnish.core.parts import Part
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
 from burnish.method import Method, Option, Rollout, frozen, method, roles
@@ -20,12 +21,14 @@ from burnish.papers import Paper
 from burnish.rollout.conditioned import conditioned
 from burnish.rollout.intents import written
 from burnish.rollout.play import note_episodes, of_episodes
-from burnish.rollout.search_tree import Node, nodes, puct, running_mean, search
+from burnish.rollout.search_tree import Node, Rule, Value, nodes, running_mean, search, value_of
 from burnish.rollout.searched import Branch, EpisodeTrees
 from burnish.score.maths.similarity import embedded
 from burnish.score.words import told, word_logps
 
 R_MCTS = Paper("r-mcts", "2410.02052", "Improving Autonomous AI Agents with Reflective Tree Search and Self-Learning")
+
+METRICS = (("tree/reflections", "What was kept", "episodes of a search after which a reflection was written"),)
 
 
 SCALE = {"done": 1.0, "likely": 0.5, "maybe": 0.2, "unlikely": -0.2, "failed": -1.0}
@@ -37,6 +40,31 @@ REFLECT = "The last step turned out {how} than it seemed. Write in one sentence 
 Visit = Callable[
     [EpisodeTrees, list[Branch]], list[tuple[Branch, float]]
 ]  # what is found, and from where it is backed up
+
+
+def puct(c: float, value: Value = value_of) -> Rule:
+    """Q + c p sqrt(N) / (1 + n), p the prior (AlphaZero's rule without its slow growth of c); before the first visit of
+    the parent Q + c p (R-MCTS, arXiv 2410.02052).
+    """
+    return lambda parent, child: value(child) + c * child.prior * math.sqrt(max(1, parent.visits)) / (1 + child.visits)
+
+
+def above_part(threshold: float, score: str = "reward") -> Part:
+    """Only traces that score more than the threshold; groups left with none are dropped."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            kept = [trace for trace in group.traces if trace.scores[score] > threshold]
+            step.notes.add("dropped/below_threshold", len(group.traces) - len(kept), len(group.traces))
+            group.traces = kept
+        return [group for group in groups if group.traces]
+
+    return Part(
+        name=f"above({threshold:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        updates=frozenset({"tokens:policy"}),
+    )
 
 
 class Memory:
@@ -333,7 +361,7 @@ def r_mcts_distill(
     return method(
         draw=draw.prompts(task, "env"),
         rollout=found,
-        select=select.above(above),
+        select=above_part(above),
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),
         models=roles(**judges),
     )

@@ -23,6 +23,8 @@ from burnish.tasks.passages import with_distractors
 from burnish.tasks.rewarded import Rewarded, is_rewarded
 from burnish.tasks.source import Source
 
+METRICS = (("distractors", "What was sampled", "mean number of passages that do not help, over the questions asked"),)
+
 Levels = Callable[[float, int], int]  # (share of the run that is over, in (0, 1]; the hardest level) -> level
 
 LEVELS: dict[str, Levels] = {

@@ -4,14 +4,109 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+import torch
+
+from burnish import credit, draw, learn, score, select
+from burnish.core import randomness
+from burnish.core.parts import Part, Rollout, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
 from burnish.method import Method, Option, Sampling, chain, everything, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.episode import Episode
+from burnish.rollout.play import note_episodes, of_episodes, play_on
 
 REFUEL = Paper(
     "refuel", "2410.04612", "Regressing the Relative Future: Efficient Policy Optimization for Multi-turn RLHF"
 )
+
+
+@supplies("claim:*")
+def claim_where_they_part(term: str) -> Part:
+    """The term trains on the turn at which two episodes part (note "turn") and on nothing else."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        mask = torch.zeros(len(trace), dtype=torch.bool)
+        mask[slice(*_parting(trace))] = True
+        trace.streams[f"claim:{term}"] = mask
+
+    return per_trace(
+        write,
+        name=f"claim_where_they_part({term})",
+        reads=frozenset({"tag:branched"}),
+        writes=frozenset({f"claim:{term}"}),
+    )
+
+
+@supplies("stream:reward")
+def reward_where_they_part(score: str = "reward") -> Part:
+    """Stream "reward": the episode's score at the last token of the turn at which two episodes part, else 0 (REFUEL,
+    arXiv 2410.04612). Its sum over that turn is the score.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        trace.streams["reward"] = torch.zeros(len(trace))
+        trace.streams["reward"][_parting(trace)[1] - 1] = trace.scores[score]
+
+    return per_trace(
+        write,
+        name="reward_where_they_part",
+        reads=frozenset({"tag:branched", f"score:{score}"}),
+        writes=frozenset({"stream:reward"}),
+    )
+
+
+def _parting(trace: Trace) -> tuple[int, int]:
+    start = sum(len(turn) for turn in trace.turns[: trace.note["turn"]])
+    return start, start + len(trace.turns[trace.note["turn"]])
+
+
+@supplies("tag:branched")
+def second_tries(longest: int, shortest: int = 1, *, temperature: float | None = None, who: str = "policy") -> Rollout:
+    """Two episodes per task that part at one turn: the same turns before it, then each goes its own way to the end.
+
+    The number of turns H is uniform in shortest .. longest. One episode is played for H turns (fewer where it ends);
+    the turn h is uniform among those that it has; the other is played from the state before h. note["turn"] is where h
+    stands among the turns of the trace, whose tag is "branched".
+    """
+    if not 1 <= shortest <= longest:
+        raise ValueError(f"episodes of {shortest} to {longest} turns; give shortest from 1 to longest")
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        clock = step.clock
+        dice = [randomness.rng(clock.seed, "second try", clock.step, clock.tick, task.key) for task in tasks]
+        limits = [die.randint(shortest, longest) for die in dice]
+        firsts = [Episode(task, 0, step, who, keep=True) for task in tasks]
+        for episode in firsts:
+            episode.begin()
+        _play_to(firsts, limits, step, temperature)
+        kept = [(i, e, dice[i].randrange(e.replies)) for i, e in enumerate(firsts) if e.replies and not e.failure]
+        seconds = [episode.branch(1, h) for _, episode, h in kept]
+        _play_to(seconds, [limits[i] for i, _, _ in kept], step, temperature)
+        note_episodes([*firsts, *seconds], step)
+        groups = []
+        for (i, first, h), second in zip(kept, seconds, strict=True):
+            if second.replies > h and not second.failure:
+                groups.append(Group(tasks[i], [_parted(episode, h) for episode in (first, second)]))
+        return groups
+
+    return of_episodes(f"second_tries({longest})", call, who, writes={"tag:branched"})
+
+
+def _play_to(episodes: list[Episode], limits: list[int], step: Step, temperature: float | None) -> None:
+    """Play each episode on to its own limit of turns."""
+    for turns in range(1, max(limits, default=0) + 1):
+        going = [episode for episode, limit in zip(episodes, limits, strict=True) if limit >= turns]
+        play_on(going, step, turns, temperature=temperature)
+
+
+def _parted(episode: Episode, h: int) -> Trace:
+    trace = episode.trace(True)
+    places = [i for i, turn in enumerate(trace.turns) if turn.author == episode.who]
+    trace.note["turn"] = places[h]
+    trace.tags |= {"branched"}
+    return trace
 
 
 @register(
@@ -49,10 +144,10 @@ def refuel(
     paid = "judged" if reward_model else "reward"
     return method(
         draw=draw.prompts(task, "env"),
-        rollout=rollout.second_tries(longest, shortest),
+        rollout=second_tries(longest, shortest),
         score=chain(*by_model) if by_model else everything,
         select=select.every_contrast(paid),
-        credit=chain(credit.behaviour(), credit.reward_where_they_part(paid), credit.claim_where_they_part("pair")),
+        credit=chain(credit.behaviour(), reward_where_they_part(paid), claim_where_they_part("pair")),
         learn=learn.Learn(learn.regress_rewards(1 / eta, anchor="old", on=learn.CLAIMED), updates=updates),
         models=roles(**score.rm_role(reward_model)),
         lr_share=0.1,

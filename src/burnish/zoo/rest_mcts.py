@@ -23,9 +23,48 @@ from burnish.methods.tree_search import (
     taught,
 )
 from burnish.papers import Paper
-from burnish.rollout.search_tree import Rule, value_of
+from burnish.rollout.reply_tree import Branch, ReplyTrees
+from burnish.rollout.search_tree import Rule, nodes, value_of
+from burnish.rollout.stepped import Done
+from burnish.rollout.valued import Valuation, Worth, assign_values
 
 REST_MCTS = Paper("rest-mcts", "2406.03816", "ReST-MCTS*: LLM Self-Training via Process Reward Guided Tree Search")
+
+
+def good_end(gate: float) -> Done:
+    """A tree is done when one of its ends has a value of at least the gate."""
+    return lambda root: any(node.over and node.known and node.value >= gate for node in nodes(root))
+
+
+def looking_ahead(worth: Worth, alpha: float, steps: int, width: int) -> Valuation:
+    """All children are valued when they are added; on its visit a node looks ahead (ReST-MCTS*).
+
+    The look-ahead goes on greedily for at most `steps` steps: of `width` proposals the one with the largest value, and
+    so on. V <- (1 - alpha) V + alpha x the largest value that was met. What was proposed on the way is not kept.
+    alpha 0 has no look-ahead.
+    """
+
+    def born(trees: ReplyTrees, children: list[Branch]) -> None:
+        assign_values(trees, children, worth)
+
+    def visit(trees: ReplyTrees, found: list[Branch]) -> list[tuple[Branch, float]]:
+        best: dict[Branch, float] = {}
+        at = {node: node for node in found if not node.over and not node.expanded and alpha > 0}
+        for _ in range(steps):
+            if not at:
+                break
+            proposed = trees.grow([here for here in at.values() for _ in range(width)], "ahead")
+            values = dict(zip(proposed, worth.call(trees, proposed), strict=True))
+            for node, here in list(at.items()):
+                top = max(here.children, key=lambda child: values[child])
+                here.children = []
+                best[node] = max(best.get(node, values[top]), values[top])
+                at[node] = top
+                if top.over:
+                    del at[node]
+        return [(node, (1 - alpha) * node.value + alpha * best.get(node, node.value)) for node in found]
+
+    return Valuation(born, visit, worth.reads)
 
 
 def eager_uct(c: float) -> Rule:
@@ -77,8 +116,8 @@ def rest_mcts(
             rounds,
             width,
             rule=eager_uct(c),
-            valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
-            done=rollout.good_end(gate),
+            valuation=looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
+            done=good_end(gate),
             take=rollout.paths(task),
             steps=step_by,
             depth=depth,
@@ -125,8 +164,8 @@ def rest_mcts_search(
         rounds,
         width,
         rule=eager_uct(c),
-        valuation=rollout.looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
-        done=rollout.good_end(gate),
+        valuation=looking_ahead(rollout.by_model("prm", 0.0, 1.0), alpha, ahead, 1),
+        done=good_end(gate),
         take=rollout.answers(),
         steps=step_by,
         depth=depth,

@@ -29,6 +29,8 @@ from burnish.tasks.attempts import Attempt, Attempts
 
 RISE = Paper("rise", "2407.18219", "Recursive Introspection: Teaching Language Model Agents How to Self-Improve")
 
+METRICS = (("states_kept", "What was kept", "share of the visited states whose best candidate is trained on"),)
+
 
 TAG = "candidate"
 

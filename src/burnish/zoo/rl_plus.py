@@ -7,7 +7,13 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn
+from burnish.core.schedules import Schedule
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, chain
 from burnish.methods import opt, register
 from burnish.methods.hybrid import with_a_demonstration
@@ -21,6 +27,56 @@ RL_PLUS = Paper(
 )
 
 _GroupWithDemo = Annotated[int, Option("Replies for each prompt, one of them the demonstration.", at_least=2)]
+
+
+def mixture_ratio(logp: Tensor, old: Tensor, uniform: float) -> Tensor:
+    """RL-PLUS's multiple importance sampling ratio (arXiv 2508.00222), per token; old = log pi_old, held.
+
+        pi_omega = (pi_old + U) / 2        the unknown demonstrator, between the old policy and a flat one
+        r = 2 p / (pi_omega + pi_old) = 4 p / (U + 3 p_old)
+
+    Shapes: all [N]. U = 1 bounds the ratio by 4 for any token; U = p_old gives the ordinary p / p_old.
+    """
+    assert logp.shape == old.shape, (logp.shape, old.shape)
+    return 4 * logp.exp() / (uniform + 3 * old.exp())
+
+
+def exploration_weight(logp: Tensor, power: float) -> Tensor:
+    """RL-PLUS's weight of an advantage, (1 - sg[p])^power: tokens that the policy already writes teach little.
+
+    Shape [N], no gradient. power = 0 is 1 everywhere.
+    """
+    return (1 - logp.detach().exp()).clamp(min=0) ** power
+
+
+def mixture_surrogate(logp: Tensor, old: Tensor, adv: Tensor, uniform: float, power: float) -> Tensor:
+    """RL-PLUS's loss on a demonstrated token: -r A (1 - sg[p])^power, with r from `mixture_ratio`; no clip. Shapes: all
+    [N].
+    """
+    assert logp.shape == adv.shape, (logp.shape, adv.shape)
+    return -mixture_ratio(logp, old, uniform) * exploration_weight(logp, power) * adv
+
+
+def pg_mixture(
+    uniform: float,
+    power: float,
+    *,
+    norm: Norm = token_mean,
+    coef: Schedule = 1.0,
+    on: Authors = "demo",
+    name: str = "demo",
+) -> Term:
+    """RL-PLUS's surrogate on stream "demo_adv", anchored on stream "demo_old": the policy's own log-probs before the
+    update.
+    """
+
+    def loss(live: Live) -> torch.Tensor:
+        live.note("nll", -live.logp)
+        live.note("ratio", mixture_ratio(live.logp, live.demo_old, uniform))
+        return mixture_surrogate(live.logp, live.demo_old, live.demo_adv, uniform, power)
+
+    streams = ("demo_adv", "demo_old")
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=streams, norm=norm, coef=coef)
 
 
 @register(
@@ -50,7 +106,7 @@ def rl_plus(
     The constants are the released run's; the paper also divides A by the standard deviation. That the entropy is
     averaged over tokens is the natural reading, not checked. uniform = 1 is the released code's.
     """
-    mixture = learn.pg_mixture(uniform, gamma, norm=learn.constant_over_all())
+    mixture = pg_mixture(uniform, gamma, norm=learn.constant_over_all())
     advantages = chain(
         credit.group_relative(std=std),
         credit.old(logp_temperature="run"),

@@ -9,15 +9,67 @@ from dataclasses import replace
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import Rollout, names, supplies
+from burnish.core import randomness
+from burnish.core.parts import Draw, Part, Rollout, names, supplies
 from burnish.core.schedules import after, before
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
+from burnish.draw.replay import groups_by_task
 from burnish.method import Method, Option, Phase, chain, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.select.remember import Store
 
 RLEP = Paper("rlep", "2507.07451", "RLEP: Reinforcement Learning with Experience Replay for LLM Reasoning")
+
+
+@supplies("given:replay")
+def with_replies(drawn: Draw, store: Store, n: int) -> Draw:
+    """The drawn tasks, each with n different stored traces of its own as given["replay"], drawn without replacement,
+    and fewer where there are fewer (RLEP, arXiv 2507.07451).
+    """
+
+    def call(step: Step) -> list[Task]:
+        known, clock = groups_by_task(store.groups), step.clock
+        found = []
+        for task in drawn.call(step):
+            different: dict[tuple[int, ...], Trace] = {}
+            for trace in (trace for group in known.get(task.key, []) for trace in group.traces):
+                different.setdefault(tuple(trace.tokens.tolist()), trace)
+            dice = randomness.rng(clock.seed, "with_replies", clock.step, clock.tick, task.key)
+            replay = dice.sample(list(different.values()), min(n, len(different)))
+            found.append(replace(task, given={**task.given, "replay": replay}))
+        return found
+
+    return replace(
+        drawn,
+        name=f"{drawn.name} with {n} of {store.name}",
+        call=call,
+        ahead=False,
+        reads=drawn.reads | {f"store:{store.name}"},
+        writes=drawn.writes | {"given:replay"},
+        state=(*drawn.state, store),
+    )
+
+
+@supplies("store:*")
+def remember_right(store: Store, *, threshold: float = 0.5, score: str = "reward", author: str = "policy") -> Part:
+    """Put a copy of every group into the store, with the traces that score more than the threshold; a group without one
+    is not stored. The groups themselves stay as they are.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        right = [Group(g.task, [t for t in g.traces if t.scores[score] > threshold]) for g in groups]
+        store.add([group for group in right if group.traces])
+        return groups
+
+    return Part(
+        name=f"remember_right({store.name})",
+        call=call,
+        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
+        writes=frozenset({f"store:{store.name}"}),
+        state=(store,),
+    )
 
 
 @supplies("tokens:replay", "tag:replay")
@@ -94,7 +146,7 @@ def rlep(
         draw=drawn,
         rollout=rollout.sample(n, who="collector"),
         score=chain(score.verify(task, author="collector"), score.punish_overlong(overlong, author="collector")),
-        select=select.remember_right(pool, author="collector"),
+        select=remember_right(pool, author="collector"),
         credit=chain(credit.group_relative(score="shaped"), credit.behaviour("collector")),
         learn=learn.Learn(
             learn.pg_clip(eps_low, eps_high, trainee="collector", on="collector", name="collect"),
@@ -104,7 +156,7 @@ def rlep(
     both = ("policy", "replay")
     main = Phase(
         times=after(collect_steps - 1),
-        draw=draw.with_replies(drawn, pool, replay),
+        draw=with_replies(drawn, pool, replay),
         rollout=rollout.join(replayed(), rollout.sample(n)),
         score=chain(score.verify(task), score.punish_overlong(overlong, author=both)),
         credit=chain(credit.group_relative(score="shaped"), credit.old()),

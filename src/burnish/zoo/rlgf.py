@@ -8,13 +8,48 @@ from typing import Annotated, Any
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
+from burnish.core.parts import Rollout, names, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Turn
 from burnish.method import Clock, Method, Option, Phase, Role, chain, frozen, roles, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.rollout.resets import Begun, Cut, check_count, first_tokens, in_groups, random_for
+from burnish.rollout.sample import continue_from
 
 RLGF = Paper("rlgf", "2306.11816", "Learning to Generate Better Than Your LLM")
 
 _Chance = Annotated[float, Option("How often the guide begins, in PPO++.", at_least=0, at_most=1)]
+
+
+@supplies("tokens:*")
+def handed_over(n: int, cut: Cut, *, first: str, then: str, temperature: float | None = None) -> Rollout:
+    """n replies per task by two models: `first` writes a reply, `cut` keeps its beginning, `then` writes the rest.
+
+    Both read the prompt as `then`'s chat template has it; the models must share a tokenizer.
+    """
+    check_count(n)
+
+    def call(tasks: list[Task], step: Step) -> list[Group]:
+        chat, clock = step.models[then].chat, step.clock
+        prompts = [Turn(chat.prompt(task), "task") for task in tasks]
+        begun: list[Begun] = [
+            (task, (prompt,), i) for task, prompt in zip(tasks, prompts, strict=True) for i in range(n)
+        ]
+        whole = continue_from(begun, first, step, tag="roll-in", temperature=temperature)
+        starts: list[Begun] = []
+        for (task, (prompt,), i), trace in zip(begun, whole, strict=True):
+            said = trace.turns[-1]
+            kept = cut(said.tokens, chat, clock, random_for(clock, "hand over", task, i))
+            starts.append((task, (prompt, *([first_tokens(said, kept, first)] if kept else ())), i))
+        return in_groups(tasks, continue_from(starts, then, step, tag="handed over", temperature=temperature), n)
+
+    return Rollout(
+        name=f"{first}, then {then}",
+        call=call,
+        reads=frozenset({"task:prompt", f"model:{first}.generate", f"model:{then}.generate"}),
+        writes=names("tokens", ("task", first, then)) | names("mu", (first, then)),
+    )
 
 
 @register(
@@ -79,7 +114,7 @@ def _ppo_pp(
     return Phase(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.handed_over(n, rollout.anywhere(chance), first="guide", then="policy"),
+            handed_over(n, rollout.anywhere(chance), first="guide", then="policy"),
             rollout.given("demo"),
         ),
         score=score.scoring(task, rm),
@@ -155,7 +190,7 @@ def _aggrevated(
     return Phase(
         draw=draw.demos(task),
         rollout=rollout.join(
-            rollout.handed_over(n, rollout.anywhere(), first="policy", then="guide"),
+            handed_over(n, rollout.anywhere(), first="policy", then="guide"),
             rollout.given("demo"),
         ),
         score=score.scoring(task, rm),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from burnish import draw, learn, rollout
@@ -21,13 +22,61 @@ from burnish.methods.tree_search import (
     taught,
 )
 from burnish.papers import Paper
-from burnish.rollout.stepped import Take
-from burnish.rollout.valued import Worth
+from burnish.rollout.reply_tree import Branch, ReplyTrees
+from burnish.rollout.search_tree import Node, Rule, Value, best_path, discounted, value_of
+from burnish.rollout.stepped import Take, best_end
+from burnish.rollout.valued import Valuation, Worth, assign_values
 
 RLM_BLUEPRINT = Paper("rlm-blueprint", "2501.11223", "Reasoning Language Models: A Blueprint")
 
 Gamma = Annotated[float, Option("Discount per step.", above=0, at_most=1)]
-ANSWERS = {"path": rollout.end_of_best_path, "end": rollout.best_end}
+
+
+def growing_ucb(low: float, high: float, value: Value = value_of, *, c1: float = 1.25, c2: float = 19652.0) -> Rule:
+    """(Q - low) / (high - low) + sqrt(N - 1) / (1 + n) [c1 + ln((N + c2) / c2)]: MuZero's rule without its prior (x1,
+    arXiv 2501.11223). low and high are the range of rewards: the authors' code never moves its minimum and maximum.
+    """
+
+    def rule(parent: Node[Any], child: Node[Any]) -> float:
+        share = math.sqrt(max(0, parent.visits - 1)) / (1 + child.visits)
+        return (value(child) - low) / (high - low) + share * (c1 + math.log((parent.visits + c2) / c2))
+
+    return rule
+
+
+def end_of_best_path(root: Branch) -> Branch:
+    """The last node of the path on which each step has the largest value of its siblings."""
+    return best_path(root)[-1]
+
+
+def blended(first: Worth, second: Worth, alpha: float) -> Worth:
+    """(1 - alpha) first + alpha second; at 0 and 1 the other one is not asked."""
+    if alpha in (0, 1):
+        return first if alpha == 0 else second
+
+    def call(trees: ReplyTrees, nodes: list[Branch]) -> list[float]:
+        both = zip(first.call(trees, nodes), second.call(trees, nodes), strict=True)
+        return [(1 - alpha) * a + alpha * b for a, b in both]
+
+    return Worth(call, first.reads | second.reads)
+
+
+def at_birth(worth: Worth) -> Valuation:
+    """All children are valued when they are added and count as visited once; the node above is backed up (x1)."""
+
+    def born(trees: ReplyTrees, children: list[Branch]) -> None:
+        assign_values(trees, children, worth)
+        for child in children:
+            child.visits = 1
+
+    def visit(trees: ReplyTrees, found: list[Branch]) -> list[tuple[Branch, float]]:
+        above = [node if node.expanded or node.parent is None else node.parent for node in found]
+        return [(node, node.value) for node in above]
+
+    return Valuation(born, visit, worth.reads)
+
+
+ANSWERS = {"path": end_of_best_path, "end": best_end}
 LOW, HIGH = -1.0, 1.0  # the range of rewards and values: wrong and right
 
 
@@ -38,9 +87,9 @@ def _x1(
     return rollout.stepped(
         rounds,
         width,
-        rule=rollout.growing_ucb(LOW, HIGH),
-        backup=rollout.discounted(gamma),
-        valuation=rollout.at_birth(worth),
+        rule=growing_ucb(LOW, HIGH),
+        backup=discounted(gamma),
+        valuation=at_birth(worth),
         take=take,
         writes=writes,
         **how,
@@ -82,7 +131,7 @@ def rlm_blueprint(
     alone, the first of the paper's choices. A step that several paths share counts once.
     """
     model = rollout.by_model("prm", LOW, HIGH)
-    inner = rollout.blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model
+    inner = blended(model, rollout.simulated(task, simulations, LOW), alpha) if simulations else model
     how = {"steps": step_by, "depth": depth}
     take = rollout.paths(task, rollout.tree_values)
     return method(

@@ -5,12 +5,32 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import draw, learn, rollout, score
+from burnish.core.parts import Part, per_trace, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, Sampling, chain, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.papers import Paper
+from burnish.score.lengths import reply_length
 
 RLSP = Paper("rlsp", "2502.06773", "On the Emergence of Thinking in LLMs I: Searching for the Right Intuition")
+
+
+@supplies("score:effort")
+def effort(price: float, *, score: str = "reward", author: str = "policy") -> Part:
+    """scores["effort"] = r - price L / |y|, L = max_new_tokens: short replies pay more (RLSP, arXiv 2502.06773)."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        length = max(1, reply_length(trace, author))
+        trace.scores["effort"] = trace.scores[score] - price * step.settings.max_new_tokens / length
+
+    return per_trace(
+        write,
+        name=f"effort({price:g})",
+        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
+        writes=frozenset({"score:effort"}),
+    )
 
 
 @register(
@@ -48,7 +68,7 @@ def rlsp(
     return method(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
-        score=chain(score.verify(task), score.effort(price)),
+        score=chain(score.verify(task), effort(price)),
         credit=ppo_credit(kl, lam, score="effort"),
         learn=learn.Learn(learn.pg_clip(eps), learn.value_clip(value_eps, coef=value_coef), updates=updates),
         models=ppo_models(critic_lr),

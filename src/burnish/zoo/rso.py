@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
 from burnish.core.parts import chain
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, Sampling, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
 
 RSO = Paper("rso", "2309.06657", "Statistical Rejection Sampling Improves Preference Optimization")
 
-LOSSES: dict[str, Callable[..., learn.Term]] = {"logistic": learn.dpo, "hinge": pairs.hinge}
+
+def hinge_loss(logratio_w: Tensor, logratio_l: Tensor, gamma: float) -> Tensor:
+    """max(0, 1 - gamma d): hinge-norm of RSO (arXiv 2309.06657) and pair-hinge of LiPO (arXiv 2402.01878), per pair."""
+    return (1 - gamma * (logratio_w - logratio_l)).clamp(min=0)
+
+
+def hinge(gamma: Schedule, *, on: Authors = "policy") -> Term:
+    """max(0, 1 - gamma d) on the pairs."""
+    return pair_term(lambda w, r, gamma: hinge_loss(w.logratio, r.logratio, gamma), beta=gamma, on=on)
+
+
+LOSSES: dict[str, Callable[..., learn.Term]] = {"logistic": learn.dpo, "hinge": hinge}
 
 
 @register(

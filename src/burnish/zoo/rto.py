@@ -5,12 +5,42 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, everything, per_trace, supplies
+from burnish.core.schedules import is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
 from burnish.method import Method, Option, chain, frozen, method
 from burnish.methods import opt, register
 from burnish.methods.actor_critic import ppo_credit, ppo_models
 from burnish.papers import Paper
 
 RTO = Paper("rto", "2404.18922", "DPO Meets PPO: Reinforced Token Optimization for RLHF")
+
+METRICS = (("dense_bonus", "Credit", "mean over reply tokens of the bonus that a log-ratio gives"),)
+
+
+@supplies("stream:reward")
+def dense_bonus(weight: float, limit: float, *, stream: str, author: str = "policy") -> Part:
+    """r_t + clip(weight (log p - log ref), -limit, limit) at the author's tokens: log p is the named stream.
+
+    RTO's token reward (arXiv 2404.18922), with p a policy that was trained by DPO: its log-ratio to the reference is,
+    up to a scale, the reward that the preferences imply.
+    """
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        mask = trace.by(author)
+        bonus = (weight * (trace.streams[stream] - trace.streams["ref"])[mask]).clamp(-limit, limit)
+        trace.streams["reward"][mask] += bonus
+        step.notes.add("dense_bonus", float(bonus.sum()), int(mask.sum()))
+
+    found = per_trace(
+        write,
+        name=f"dense_bonus({stream})",
+        reads=frozenset({"stream:reward", f"stream:{stream}", "stream:ref", f"tokens:{author}"}),
+        writes=frozenset(),
+    )
+    idle = everything if is_zero(weight) else None
+    return Part(name=found.name, call=found.call, reads=found.reads, updates=frozenset({"stream:reward"}), idle=idle)
 
 
 @register(
@@ -56,7 +86,7 @@ def rto(
         score=chain(score.scoring(task, reward_model), score.normalised(score.Moments("scores"), limit, scale=beta3)),
         credit=chain(
             credit.streams("dpo", logp="dpo"),
-            ppo_credit(beta2, lam, score="normal", dense=(credit.dense_bonus(beta1, dense_limit, stream="dpo"),)),
+            ppo_credit(beta2, lam, score="normal", dense=(dense_bonus(beta1, dense_limit, stream="dpo"),)),
         ),
         learn=learn.Learn(
             learn.pg_clip(eps, norm=learn.seq_mean),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from burnish import credit, draw, learn, score
 from burnish.core import randomness
-from burnish.core.parts import Rollout, names, supplies
+from burnish.core.parts import Part, Rollout, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Task, Trace, Turn
 from burnish.method import Method, Option, chain, method, roles
@@ -21,6 +21,30 @@ from burnish.papers import Paper
 from burnish.rollout.sample import continue_from, sample
 
 S_GRPO = Paper("s-grpo", "2505.07686", "S-GRPO: Early Exit via Reinforcement Learning in Reasoning Models")
+
+
+@supplies("score:early")
+def halved_after_each_right() -> Part:
+    """scores["early"] = 1 / 2^(k - 1) for the k-th correct reply of a group in its order, 0 for a wrong one.
+
+    S-GRPO (arXiv 2505.07686): the order is from the earliest exit to the complete reasoning, so early exits score more.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            value = 1.0
+            for trace in group.traces:
+                right = trace.scores["correct"] > 0
+                trace.scores["early"] = value if right else 0.0
+                value = value / 2 if right else value
+        return groups
+
+    return Part(
+        name="halved_after_each_right",
+        call=call,
+        reads=frozenset({"score:reward", "tag:exit"}),
+        writes=frozenset({"score:early"}),
+    )
 
 
 @supplies("tag:exit", "tokens:guide")
@@ -109,7 +133,7 @@ def s_grpo(
     return method(
         draw=draw.prompts(task),
         rollout=early_exits(exits, phrase),
-        score=chain(score.verify(task), score.halved_after_each_right()),
+        score=chain(score.verify(task), halved_after_each_right()),
         credit=chain(credit.group_relative(std=False, score="early"), credit.behaviour()),
         learn=learn.Learn(learn.pg_clip(eps, norm=learn.seq_mean), updates=updates),
         models=roles(),

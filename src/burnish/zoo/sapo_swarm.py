@@ -46,6 +46,16 @@ SAPO_SWARM = Paper(
     "swarm-sapo", "2509.08721", "Sharing is Caring: Efficient LM Post-Training with Collective RL Experience Sharing"
 )
 
+METRICS = (
+    ("swarm/published", "Learning", "groups of the step that other nodes of the swarm can read"),
+    ("swarm/discarded", "Learning", "groups of other nodes that were read and left out: equal rewards, or too long"),
+    (
+        "swarm/refused",
+        "Learning",
+        "files and lines of other nodes over a limit, of another form, or that cannot be judged",
+    ),
+)
+
 
 NODES = 1024  # of which files are read in a step
 LARGEST = 1 << 26  # bytes of a file that is read

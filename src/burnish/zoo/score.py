@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Annotated
 
 import torch
 
 from burnish import credit, draw, learn, rollout
+from burnish.core.parts import Part, supplies
 from burnish.core.schedules import after, before
+from burnish.core.step import Step
+from burnish.core.types import Group
+from burnish.credit.turns import turn_returns
 from burnish.method import Method, Option, Phase, Trace, chain, frozen, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -17,6 +22,32 @@ from burnish.tasks.attempts import Attempt, Attempts
 SCORE = Paper("score", "2409.12917", "Training Language Models to Self-Correct via Reinforcement Learning")
 
 Episodes = Annotated[int, Option("Episodes of each task, which are compared with each other.", at_least=2)]
+
+
+@supplies("stream:adv")
+def own_turns(*, author: str = "policy") -> Part:
+    """A = r_k - mean r_k on the tokens of the k-th turn, over the episodes of a group that have one: no discounting,
+    each turn is credited with its own reward alone.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            step.notes.add("zero_variance_groups", len({trace.scores["reward"] for trace in group.traces}) == 1)
+            rewards = [[reward for *_, reward in turn_returns(trace, 0.0, author)] for trace in group.traces]
+            longest = max((len(own) for own in rewards), default=0)
+            means = [statistics.fmean([own[k] for own in rewards if len(own) > k]) for k in range(longest)]
+            for trace in group.traces:
+                trace.streams["adv"] = torch.zeros(len(trace))
+                for k, (start, end, _, reward) in enumerate(turn_returns(trace, 0.0, author)):
+                    trace.streams["adv"][start:end] = reward - means[k]
+        return groups
+
+    return Part(
+        name="own_turns",
+        call=call,
+        reads=frozenset({"score:reward", "turn_score:reward", f"tokens:{author}"}),
+        writes=frozenset({"stream:adv"}),
+    )
 
 
 @register(
@@ -63,7 +94,7 @@ def score(
         times=before(first_stage),
         draw=draws[0],
         rollout=plays[0],
-        credit=chain(credit.own_turns(), credit.ref(), credit.claim("hold", "policy", where=_first_reply)),
+        credit=chain(own_turns(), credit.ref(), credit.claim("hold", "policy", where=_first_reply)),
         learn=learn.Learn(
             surrogate,
             learn.kl_k3(coef=beta, norm=learn.seq_sum_mean),
@@ -74,7 +105,7 @@ def score(
         times=after(first_stage),
         draw=draws[1],
         rollout=plays[1],
-        credit=chain(credit.own_turns(), credit.ref()),
+        credit=chain(own_turns(), credit.ref()),
         learn=learn.Learn(surrogate, learn.kl_k3(coef=beta, norm=learn.seq_sum_mean)),
     )
     return Method(models=roles(ref=frozen("policy")), phases=(first, main))

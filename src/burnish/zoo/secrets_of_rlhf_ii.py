@@ -15,7 +15,6 @@ from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.preference import fill, pairs_in_order
-from burnish.learn.maths.reward import by_strength
 from burnish.learn.terms import reward as terms
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import register
@@ -28,6 +27,23 @@ from burnish.tasks.source import Source
 SECRETS_OF_RLHF_II = Paper(
     "secrets-of-rlhf-ii", "2401.06080", "Secrets of RLHF in Large Language Models Part II: Reward Modeling"
 )
+
+
+def by_strength(
+    strength: Tensor, cuts: tuple[float, float, float], smoothing: float, scale: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What becomes of pairs by their preference strength (arXiv 2401.06080): flipped [P], label smoothing, margin [P].
+
+    strength  mean over reward models of r_w - r_l
+    cuts      three strengths: below the first, where it is negative, the label is flipped; up to the second, and above
+              the third (whose loss would be 0 at once), labels are smoothed
+    The margin is scale x strength; after a flip, scale x |strength|.
+    """
+    low, soft, high = cuts
+    flipped = (strength < low) & (strength < 0)
+    smoothed = ~flipped & ((strength < soft) | (strength > high))
+    margin = torch.where(flipped, strength.abs(), strength)
+    return flipped, smoothing * smoothed.to(strength), scale * margin
 
 
 class Cuts:

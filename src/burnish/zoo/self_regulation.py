@@ -39,6 +39,24 @@ from burnish.select.remember import Store
 
 SELF_REGULATION = Paper("self-regulating-helper", "2502.04576", "Self-Regulation and Requesting Interventions")
 
+METRICS = (
+    (
+        "help_price",
+        "What was sampled",
+        "the price of a request for help at which the recorded episodes keep to the budget",
+    ),
+    (
+        "help_planned",
+        "What was sampled",
+        "requests of an episode that the values of the recorded states expect at that price",
+    ),
+    ("help_labels", "What was sampled", "share of the trained states in which help is to be asked for"),
+    ("help_asked", "What was sampled", "requests of an episode with the helper in charge"),
+    ("assisted_reward", "What was sampled", "mean reward of the episodes with the helper in charge", "up"),
+    ("random_help_asked", "What was sampled", "requests of an episode while help comes at random"),
+    ("random_help_reward", "What was sampled", "mean reward of the episodes with help at random", "up"),
+)
+
 
 SWEEPS = 1000  # most passes over the table; states that cannot be met again need as many as episodes have turns
 HALVINGS = 30

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from burnish import credit, draw, learn, rollout, score
 from burnish.core import randomness
@@ -18,6 +18,8 @@ from burnish.core.parts import Part, Rollout, names, per_trace, supplies
 from burnish.core.step import Step
 from burnish.core.types import Clock, Sampling, Task, Turn
 from burnish.forward.module import input_embeddings
+from burnish.learn.learn import Embed
+from burnish.learn.norms import Norm
 from burnish.method import Group, Method, Option, Trace, chain, method, roles
 from burnish.methods import opt, register
 from burnish.models.model import Model
@@ -27,6 +29,18 @@ from burnish.rollout.given import given_trace
 SEMI_OFFLINE_RL = Paper(
     "semi-offline-rl", "2306.09712", "Semi-Offline Reinforcement Learning for Optimized Text Generation"
 )
+
+
+def other_tokens() -> Embed:
+    """The embeddings of stream "read" in place of those of the tokens themselves: what is read is not what is said."""
+
+    def call(embeddings: Tensor, trace: Trace, table: nn.Module) -> Tensor:
+        return table(trace.streams["read"].to(embeddings.device))
+
+    return Embed("other_tokens", call, ("read",))
+
+
+seq_mean_sum = Norm("mean over groups of the sum of token means", lambda seq, group: 1.0 / seq, lambda n: n.groups)
 
 
 @supplies("tokens:*", "mu:*")
@@ -189,9 +203,9 @@ def semi_offline_rl(
         score=score.scoring(task, reward_model),
         credit=chain(credit.group_relative(std=False, peers=_fills), masked_inputs(share)),
         learn=learn.Learn(
-            learn.pg_reinforce(norm=learn.seq_mean_sum, coef=weight),
+            learn.pg_reinforce(norm=seq_mean_sum, coef=weight),
             learn.imitate_smoothed(smoothing, norm=learn.token_mean, on="demo"),
-            embed=learn.other_tokens(),
+            embed=other_tokens(),
             logp_temperature="run",
         ),
         models=roles(**score.rm_role(reward_model)),

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.method import Method, Option, chain, frozen, method, roles
 from burnish.methods import curricula, opt, papers, register
+
+
+@supplies("tag:between")
+def between(low: float, high: float, score: str = "reward") -> Part:
+    """Only groups whose mean score is in [low, high], neither too hard nor too easy; their traces get the tag "between"
+    (SeRL, arXiv 2505.20347).
+    """
+    if not low <= high:
+        raise ValueError(f"no mean score is between {low:g} and {high:g}; the first must not be the larger one")
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        means = [statistics.fmean(trace.scores[score] for trace in group.traces) for group in groups]
+        kept = [group for group, mean in zip(groups, means, strict=True) if low <= mean <= high]
+        for trace in (trace for group in kept for trace in group.traces):
+            trace.tags = trace.tags | {"between"}
+        step.notes.add("dropped/difficulty", len(groups) - len(kept), max(1, len(groups)))
+        return kept
+
+    return Part(
+        name=f"between({low:g}, {high:g})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"tag:between"}),
+        updates=frozenset({"tokens:policy"}),
+    )
 
 
 @register(
@@ -58,7 +87,7 @@ def serl(
         draw=draw.prompts(task),
         rollout=rollout.sample(n),
         score=score.majority(),
-        select=select.between(low, high),
+        select=between(low, high),
         credit=chain(
             credit.behaviour(),
             credit.ref(),

@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.core.schedules import Schedule
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -15,6 +20,33 @@ SIGMOID_APO = Paper(
     "2408.06266",
     "Anchored Preference Optimization and Contrastive Revisions: Addressing Underspecification in Alignment",
 )
+
+
+def apo_zero_loss(logratio_w: Tensor, logratio_l: Tensor, beta: float) -> Tensor:
+    """APO-zero (D'Oosterlinck et al., arXiv 2408.06266), per pair: 1 - s(r_w) + s(r_l).
+
+    Raises the preferred reply and lowers the other, each with respect to the reference alone.
+    """
+    return 1 - torch.sigmoid(beta * logratio_w) + torch.sigmoid(beta * logratio_l)
+
+
+def apo_down_loss(logratio_w: Tensor, logratio_l: Tensor, beta: float) -> Tensor:
+    """APO-down (arXiv 2408.06266), per pair: s(r_w) + 1 - s(r_w - r_l).
+
+    Lowers both replies and keeps a gap between them, for a model that is better than its data. Where pi is the
+    reference the gradient on the preferred reply is 0.
+    """
+    return torch.sigmoid(beta * logratio_w) + 1 - torch.sigmoid(beta * (logratio_w - logratio_l))
+
+
+def apo_zero_term(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """1 - s(r_w) + s(r_l) on the pairs."""
+    return pair_term(lambda w, r, beta: apo_zero_loss(w.logratio, r.logratio, beta), beta=beta, on=on)
+
+
+def apo_down_term(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """s(r_w) + 1 - s(r_w - r_l) on the pairs."""
+    return pair_term(lambda w, r, beta: apo_down_loss(w.logratio, r.logratio, beta), beta=beta, on=on)
 
 
 @register(
@@ -37,7 +69,7 @@ def apo_zero(task: draw.Source, *, beta: opt.Beta = 0.1) -> Method:
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.apo_zero(beta, on="demo")),
+        learn=learn.Learn(apo_zero_term(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )
@@ -64,7 +96,7 @@ def apo_down(task: draw.Source, *, beta: opt.Beta = 0.1) -> Method:
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(pairs.apo_down(beta, on="demo")),
+        learn=learn.Learn(apo_down_term(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

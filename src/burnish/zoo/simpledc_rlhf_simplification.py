@@ -4,12 +4,25 @@ Reinforcement Learning (arXiv 2401.15043).
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score
-from burnish.learn.terms import reward as terms
+from burnish.learn.maths.preference import Replies, logistic
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import unpaired_term
 from burnish.method import Method, chain, method, roles, trained
 from burnish.methods import papers, register
 
 END = credit.claim("end", "demo", positions="end")
+
+
+def score_labels(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
+    """-log sigmoid(label r) for replies that are good (label 1) or bad (-1) by themselves: r is their log-odds."""
+
+    def loss(replies: Replies, _: float) -> Tensor:
+        return logistic(replies["label"].sign() * replies.score)
+
+    return unpaired_term(loss, anchor=None, output="score", trainee=trainee, on=on, name=name)
 
 
 @register(
@@ -37,7 +50,7 @@ def discriminator(task: draw.Source) -> Method:
         rollout=replies,
         score=labels,
         credit=chain(END, credit.label()),
-        learn=learn.Learn(terms.score_labels(on=learn.CLAIMED)),
+        learn=learn.Learn(score_labels(on=learn.CLAIMED)),
         models=roles("rm", rm=trained(outputs=1)),
         product="rm",
     )

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.learn.terms import preference_pairs as pairs
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
 from burnish.method import Method, Option, method, roles
 from burnish.methods import register
 from burnish.papers import Paper
 
 SLIC = Paper("slic", "2305.10425", "SLiC-HF: Sequence Likelihood Calibration with Human Feedback")
+
+
+def slic_hinge(logp_w: Tensor, logp_l: Tensor, delta: float) -> Tensor:
+    """SLiC-HF's rank calibration (Zhao et al., arXiv 2305.10425): max(0, delta - log pi(w) + log pi(l))."""
+    return (delta - logp_w + logp_l).clamp(min=0)
+
+
+def slic_term(delta: float, *, on: Authors = "policy") -> Term:
+    """SLiC-HF's rank calibration: max(0, delta - log pi_w + log pi_l)."""
+    return pair_term(lambda w, r, _: slic_hinge(w.logp, r.logp, delta), anchor=None, on=on)
 
 
 @register(
@@ -39,7 +52,7 @@ def slic(
         select=select.best_vs_worst(),
         credit=credit.claim("sft", "demo", tag="chosen"),
         learn=learn.Learn(
-            pairs.slic(delta, on="demo"), learn.imitate(coef=lam, norm=learn.seq_sum_mean, on=learn.CLAIMED)
+            slic_term(delta, on="demo"), learn.imitate(coef=lam, norm=learn.seq_sum_mean, on=learn.CLAIMED)
         ),
         models=roles(),
         lr_share=0.1,

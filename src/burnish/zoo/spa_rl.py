@@ -28,6 +28,11 @@ from burnish.papers import Paper
 
 SPA_RL = Paper("spa-rl", "2505.20732", "SPA-RL: Reinforcing LLM Agents via Stepwise Progress Attribution")
 
+METRICS = (
+    ("executed", "What was kept", "share of the actions that the environment executed", "up"),
+    ("contribution", "What was kept", "mean contribution of a turn to the outcome, as the estimator sees it"),
+)
+
 
 @supplies("stream:outcome")
 def outcome(score: str = "reward") -> Part:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import draw, learn, rollout, score, select
+from burnish import draw, learn, rollout, score
+from burnish.core.parts import Part
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.judges import templates
 from burnish.method import Method, Option, method, roles
 from burnish.methods import opt, papers, register
@@ -14,6 +17,28 @@ from burnish.tasks.judged import ScoredReplies
 Words = Annotated[str, Option("How much a question says; brief is for small models.", choices=("full", "brief"))]
 _SCORES = {"full": templates.PRINCIPLES, "brief": templates.PRINCIPLES_BRIEF}
 _SMALL = {"task": "sort:1", "words": "brief"}
+
+
+def right_where_hard(threshold: float = 0.5, *, score: str = "reward", author: str = "policy") -> Part:
+    """The replies that score more than the threshold, of groups in which not all do: tasks that are too easy teach
+    nothing (SPCT's rejective fine-tuning, arXiv 2504.02495). Groups without such a reply are dropped.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        easy = 0
+        for group in groups:
+            right = [trace for trace in group.traces if trace.scores[score] > threshold]
+            easy += len(right) == len(group.traces)
+            group.traces = [] if len(right) == len(group.traces) else right
+        step.notes.add("dropped/too_easy", easy, len(groups))
+        return [group for group in groups if group.traces]
+
+    return Part(
+        name=f"right_where_hard({threshold:g})",
+        call=call,
+        reads=frozenset({f"score:{score}", f"tokens:{author}"}),
+        updates=frozenset({f"tokens:{author}"}),
+    )
 
 
 @register(
@@ -64,7 +89,7 @@ def spct_rft(task: draw.Source, *, n: opt.GroupSize = 3, words: Words = "full") 
         draw=draw.questions(source),
         rollout=rollout.sample(n),
         score=score.verify(source),
-        select=select.right_where_hard(0.0),
+        select=right_where_hard(0.0),
         learn=learn.Learn(learn.imitate(), logp_temperature=1.0),
         models=roles(),
     )

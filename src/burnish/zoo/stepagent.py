@@ -31,6 +31,15 @@ STEPAGENT = Paper(
     "From Novice to Expert: LLM Agent Policy Optimization via Step-wise Reinforcement Learning",
 )
 
+METRICS = (
+    (
+        "taken_for_expert",
+        "What was kept",
+        "mean chance that the discriminator gives the policy's actions of being the expert's",
+        "up",
+    ),
+)
+
 
 STEP, EXPERT, OWN = "step", "expert", "own"
 

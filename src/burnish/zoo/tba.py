@@ -4,19 +4,109 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.schedules import linear
+from burnish.core import randomness
+from burnish.core.parts import Draw, names, supplies
+from burnish.core.schedules import Schedule, at, linear
+from burnish.core.step import Step
+from burnish.core.types import Group, Task, Trace
+from burnish.draw.replay import groups_by_task
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
 from burnish.method import Method, Option, Phase, chain, frozen, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.select.remember import Store
 
 TBA = Paper(
     "tba",
     "2503.18929",
     "Trajectory Balance with Asynchrony: Decoupling Exploration and Learning for Fast, Scalable LLM Post-Training",
 )
+
+
+def trajectory_balance(log_ratio: Tensor, reward: Tensor, beta: float) -> Tensor:
+    """Trajectory balance with VarGrad's estimate of the normaliser (TBA, arXiv 2503.18929), over the n replies of a
+    prompt.
+
+        d_i = log pi(y_i) / ref(y_i) - r_i / beta;   log Z = sg[mean_j -d_j];   L = mean_i (log Z + d_i)^2
+
+    log_ratio is summed over the tokens of a reply. Shapes: [n] -> []. Nothing in it asks who wrote the replies: its
+    minimum, 0 for any replies, is pi = ref exp(r / beta) / Z. At pi = ref the gradient is REINFORCE's with the mean of
+    the group as its baseline, times 2 / beta; it is that of CoPG's sum over pairs, times (n - 1) / (n beta)^2.
+    """
+    assert log_ratio.shape == reward.shape
+    apart = log_ratio - reward / beta
+    return (apart - apart.detach().mean()).square().mean()
+
+
+@supplies("given:group")
+def past_groups(store: Store, recent: float, n: int) -> Draw:
+    """TBA's replay (arXiv 2503.18929): as many stored prompts as the run has prompts.
+
+    Each is, with probability `recent`, one of the newest groups as sampled; otherwise a uniformly drawn prompt with n
+    of its stored distinct replies, drawn without replacement in proportion to exp(reward).
+    """
+    if not 0 <= recent <= 1:
+        raise ValueError(f"a chance of {recent} for the most recent groups is not between 0 and 1")
+
+    def call(step: Step) -> list[Task]:
+        clock = step.clock
+        dice = randomness.rng(clock.seed, "past_groups", store.name, clock.step, clock.tick)
+        newest = store.groups[-step.settings.prompts :]
+        known = groups_by_task(store.groups)
+        fresh = sum(dice.random() < recent for _ in newest)
+        drawn = dice.sample(newest, fresh)
+        for key in dice.sample(list(known), min(len(newest) - fresh, len(known))):
+            drawn.append(_better_rewarded(known[key], n, dice))
+        return [
+            Task("past", group.task.prompt, {**group.task.given, "group": group}, group.task.key) for group in drawn
+        ]
+
+    return Draw(
+        name=f"past_groups({store.name})",
+        call=call,
+        reads=frozenset({f"store:{store.name}"}),
+        writes=frozenset({"task:prompt"}) | names("given", ("group",)),
+        state=(store,),
+    )
+
+
+def _better_rewarded(groups: list[Group], n: int, dice: random.Random) -> Group:
+    """n distinct replies of these groups, drawn without replacement in proportion to exp(reward) (Gumbel top-n)."""
+    replies: dict[tuple[int, ...], Trace] = {}
+    for trace in (trace for group in groups for trace in group.traces):
+        replies.setdefault(tuple(trace.tokens.tolist()), trace)
+    chances = [(t.scores["reward"] - math.log(max(1e-300, dice.expovariate(1.0))), t) for t in replies.values()]
+    best = sorted(chances, key=lambda pair: -pair[0])[:n]
+    return Group(groups[0].task, [trace for _, trace in best])
+
+
+def balance(beta: Schedule, *, coef: Schedule = 1.0, on: Authors = "policy", name: str = "tb") -> Term:
+    """TBA: trajectory balance of each group's replies, their rewards in stream "reward" (summed); one
+    number a group.
+    """
+
+    def loss(live: Live) -> Tensor:
+        log_ratio, reward = live.per_row(live.logp - live.ref), live.per_row(live.reward)
+        claimed = live.per_row(torch.ones_like(live.reward)) > 0
+        mine = [claimed & (live.group == g) for g in range(int(live.group.max()) + 1)]
+        now = at(beta, live.clock)
+        empty = log_ratio.sum() * 0  # a group of which nothing is claimed
+        return torch.stack(
+            [trajectory_balance(log_ratio[m], reward[m].to(log_ratio), now) if bool(m.any()) else empty for m in mine]
+        )
+
+    return Term(
+        name=name, on=on, unit="group", loss=loss, live=("logp",), streams=("ref", "reward"), norm=unit_mean, coef=coef
+    )
 
 
 @register(
@@ -64,9 +154,9 @@ def tba(
     train = Phase(
         name="train",
         times=updates,
-        draw=draw.past_groups(replay, recent, n),
+        draw=past_groups(replay, recent, n),
         rollout=rollout.recalled(),
         credit=chain(credit.ref(), credit.token_rewards(kl=None)),
-        learn=learn.Learn(learn.balance(beta if beta_end is None else linear(beta, beta_end))),
+        learn=learn.Learn(balance(beta if beta_end is None else linear(beta, beta_end))),
     )
     return Method(models=roles(ref=frozen("policy")), phases=(search, train))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
+from burnish.core.parts import Part, chain, per_trace, supplies
+from burnish.core.schedules import is_zero
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.credit.preference import fill
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
@@ -14,6 +18,42 @@ from burnish.papers import Paper
 TGDPO = Paper(
     "tgdpo", "2506.14574", "TGDPO: Harnessing Token-Level Reward Guidance for Enhancing Direct Preference Optimization"
 )
+
+
+@supplies("stream:weight")
+def guided_weights(alpha: float, beta: float, *, judge: str = "judge", author: str = "demo") -> Part:
+    """TGDPO's token weights (arXiv 2506.14574), as stream "weight": 1 + alpha r_t in w and 1 - alpha r_t in l.
+
+    r_t = beta (log pi_judge - log ref)(y_t), from streams `judge` and "ref".
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        for group in groups:
+            sides = {i: sign for a, b in group.pairs or () for i, sign in ((a, 1.0), (b, -1.0))}
+            for i, trace in enumerate(group.traces):
+                fill(trace, "weight", 1.0)
+                mask = trace.by(author)
+                reward = beta * (trace.streams[judge] - trace.streams["ref"])[mask]
+                trace.streams["weight"][mask] = 1 + sides.get(i, 0.0) * alpha * reward
+                step.notes.add("token_reward", float(reward.sum()), len(reward))
+        return groups
+
+    return Part(
+        name="guided_weights",
+        call=call,
+        reads=frozenset({"pairs", f"stream:{judge}", "stream:ref", f"tokens:{author}"}),
+        writes=frozenset({"stream:weight"}),
+        idle=_equal_weights() if is_zero(alpha) else None,
+    )
+
+
+def _equal_weights() -> Part:
+    """Stream "weight": 1 on every token."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        fill(trace, "weight", 1.0)
+
+    return per_trace(write, name="equal_weights", reads=frozenset(), writes=frozenset({"stream:weight"}))
 
 
 @register(
@@ -42,7 +82,7 @@ def tgdpo(
         rollout=rollout.given("chosen", "rejected"),
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
-        credit=chain(credit.cached_ref(task), credit.streams("dpo", logp="judge"), credit.guided_weights(alpha, beta)),
+        credit=chain(credit.cached_ref(task), credit.streams("dpo", logp="judge"), guided_weights(alpha, beta)),
         learn=learn.Learn(pairs.weighted_tokens(beta, on="demo")),
         models=roles(ref=frozen("policy"), dpo=frozen(dpo_model)),
         lr_share=0.1,

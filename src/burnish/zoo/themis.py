@@ -7,15 +7,47 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from torch import Tensor
+
 from burnish import credit, draw, learn, select
 from burnish.core.parts import Rollout, names, supplies
+from burnish.core.schedules import Schedule
 from burnish.core.step import Step
 from burnish.core.types import Group, Task
-from burnish.learn.terms import reward as terms
+from burnish.learn.maths.preference import bradley_terry
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.reward import note_order
 from burnish.method import Method, Option, method, roles, trained
 from burnish.methods import papers, register
 from burnish.rollout.given import given_trace
 from burnish.score.written import calculated, with_tools
+
+
+def logit_pairs(*, coef: Schedule = 1.0, trainee: str = "judge", on: Authors = "score", name: str = "end") -> Term:
+    """Bradley-Terry on a language model's own score: the logit of the claimed token (one a trace, stream "token").
+
+    A row of the language model's head is a linear head on the state before that token.
+    """
+
+    def loss(live: Live) -> Tensor:
+        logits = live.logits.gather(-1, live.token[:, None])[:, 0]
+        scores = live.per_row(logits)
+        chosen, rejected = scores[live.pairs[:, 0]], scores[live.pairs[:, 1]]
+        note_order(live, chosen, rejected)
+        return bradley_terry(chosen, rejected)
+
+    return Term(
+        name=name,
+        on=on,
+        unit="pair",
+        loss=loss,
+        live=("logits",),
+        streams=("token",),
+        norm=unit_mean,
+        trainee=trainee,
+        coef=coef,
+    )
 
 
 @supplies("tokens:tool", "tokens:score")
@@ -74,7 +106,7 @@ def themis(
         credit=credit.token_ids(),
         learn=learn.Learn(
             learn.imitate(on="tool", trainee="judge", name="trace"),
-            terms.logit_pairs(coef=coef, on="score"),
+            logit_pairs(coef=coef, on="score"),
         ),
         models=roles("judge", judge=trained()),
         product="judge",

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.terms import preference_pairs as pairs
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
+from burnish.select.pairs import ranking
 
 TPO = Paper(
     "tpo",
@@ -19,6 +23,31 @@ TPO = Paper(
 )
 
 Scale = Annotated[float, Option("Scale of the margin.", above=0)]
+
+
+@supplies("pairs", "tag:gold")
+def gold_and_pair(score: str = "reward") -> Part:
+    """TPO's triple: the best reply is the gold one (tag "gold"), the second best is preferred to the worst.
+
+    Groups of fewer than three replies, or whose second best scores like the worst, are dropped, other replies as well.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            ranked = ranking([trace.scores[score] for trace in group.traces])
+            if len(ranked) < 3 or group.traces[ranked[1]].scores[score] <= group.traces[ranked[-1]].scores[score]:
+                continue
+            group.traces = [group.traces[i] for i in (ranked[0], ranked[1], ranked[-1])]
+            group.traces[0].tags |= {"gold"}
+            group.pairs = [(1, 2)]
+            kept.append(group)
+        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(
+        name="gold_and_pair", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"pairs", "tag:gold"})
+    )
 
 
 @register(
@@ -48,7 +77,7 @@ def tpo(
         draw=draw.prompts(task),
         rollout=rollout.sample(n, who="start"),
         score=score.scoring(task, reward_model, author="start"),
-        select=select.gold_and_pair(),
+        select=gold_and_pair(),
         credit=credit.claim("gold", "start", tag="gold"),
         learn=learn.Learn(
             pairs.uniform_reference(beta, on="start"), learn.imitate(coef=alpha, on=learn.CLAIMED, name="gold")

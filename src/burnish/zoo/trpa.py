@@ -6,10 +6,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+
 from burnish import credit, draw, learn, rollout, score, select
-from burnish.core.parts import chain
-from burnish.learn.terms import preference_pairs as pairs
-from burnish.learn.terms.policy import kl_to
+from burnish.core.parts import Part, chain, per_trace, supplies
+from burnish.core.schedules import Schedule
+from burnish.core.step import Step
+from burnish.core.types import Group, Trace
+from burnish.credit.preference import fill
+from burnish.learn import maths
+from burnish.learn.maths.preference import logistic
+from burnish.learn.norms import Norm, token_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
 from burnish.papers import Paper
@@ -19,6 +29,41 @@ TRPA = Paper(
     "2504.04524",
     "Trust Region Preference Approximation: A simple and stable reinforcement learning algorithm for LLM reasoning",
 )
+
+
+@supplies("stream:factor")
+def factor_of_right(factor: float, *, score: str = "reward") -> Part:
+    """TRPA's anisotropy, as stream "factor": `factor` on replies of the first level (a score of 1 or more), else 1."""
+
+    def write(trace: Trace, group: Group, step: Step) -> None:
+        fill(trace, "factor", factor if trace.scores[score] >= 1 else 1.0)
+
+    return per_trace(
+        write,
+        name=f"factor_of_right({factor:g})",
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({"stream:factor"}),
+    )
+
+
+def kl_to(anchor: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "kl") -> Term:
+    """k3 at the sampled tokens, of the KL to the policy whose log-probs are in the stream `anchor` ("old")."""
+
+    def loss(live: Live) -> torch.Tensor:
+        return maths.k3(live.logp, live.streams[anchor])
+
+    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
+
+
+def levelled(beta: Schedule, *, on: Authors = "policy") -> Term:
+    """TRPA: -log s(c beta (m_w - m_l)), m the mean log-ratio of a token, c the factor in stream "factor" of w."""
+    return pair_term(
+        lambda w, r, beta: logistic(beta * w["factor"].to(w.logratio) * (w.logratio - r.logratio)),
+        beta=beta,
+        marks=("factor",),
+        reduce=row_mean,
+        on=on,
+    )
 
 
 @register(
@@ -48,8 +93,8 @@ def trpa(
         rollout=rollout.sample(n),
         score=chain(score.verify(task), score.partial_for_answering(0.1)),
         select=select.every_pair("shaped"),
-        credit=chain(credit.behaviour(), credit.ref(), credit.factor_of_right(anisotropy, score="shaped")),
-        learn=learn.Learn(pairs.levelled(beta), kl_to("old", coef=kl)),
+        credit=chain(credit.behaviour(), credit.ref(), factor_of_right(anisotropy, score="shaped")),
+        learn=learn.Learn(levelled(beta), kl_to("old", coef=kl)),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

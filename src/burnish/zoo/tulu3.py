@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.schedules import Schedule
+from burnish.learn.maths import dpo_logistic
+from burnish.learn.term import Authors, Term
+from burnish.learn.terms.compared import pair_term
+from burnish.learn.terms.rows import row_mean
 from burnish.method import Method, frozen, method, roles
 from burnish.methods import opt, papers, register
+
+
+def dpo_normalised(beta: Schedule, *, on: Authors = "policy", name: str = "reply") -> Term:
+    """DPO's logistic loss on log-ratios that are divided by the length of their reply (Tulu 3)."""
+    return pair_term(
+        lambda w, r, beta: dpo_logistic(w.logratio, r.logratio, beta), beta=beta, reduce=row_mean, on=on, name=name
+    )
 
 
 @register(
@@ -27,7 +39,7 @@ def dpo_norm(task: draw.Source, *, beta: opt.Beta = 5.0) -> Method:
         score=score.given_order("chosen", "rejected"),
         select=select.best_vs_worst(),
         credit=credit.cached_ref(task),
-        learn=learn.Learn(learn.dpo_normalised(beta, on="demo")),
+        learn=learn.Learn(dpo_normalised(beta, on="demo")),
         models=roles(ref=frozen("policy")),
         lr_share=0.1,
     )

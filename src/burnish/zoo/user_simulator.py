@@ -21,6 +21,16 @@ from burnish.tasks.user import read_said
 
 USER_SIMULATOR = Paper("embodied-user-simulator", "2410.23535", "Simulating User Agents for Embodied Conversational-AI")
 
+METRICS = (
+    ("speak_f1", "What was sampled", "of a simulated user on held-out tasks: F1 of when it speaks", "up"),
+    (
+        "act_f1",
+        "What was sampled",
+        "of a simulated user on held-out tasks: F1 of the dialogue act where the human speaks",
+        "up",
+    ),
+)
+
 
 @dataclass
 class Counts:

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import credit, draw, learn, rollout, score, select
+from burnish.core.step import Step
 from burnish.method import Method, Option, chain, frozen, method, roles, trained
 from burnish.methods import opt, register
 from burnish.methods.weighted import weighted_models
 from burnish.papers import Paper
+from burnish.rollout.candidates import Guide
+from burnish.rollout.guides import heads_after
+from burnish.rollout.starts import Reply
 
 VAS = Paper("vas", "2405.06639", "Value Augmented Sampling for Language Model Alignment and Personalization")
 
 Candidates = Annotated[int, Option("How many of the likeliest next tokens the value model scores; 0: all.", at_least=0)]
+
+
+def centred(values: Tensor) -> Tensor:
+    """V - mean over the candidates: [B, k]. Without it, candidates would gain on the tokens that are not scored."""
+    return values - values.mean(-1, keepdim=True)
+
+
+def by_value_models(weights: Mapping[str, float], *, k: int = 20) -> Guide:
+    """sum_i w_i V_i(s + a), minus its mean over the k candidates; other tokens keep their log-probs (VAS, arXiv
+    2405.06639).
+    """
+    given = dict(weights)
+
+    def scores(replies: Sequence[Reply], candidates: Tensor, step: Step) -> Tensor:
+        return sum(
+            (weight * centred(heads_after(replies, candidates, name, step)) for name, weight in given.items()),
+            torch.zeros(candidates.shape),
+        )
+
+    shown = ", ".join(f"{weight:g} {name}" for name, weight in weights.items())
+    reads = frozenset(f"model:{name}.score" for name in weights)
+    return Guide(f"by_value_models({shown})", scores if given else None, k, cut=False, reads=reads)
 
 
 @register(
@@ -44,7 +74,7 @@ def vas(
     weights = {name: beta * share for name, (_, share) in values.items() if beta * share}
     return method(
         draw=draw.prompts(task),
-        rollout=rollout.by_candidates(n, rollout.by_value_models(weights, k=k)),
+        rollout=rollout.by_candidates(n, by_value_models(weights, k=k)),
         score=score.scoring(task, None),
         select=select.keep_best(n),  # all of them
         learn=learn.Learn(),

@@ -8,16 +8,67 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from burnish import draw, learn, rollout
 from burnish.core.parts import Part, names, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.credit.reward import normal_noise
-from burnish.learn.terms import reward_heads as heads_terms
+from burnish.learn.maths.preference import bradley_terry
+from burnish.learn.norms import unit_mean
+from burnish.learn.term import Authors, Live, Term
+from burnish.learn.terms.reward import note_order, row_numbers, row_scores
+from burnish.learn.terms.reward_heads import latent_posterior
 from burnish.method import Method, Option, chain, method, roles, trained
 from burnish.methods import papers, register
 from burnish.methods.reward import END
 from burnish.select.pairs import given_pairs
+
+METRICS = (("pairs_of_user", "Credit", "mean number of pairs of one user in the batch"),)
+
+
+def kl_to_standard_normal(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL( N(mean, variance) || N(0, 1) ) summed over the last dimension: 1/2 (mean^2 + var - 1 - log var)."""
+    return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+
+
+def latent_pairs(size: int, beta: float, *, trainee: str = "rm", on: Authors = (), name: str = "end") -> Term:
+    """VPL: Bradley-Terry on r(y, z) = r_0(y) + z . U(y), z drawn from q(z | the user's other pairs), and beta KL(q ||
+    N).
+
+    Outputs: r_0, U (size), and the encodings of a chosen (2 size) and of a rejected reply (2 size). A group holds the
+    pairs of one user; the pair that is judged is never in its own context. Stream "noise" [T, size].
+    """
+    decode, chosen_side = slice(1, 1 + size), slice(1 + size, 1 + 3 * size)
+    rejected_side = slice(1 + 3 * size, 1 + 5 * size)
+
+    def loss(live: Live) -> Tensor:
+        scores, noise = row_scores(live), row_numbers(live, "noise")
+        first, second = live.pairs[:, 0], live.pairs[:, 1]
+        encoded = scores[first][:, chosen_side] + scores[second][:, rejected_side]
+        user = live.group[first]
+        margins, kls, found = [], [], []
+        for p in range(len(live.pairs)):
+            others = user == user[p]
+            others[p] = False
+            mean, log_variance = latent_posterior(encoded[others], size)
+            z = mean + (log_variance / 2).exp() * noise[first[p]].to(scores)
+            z = z * (size**0.5 / z.norm().clamp(min=1e-6))
+            for row in (first[p], second[p]):
+                margins.append(scores[row, 0] + scores[row, decode] @ z)
+            kls.append(kl_to_standard_normal(mean, log_variance))
+            found.append(bradley_terry(margins[-2], margins[-1]))
+        if not found:
+            return scores[:0].sum(-1)
+        note_order(live, torch.stack(margins[::2]), torch.stack(margins[1::2]))
+        live.note("kl", torch.stack(kls))
+        return torch.stack(found) + beta * torch.stack(kls)
+
+    return Term(
+        name=name, on=on, unit="pair", loss=loss, live=("score",), streams=("noise",), norm=unit_mean, trainee=trainee
+    )
 
 
 @supplies("pairs", "tag:of a user")
@@ -74,7 +125,7 @@ def vpl(
         rollout=rollout.given("chosen", "rejected", reader="rm"),
         select=user_pairs(user),
         credit=chain(END, normal_noise(latent)),
-        learn=learn.Learn(heads_terms.latent_pairs(latent, beta, on=learn.CLAIMED)),
+        learn=learn.Learn(latent_pairs(latent, beta, on=learn.CLAIMED)),
         models=roles("rm", rm=trained(outputs=1 + 5 * latent)),
         product="rm",
     )

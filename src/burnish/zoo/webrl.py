@@ -5,24 +5,166 @@ Advantages of single actions from a critic of success, and which replayed action
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import torch
 
 from burnish import credit, draw, learn, rollout, select
-from burnish.core.parts import Part, supplies
+from burnish.core import randomness
+from burnish.core.parts import Draw, Part, names, supplies
 from burnish.core.step import Step
-from burnish.core.types import Group
+from burnish.core.types import Group, Task, Trace, Turn
 from burnish.credit.turn_gae import fill_own
+from burnish.draw.failed import PLACE
+from burnish.draw.tasks import prompts, tasks_of
 from burnish.method import Method, Option, chain, method, roles, snapshot, trained
 from burnish.methods import opt, register
 from burnish.papers import Paper
-from burnish.select.task_replay import PAST
+from burnish.score.heads import end_outputs
+from burnish.select.task_replay import PAST, TaskStore, played_before
 from burnish.select.turn_rows import episodes_of, own_span
+from burnish.tasks.source import Source
 
 WEBRL = Paper(
     "webrl", "2411.02337", "WebRL: Training LLM Web Agents via Self-Evolving Online Curriculum Reinforcement Learning"
 )
+
+METRICS = (
+    (
+        "replayed_kept",
+        "What was kept",
+        "share of the replayed actions that are trained on, by their probability under the policy",
+    ),
+    ("failed_tasks", "What was kept", "share of the batch that are tasks which failed before"),
+    ("in_band", "What was kept", "share of the batch whose value at the start is in the critic's band"),
+)
+
+
+class Failed:
+    """The indices of tasks that failed, newest last, and the place in the source up to which tasks were drawn."""
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name, self.capacity = name, capacity
+        self.indices: list[int] = []
+        self.place = 0
+
+    def saw(self, index: int, failed: bool) -> None:
+        """The task at an index was played: every episode of it failed, or not."""
+        self.indices = [other for other in self.indices if other != index]
+        if failed:
+            self.indices = [*self.indices, index][-self.capacity :]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"indices": self.indices, "place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.indices, self.place = [int(index) for index in state["indices"]], int(state["place"])
+
+
+def failed_again(
+    source: Source,
+    *needs: str,
+    low: float,
+    high: float,
+    share: float,
+    warmup: int,
+    scan: int = 4,
+    capacity: int = 1000,
+    above: float = 0.5,
+    critic: str = "critic",
+) -> Draw:
+    """The next tasks: failed ones again and new ones of the source, those whose value at the start is in [low, high].
+
+    V(s_0) = min over the critic's heads of sigmoid of its output after the prompt. Of a batch, at most `share` are
+    failed tasks, newest first. Candidates are looked at until the batch is full, at most scan x the batch new ones;
+    what is missing then is filled with the new ones nearest to the band. In the first `warmup` steps, when the critic
+    knows nothing, every new task is taken.
+    """
+    plain = prompts(source, *needs)
+    memory = Failed("failed", capacity)
+
+    def call(step: Step) -> list[Task]:
+        n = step.settings.prompts
+        if step.clock.step < warmup:
+            return _next(n, step)
+        again = _at(memory.indices[::-1][: round(share * n) * scan], step)
+        chosen = [task for task, off in zip(again, _off(again, step), strict=True) if not off][: round(share * n)]
+        step.notes.add("failed_tasks", len(chosen), n)
+        rest: list[tuple[float, Task]] = []
+        for _ in range(scan):
+            if len(chosen) >= n:
+                break
+            new = _next(n - len(chosen), step)
+            offs = _off(new, step)
+            chosen += [task for task, off in zip(new, offs, strict=True) if not off]
+            rest += [(off, task) for task, off in zip(new, offs, strict=True) if off]
+        step.notes.add("in_band", len(chosen), n)
+        nearest = sorted(range(len(rest)), key=lambda i: (rest[i][0], i))
+        return [*chosen, *(rest[i][1] for i in nearest[: n - len(chosen)])]
+
+    def _off(tasks: list[Task], step: Step) -> list[float]:
+        """How far outside the band the value at the start of each task is; 0 inside."""
+        chat = step.models[critic].chat
+        starts = [Trace((Turn(chat.prompt(task), "task"),)) for task in tasks]
+        values = end_outputs(starts, step, critic).sigmoid().min(-1).values.tolist() if starts else []
+        return [max(low - value, value - high, 0.0) for value in values]
+
+    def _next(count: int, step: Step) -> list[Task]:
+        """The next new tasks of the source."""
+        size, seed, first = source.size("train"), step.clock.seed, memory.place
+        memory.place += count
+        places = range(first, memory.place)
+        if size is None:
+            return _at([place + (seed << 32) for place in places], step)
+        return _at([randomness.placed(place % size, size, seed, "failed", place // size) for place in places], step)
+
+    def _at(indices: list[int], step: Step) -> list[Task]:
+        drawn = tasks_of(source, "train", indices, step)
+        return [replace(task, given={**task.given, PLACE: index}) for task, index in zip(drawn, indices, strict=True)]
+
+    def saw(groups: list[Group], step: Step) -> None:
+        for group in groups:
+            if PLACE in group.task.given and group.traces and not any("replayed" in t.tags for t in group.traces):
+                memory.saw(int(group.task.given[PLACE]), all(t.scores["reward"] <= above for t in group.traces))
+
+    return Draw(
+        name="failed_again",
+        call=call,
+        heldout=plain.heldout,
+        saw=saw,
+        reads=frozenset({f"model:{critic}.score"}),
+        writes=plain.writes | names("given", [PLACE]),
+        state=(memory,),
+    )
+
+
+@supplies("tag:replayed")
+def beside_successes(store: TaskStore, share: float, *, above: float = 0.5, score: str = "reward") -> Part:
+    """The groups, and past successes as groups of their own (tag "replayed"): share x the run's prompts of them.
+
+    Tasks of the store are drawn without replacement, and of each one of its episodes. Then the fresh traces that score
+    more than `above` are stored.
+    """
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        clock = step.clock
+        dice = randomness.rng(clock.seed, "successes", store.name, clock.step, clock.tick)
+        keys = dice.sample(list(store.groups), min(round(share * step.settings.prompts), len(store.groups)))
+        past = [Group(store.groups[key].task, [played_before(dice.choice(store.of(key)), 0)]) for key in keys]
+        for group in groups:
+            store.add(group, [trace for trace in group.traces if trace.scores[score] > above])
+        step.notes.add("replay_store", len(store))
+        return [*groups, *past]
+
+    return Part(
+        name=f"beside_successes({store.name})",
+        call=call,
+        reads=frozenset({f"score:{score}"}),
+        writes=frozenset({f"tag:{PAST}"}),
+        updates=frozenset({"tokens:policy"}),
+        state=(store,),
+    )
 
 
 def mixed_advantage(reward: float, ahead: float, value: float, final: float, lam: float) -> float:
@@ -135,9 +277,9 @@ def webrl(
     """
     store = select.TaskStore("successes", per_task=8)
     return method(
-        draw=draw.failed_again(task, "env", low=hard, high=easy, share=again, warmup=warmup),
+        draw=failed_again(task, "env", low=hard, high=easy, share=again, warmup=warmup),
         rollout=rollout.play(n),
-        select=chain(select.beside_successes(store, replay), select.by_turn()),
+        select=chain(beside_successes(store, replay), select.by_turn()),
         credit=chain(
             credit.ref(),
             credit.streams("critic", "policy", value="value"),

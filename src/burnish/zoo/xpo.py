@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from burnish import credit, draw, learn, rollout, score, select
+from burnish import credit, draw, learn, rollout, score
+from burnish.core.parts import Part, supplies
+from burnish.core.step import Step
+from burnish.core.types import Group
 from burnish.learn.terms.preference_unpaired import likelihood
 from burnish.method import Method, Option, frozen, method, roles
 from burnish.methods import opt, register
@@ -19,6 +22,33 @@ XPO = Paper(
 )
 
 Optimism = Annotated[float, Option("Weight of the bonus; 0 leaves it out.", at_least=0)]
+
+
+@supplies("pairs")
+def rival_pairs(own: str, rival: str, *, score: str = "reward") -> Part:
+    """The i-th reply by the author `own` with the i-th by `rival`, the better-scored preferred; ties are dropped."""
+
+    def call(groups: list[Group], step: Step) -> list[Group]:
+        kept = []
+        for group in groups:
+            mine, theirs = ([t for t in group.traces if bool(t.by(who).any())] for who in (own, rival))
+            pairs = [
+                (a, b) if a.scores[score] > b.scores[score] else (b, a) for a, b in zip(mine, theirs, strict=False)
+            ]
+            unequal = [(a, b) for a, b in pairs if a.scores[score] > b.scores[score]]
+            group.traces = [trace for pair in unequal for trace in pair]
+            group.pairs = [(2 * i, 2 * i + 1) for i in range(len(unequal))]
+            if unequal:
+                kept.append(group)
+        step.notes.add("dropped/no_preference", len(groups) - len(kept), len(groups))
+        return kept
+
+    return Part(
+        name=f"rival_pairs({own}, {rival})",
+        call=call,
+        reads=frozenset({f"score:{score}", f"tokens:{own}", f"tokens:{rival}"}),
+        writes=frozenset({"pairs"}),
+    )
 
 
 @register(
@@ -47,7 +77,7 @@ def xpo(
         draw=draw.prompts(task),
         rollout=rollout.join(rollout.sample(n), rollout.sample(n, who="ref", tag="ref")),
         score=score.scoring(task, reward_model),
-        select=select.rival_pairs("policy", "ref"),
+        select=rival_pairs("policy", "ref"),
         credit=credit.ref(),
         learn=learn.Learn(learn.dpo(beta, on=("policy", "ref")), likelihood(coef=alpha, on="ref")),
         models=roles(ref=frozen("policy"), **score.rm_role(reward_model)),

@@ -75,14 +75,6 @@ def dpo_logistic(logratio_w: Tensor, logratio_l: Tensor, beta: float, label_smoo
     return logistic(beta * (logratio_w - logratio_l), label_smoothing)
 
 
-def dpo_with_nll(chosen: Replies, rejected: Replies, beta: float, nll: float) -> Tensor:
-    """-log sigmoid(beta (logratio_w - logratio_l)) - nll log pi(y_w) / |y_w|, per pair [P] (arXiv 2409.20370, Eq. 14).
-
-    nll = 0 is DPO.
-    """
-    return dpo_logistic(chosen.logratio, rejected.logratio, beta) - nll * chosen.logp / chosen.tokens
-
-
 def bradley_terry(
     score_w: Tensor,
     score_l: Tensor,

@@ -16,17 +16,6 @@ def simpo_margin(mean_w: Tensor, mean_l: Tensor, beta: float, gamma: float) -> T
     return beta * (mean_w - mean_l) - gamma
 
 
-def alphapo_margin(mean_w: Tensor, mean_l: Tensor, alpha: float, beta: float, gamma: float) -> Tensor:
-    """AlphaPO's margin (Gupta et al., arXiv 2501.03884): beta (p_l^-alpha - p_w^-alpha) / alpha - gamma, p = e^m.
-
-    The reward (1 - p^-alpha) / alpha is log p in the limit alpha -> 0, which is SimPO; alpha = -1 is linear in p.
-    """
-    if alpha == 0:
-        return simpo_margin(mean_w, mean_l, beta, gamma)
-    reward_w, reward_l = (-torch.expm1(-alpha * mean) / alpha for mean in (mean_w, mean_l))
-    return beta * (reward_w - reward_l) - gamma
-
-
 def log_odds(mean: Tensor) -> Tensor:
     """log( p / (1 - p) ) with p = e^m: m - log(1 - e^m).
 
@@ -42,18 +31,3 @@ def orpo_odds(mean_w: Tensor, mean_l: Tensor) -> Tensor:
     ORPO minimises NLL(w) + lambda times this.
     """
     return -F.logsigmoid(log_odds(mean_w) - log_odds(mean_l))
-
-
-def slic_hinge(logp_w: Tensor, logp_l: Tensor, delta: float) -> Tensor:
-    """SLiC-HF's rank calibration (Zhao et al., arXiv 2305.10425): max(0, delta - log pi(w) + log pi(l))."""
-    return (delta - logp_w + logp_l).clamp(min=0)
-
-
-def conservative_contrast(mean_w: Tensor, mean_l: Tensor, lam: float, temperature: float = 1.0) -> Tensor:
-    """DPPO's contrast (An et al., arXiv 2301.12842): -log[ e^(S_w/T) / (e^(S_w/T) + e^(lam S_l/T)) ].
-
-    The paper's score S is minus the mean distance between the policy's actions and a segment's; for a language model
-    it is the mean log-prob of the reply. lam < 1 pushes the worse reply down less. lam = 1 is SimPO with beta = 1/T
-    and gamma = 0.
-    """
-    return -F.logsigmoid((mean_w - lam * mean_l) / temperature)

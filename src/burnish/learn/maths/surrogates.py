@@ -6,8 +6,6 @@ All give one number per token (or per sequence, where that is what they are give
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -38,51 +36,3 @@ def held_ratio(logp: Tensor, old: Tensor, adv: Tensor, low: float, high: float) 
     assert logp.shape == old.shape == adv.shape
     weight = (logp - old).detach().exp().clamp(low, high)
     return -weight * adv * logp
-
-
-def clipped_log_ratio(logp: Tensor, old: Tensor, adv: Tensor, eps: float) -> Tensor:
-    """CPGD's clipped policy gradient (arXiv 2505.12504), per token [N].
-
-        L = -min(l A, clip(l, ln(1 - eps), ln(1 + eps)) A)
-
-    Where the clip does not bite the gradient is -A grad logp, without a ratio in front. eps -> 1 below and infinite
-    above: REINFORCE.
-    """
-    assert logp.shape == old.shape == adv.shape
-    log_ratio = logp - old
-    clipped = log_ratio.clamp(math.log1p(-eps) if eps < 1 else -math.inf, math.log1p(eps))
-    return -torch.minimum(log_ratio * adv, clipped * adv)
-
-
-def policy_drift(logp: Tensor, old: Tensor, cut: float) -> Tensor:
-    """CPGD's policy drift (arXiv 2505.12504), per token [N].
-
-        E = min(sg[r] - 1, cut) logp
-
-    Its gradient is that of the k3 estimate of KL(pi_old || pi), r - 1 - log r, with the factor r - 1 bounded above by
-    `cut`; its value is no divergence and may have either sign. cut infinite: k3's gradient.
-    """
-    assert logp.shape == old.shape
-    factor = ((logp - old).detach().exp() - 1).clamp(max=cut)
-    return factor * logp
-
-
-def one_sided_log_ratio(logp: Tensor, old: Tensor, adv: Tensor, eps: float) -> Tensor:
-    """GMPO's log ratio, clipped on the side that its advantage pushes to (arXiv 2507.20673), per token [N].
-
-        s min(s l, s clip(l, -eps, eps)),   s = sign A
-
-    A > 0 bounds l above by eps, A < 0 below by -eps. The mean over a reply's tokens is the log of GMPO's ratio: the
-    geometric mean of clipped token ratios.
-    """
-    assert logp.shape == old.shape == adv.shape
-    log_ratio = logp - old
-    return torch.where(adv > 0, log_ratio.clamp(max=eps), log_ratio.clamp(min=-eps))
-
-
-def ratio_times_advantage(log_ratio: Tensor, adv: Tensor) -> Tensor:
-    """-exp(log_ratio) A: the importance-weighted objective, for a log ratio that has its bounds
-    already. Any one shape.
-    """
-    assert log_ratio.shape == adv.shape
-    return -log_ratio.exp() * adv

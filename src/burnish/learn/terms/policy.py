@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from burnish.core.schedules import Schedule
-from burnish.engine.mixture import Blend
 from burnish.learn import maths
 from burnish.learn.maths.policy import was_clipped
 from burnish.learn.norms import Norm, seq_mean, seq_sum_mean, token_mean
@@ -53,29 +52,6 @@ def pg_clip(
     )
 
 
-def pg_clip_blended(
-    eps: float, blend: Blend, *, norm: Norm = token_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg"
-) -> Term:
-    """PPO's clip on the log-probs of a blend with one other model: the ratio is of what was really sampled from.
-
-    Reads whole distributions (logits of both models at every claimed token) and stream "token"; "old" is the blend's
-    log-prob at sampling.
-    """
-    (other,) = blend.others
-
-    def loss(live: Live) -> torch.Tensor:
-        mixed = torch.log_softmax(blend.mix([live.logits, live.outputs[f"{other}.logits"]]), -1)
-        logp = mixed.gather(-1, live.token[:, None])[:, 0]
-        live.note("clipped", was_clipped(logp, live.old, live.adv, eps, eps))
-        live.note("old_kl", maths.k3(logp, live.old))
-        return maths.clipped_surrogate(logp, live.old, live.adv, eps, eps)
-
-    needs = ("logits", f"{other}.logits")
-    return Term(
-        name=name, on=on, unit="token", loss=loss, live=needs, streams=("adv", "old", "token"), norm=norm, coef=coef
-    )
-
-
 def pg_reinforce(*, norm: Norm = seq_sum_mean, coef: Schedule = 1.0, on: Authors = "policy", name: str = "pg") -> Term:
     """-A log pi on stream "adv"."""
 
@@ -95,15 +71,6 @@ def kl_k3(*, coef: Schedule, norm: Norm = seq_mean, on: Authors = "policy", name
         return maths.k3(live.logp, live.ref)
 
     return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=("ref",), norm=norm, coef=coef)
-
-
-def kl_to(anchor: str, *, coef: Schedule, norm: Norm = token_mean, on: Authors = "policy", name: str = "kl") -> Term:
-    """k3 at the sampled tokens, of the KL to the policy whose log-probs are in the stream `anchor` ("old")."""
-
-    def loss(live: Live) -> torch.Tensor:
-        return maths.k3(live.logp, live.streams[anchor])
-
-    return Term(name=name, on=on, unit="token", loss=loss, live=("logp",), streams=(anchor,), norm=norm, coef=coef)
 
 
 def kl_k2(

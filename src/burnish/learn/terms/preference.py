@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from burnish.core.schedules import Schedule
 from burnish.learn import maths
-from burnish.learn.maths import preference
 from burnish.learn.term import Authors, Term
 from burnish.learn.terms.compared import pair_term
 
@@ -24,16 +23,6 @@ def dpo(
         beta=beta,
         anchor=anchor,
         coef=coef,
-        on=on,
-        name=name,
-    )
-
-
-def dpo_with_nll(beta: Schedule, nll: float, *, on: Authors = "policy", name: str = "reply") -> Term:
-    """DPO's logistic loss plus nll times the chosen reply's negative log-likelihood per token."""
-    return pair_term(
-        lambda w, r, beta: preference.dpo_with_nll(w, r, beta, nll),
-        beta=beta,
         on=on,
         name=name,
     )

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from burnish.core.schedules import Schedule
-from burnish.learn.maths.axioms import AXIOMS, KINDS
-from burnish.learn.maths.preference import Replies, bradley_terry, logistic
-from burnish.learn.maths.preference_lists import plackett_luce
-from burnish.learn.maths.reward import all_pairs, rating_error, reward_difference
+from burnish.learn.maths.preference import Replies, bradley_terry
+from burnish.learn.maths.reward import all_pairs
 from burnish.learn.norms import unit_mean
 from burnish.learn.term import Authors, Live, Term
-from burnish.learn.terms.compared import list_term, note_pairs, pair_term, unpaired_term
+from burnish.learn.terms.compared import list_term, note_pairs, pair_term
 
 
 def row_scores(live: Live, where: Tensor | None = None) -> Tensor:
@@ -85,29 +83,15 @@ def _number(replies: Replies, value: float | str) -> float | Tensor:
     return replies[value] if isinstance(value, str) else value
 
 
-def score_ranking(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
-    """Plackett-Luce on the scores of a ranked list, best first; one number a list."""
-    return _lists(plackett_luce, trainee, on, name)
-
-
 def score_all_pairs(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
     """All pairs of a ranked list, divided by their number: each prompt weighs the same."""
-    return _lists(all_pairs, trainee, on, name)
+    return score_list_term(all_pairs, trainee, on, name)
 
 
-def _lists(loss: Callable[[Tensor], Tensor], trainee: str, on: Authors, name: str) -> Term:
+def score_list_term(loss: Callable[[Tensor], Tensor], trainee: str, on: Authors, name: str) -> Term:
     return list_term(
         lambda replies, _: loss(replies.score), anchor=None, output="score", trainee=trainee, on=on, name=name
     )
-
-
-def score_labels(*, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
-    """-log sigmoid(label r) for replies that are good (label 1) or bad (-1) by themselves: r is their log-odds."""
-
-    def loss(replies: Replies, _: float) -> Tensor:
-        return logistic(replies["label"].sign() * replies.score)
-
-    return unpaired_term(loss, anchor=None, output="score", trainee=trainee, on=on, name=name)
 
 
 def head_pairs(
@@ -133,128 +117,10 @@ def head_pairs(
         losses = bradley_terry(chosen, rejected, centre)
         return (losses if bags is None else losses * row_numbers(live, bags)[live.pairs[:, 0]].to(losses)).mean(-1)
 
-    return _pair(loss, (bags,) if bags else (), trainee, on, name)
+    return score_pair_term(loss, (bags,) if bags else (), trainee, on, name)
 
 
-def chosen_head_pairs(head: str, *, trainee: str = "rm", on: Authors = "policy", name: str = "end") -> Term:
-    """Bradley-Terry of one head for each pair: the one whose number stands in stream `head` (a cluster of users)."""
-
-    def loss(live: Live) -> Tensor:
-        scores = row_heads(live)
-        mine = row_numbers(live, head)[live.pairs[:, :1]].long().squeeze(-1)
-        chosen, rejected = (scores[live.pairs[:, side]].gather(-1, mine[:, None])[:, 0] for side in (0, 1))
-        note_order(live, chosen, rejected)
-        return bradley_terry(chosen, rejected)
-
-    return _pair(loss, (head,), trainee, on, name)
-
-
-def gated_pairs(
-    attributes: int, temperature: float, *, at_prompt: str = "at_prompt", trainee: str = "rm", name: str = "gate"
-) -> Term:
-    """ArmoRM's second stage: Bradley-Terry on sum_i softmax(g / temperature)_i r_i; only the gate gets a gradient.
-
-    The term claims two tokens a trace: the end of the prompt, where stream `at_prompt` is 1 and the outputs after the
-    attributes are the gate's logits g, and the end of the reply, where the first outputs are the attributes r.
-    """
-
-    def loss(live: Live) -> Tensor:
-        here = live.streams[at_prompt]
-        rewards = row_scores(live, 1 - here)[:, :attributes].detach()
-        gate = torch.softmax(row_scores(live, here)[:, attributes:] / temperature, -1)
-        scores = (gate * rewards).sum(-1)
-        chosen, rejected = scores[live.pairs[:, 0]], scores[live.pairs[:, 1]]
-        note_order(live, chosen, rejected)
-        entropy = -(gate * gate.clamp(min=1e-30).log()).sum(-1)
-        live.note("gate_entropy", entropy[live.pairs[:, 0]])
-        return bradley_terry(chosen, rejected)
-
-    return _pair(loss, (at_prompt,), trainee, (), name)
-
-
-def rate(
-    attributes: int, target: str = "ratings", *, trainee: str = "rm", on: Authors = "policy", name: str = "rating"
-) -> Term:
-    """The squared error of the first outputs against the reply's ratings (stream [T, k]); missing ones are NaN."""
-
-    def loss(live: Live) -> Tensor:
-        predicted = row_heads(live)[:, :attributes]
-        rated = row_numbers(live, target).to(predicted)
-        live.note("rated", (~rated.isnan()).double().mean(-1))
-        return rating_error(predicted, rated)
-
-    return Term(
-        name=name,
-        on=on,
-        unit="sequence",
-        loss=loss,
-        live=("score",),
-        streams=(target,),
-        norm=unit_mean,
-        trainee=trainee,
-    )
-
-
-def logit_pairs(*, coef: Schedule = 1.0, trainee: str = "judge", on: Authors = "score", name: str = "end") -> Term:
-    """Bradley-Terry on a language model's own score: the logit of the claimed token (one a trace, stream "token").
-
-    A row of the language model's head is a linear head on the state before that token.
-    """
-
-    def loss(live: Live) -> Tensor:
-        logits = live.logits.gather(-1, live.token[:, None])[:, 0]
-        scores = live.per_row(logits)
-        chosen, rejected = scores[live.pairs[:, 0]], scores[live.pairs[:, 1]]
-        note_order(live, chosen, rejected)
-        return bradley_terry(chosen, rejected)
-
-    return Term(
-        name=name,
-        on=on,
-        unit="pair",
-        loss=loss,
-        live=("logits",),
-        streams=("token",),
-        norm=unit_mean,
-        trainee=trainee,
-        coef=coef,
-    )
-
-
-def differences(*, trainee: str = "rm", on: Authors = (), name: str = "difference") -> Term:
-    """-J of MetaRM: minus how far apart the scores of a group's claimed answers are; one number a group."""
-
-    def loss(live: Live) -> Tensor:
-        scores, mine = row_scores(live), live.per_row(torch.ones_like(live.outputs["score"])) > 0
-        groups = [mine & (live.group == g) for g in range(int(live.group.max()) + 1)]
-        found = [-reward_difference(scores[its]) if int(its.sum()) > 1 else scores.sum() * 0 for its in groups]
-        return torch.stack(found)
-
-    return Term(name=name, on=on, unit="group", loss=loss, live=("score",), norm=unit_mean, trainee=trainee)
-
-
-def score_axioms(weights: dict[str, float], *, kind: str = "kind", trainee: str = "rm", on: Authors = ()) -> Term:
-    """Bradley-Terry on pairs by axioms: each pair counts by the weight of its axiom; accuracy is noted by axiom.
-
-    Stream `kind` has the number of each reply's kind (zoo); the axiom of a pair is that of its two kinds.
-    """
-
-    def loss(live: Live) -> Tensor:
-        scores, kinds = row_scores(live), row_numbers(live, kind).long()
-        a, b = live.pairs[:, 0], live.pairs[:, 1]
-        note_order(live, scores[a], scores[b])
-        total = bradley_terry(scores[a], scores[b])
-        weight = torch.zeros_like(total)
-        for axiom, (better, worse) in AXIOMS.items():
-            here = (kinds[a] == KINDS.index(better)) & (kinds[b] == KINDS.index(worse))
-            weight = weight + weights.get(axiom, 1.0) * here.to(total)
-            live.note(f"accuracy_{axiom}", (scores[a] > scores[b]).to(total), here)
-        return total * weight
-
-    return _pair(loss, (kind,), trainee, on, "end")
-
-
-def _pair(
+def score_pair_term(
     loss: Callable[[Live], Tensor], streams: tuple[str, ...], trainee: str, on: Authors, name: str, coef: Schedule = 1.0
 ) -> Term:
     return Term(

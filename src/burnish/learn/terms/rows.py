@@ -20,13 +20,6 @@ def row_mean(live: Live, x: Tensor) -> Tensor:
     return live.per_row(x) / live.per_row(torch.ones_like(x)).clamp(min=1)
 
 
-def row_quantile(live: Live, x: Tensor, share: float) -> Tensor:
-    """[N] -> [N]: for every token, the quantile (by linear interpolation) of x over its own reply's claimed tokens."""
-    sizes = torch.bincount(live.row, minlength=live.rows).tolist()
-    found = [torch.full_like(part, float(torch.quantile(part, share))) for part in x.detach().split(sizes) if len(part)]
-    return torch.cat(found) if found else x.detach()
-
-
 def note_drift(live: Live) -> None:
     """What every surrogate notes of its tokens: the entropy of the policy, and how far it has moved from "old"."""
     log_ratio = (live.old - live.logp).detach()

@@ -42,31 +42,6 @@ def value_clip(
     )
 
 
-def value_heads_clip(
-    eps: float, *, coef: Schedule = 1.0, trainee: str = "critic", on: Authors = "policy", name: str = "value"
-) -> Term:
-    """PPO's clipped value loss of a critic with several heads, summed over them; "value" and "returns" are [T, k]."""
-
-    def loss(live: Live) -> torch.Tensor:
-        value, old = live.outputs["value"], live.streams["value"]
-        live.note("error", (value - live.returns).abs().mean(-1))
-        live.note("estimate", value.mean(-1))
-        live.note("clipped", value_is_clipped(value, old, live.returns, eps).mean(-1))
-        return maths.clipped_squared_error(value, old, live.returns, eps).sum(-1)
-
-    return Term(
-        name=name,
-        on=on,
-        unit="token",
-        loss=loss,
-        live=("value",),
-        streams=("value", "returns"),
-        norm=token_mean,
-        trainee=trainee,
-        coef=coef,
-    )
-
-
 def value_mse(
     output: str,
     columns: slice | None,

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from itertools import combinations
 
-from burnish.core.parts import Part, supplies
 from burnish.core.seeds import key_of
 from burnish.core.step import Step
 from burnish.core.types import Group
@@ -30,42 +29,6 @@ class Party:
 
 ROW = "leads"  # note of a trace: by how much it leads each reply of its group, in their order
 WORST = 3.0  # a reply without content loses against every other by the largest verdict
-
-
-@supplies("score:lead")
-def leads(judge: Judge, template: Template, orders: int = 1) -> Part:
-    """scores["lead"] = (1/G) sum over j of d_ij, and the row d_i of the matrix as note["leads"]."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        unread = []
-        for party in differences(groups, judge, template, orders, step):
-            _write([item.trace for item in party.own], party.matrix)
-            if party.why and all(party.why.values()):  # not one verdict: zeros here would be a guess
-                unread.append(party.own[0].group)
-        step.drop(unread, "unread verdicts")
-        return [group for group in groups if not any(group is one for one in unread)]
-
-    reads = judge.reads | {"tokens:policy"}
-    return Part(name=f"leads({judge.name})", call=call, reads=reads, writes=frozenset({"score:lead"}))
-
-
-@supplies("score:lead")
-def leads_by_score(score: str = "reward") -> Part:
-    """The same with d_ij = r_i - r_j of a score: no judge is asked."""
-
-    def call(groups: list[Group], step: Step) -> list[Group]:
-        for group in groups:
-            worth = [trace.scores[score] for trace in group.traces]
-            _write(group.traces, [[mine - other for other in worth] for mine in worth])
-        return groups
-
-    return Part(name="leads_by_score", call=call, reads=frozenset({f"score:{score}"}), writes=frozenset({"score:lead"}))
-
-
-def _write(traces: list, matrix: list[list[float]]) -> None:
-    for trace, row, strength in zip(traces, matrix, vote.pair_strengths(matrix), strict=True):
-        trace.note[ROW] = row
-        trace.scores["lead"] = strength
 
 
 def differences(groups: list[Group], judge: Judge, template: Template, orders: int, step: Step) -> list[Party]:

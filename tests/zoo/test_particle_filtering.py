@@ -14,11 +14,11 @@ from burnish.core.step import Step
 from burnish.core.types import Clock, Group, Sampling, Turn
 from burnish.models.build import Models
 from burnish.models.known_models import resolve
-from burnish.rollout import particles as rollout_of
-from burnish.rollout.particles import delimiter, odds
+from burnish.rollout.particles import delimiter
 from burnish.rollout.starts import Reply, Start, sample_key, write_on
 from burnish.tasks.table import source
-from burnish.zoo.particle_filtering import particle_filter
+from burnish.zoo.particle_filtering import odds, particle_filter
+from burnish.zoo.particle_filtering import particles as rollout_of
 
 TASK = source("add")
 

@@ -13,8 +13,8 @@ from burnish.core.method import Phase
 from burnish.core.step import Step
 from burnish.core.types import Group
 from burnish.learn.learn import Learn
-from burnish.learn.trust_region import _Weights, conjugate_gradient, trust_region
-from burnish.zoo.trpo import trpo
+from burnish.learn.trust_region import conjugate_gradient
+from burnish.zoo.trpo import _Weights, trpo, trust_region
 
 
 def test_conjugate_gradient_solves_by_hand() -> None:

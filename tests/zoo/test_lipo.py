@@ -7,7 +7,7 @@ import math
 import pytest
 from torch import tensor
 
-from burnish.learn.maths import preference_lists as lists
+from burnish.zoo.lipo import lipo_lambda
 
 LOG2, LOG3, LOG4 = math.log(2), math.log(3), math.log(4)
 
@@ -37,8 +37,8 @@ def test_lipo_with_three_replies_by_hand(labels: list[float], expected: float) -
 
     Of two replies the ranks may as well be ascending: the difference of their discounts is the same.
     """
-    found = lists.lipo_lambda(tensor([0.0, LOG3, LOG2]).double(), tensor(labels).double(), 1.0)
+    found = lipo_lambda(tensor([0.0, LOG3, LOG2]).double(), tensor(labels).double(), 1.0)
     assert float(found) == pytest.approx(expected, rel=1e-6)
     scores = tensor([LOG2, 0.0, LOG3]).double()  # the same replies in another order
     moved = tensor([labels[2], labels[0], labels[1]]).double()
-    assert float(lists.lipo_lambda(scores, moved, 1.0)) == pytest.approx(expected, rel=1e-6)
+    assert float(lipo_lambda(scores, moved, 1.0)) == pytest.approx(expected, rel=1e-6)

@@ -14,9 +14,8 @@ from burnish.core.step import Step
 from burnish.core.types import Clock
 from burnish.rollout.trajectories import trajectories
 from burnish.tasks.environment import EnvSource
-from burnish.tasks.recorded import RECORDED, Recorded
 from burnish.tasks.table import source
-from burnish.zoo.eef import eef, played_again
+from burnish.zoo.eef import RECORDED, Recorded, eef, played_again
 
 GUESS = source("guess:1")
 
