@@ -136,6 +136,22 @@ def test_a_term_on_tokens_that_nobody_writes_is_refused(other_model: Path) -> No
     collect(check)
 
 
+def test_no_method_measures_itself_on_tasks_that_it_trains_on(other_model: Path) -> None:
+    def check(name: str) -> Iterator[str]:
+        method = build_method(name, other_model)
+        for phase in method.phases:
+            draw = phase.draw
+            if draw.heldout is None or any(need.startswith("model:") for need in draw.reads):
+                continue
+            models: Models = {}  # type: ignore[assignment]  # nothing reads one
+            steps = [Step(Clock(i, 3), models, SMALL, phase=phase.name, product=method.product) for i in range(2)]
+            trained = {task.key for step in steps for task in draw.call(step)}
+            if both := trained & {task.key for task in draw.heldout(steps[0])}:
+                yield f"draws {sorted(both)[0]!r} for training and as held out"
+
+    collect(check)
+
+
 def test_a_method_is_refused_without_one_of_its_models(other_model: Path) -> None:
     def check(name: str) -> Iterator[str]:
         method = build_method(name, other_model)

@@ -60,6 +60,14 @@ def test_value_augmented_sampling_by_hand() -> None:
     assert cut.tolist() == pytest.approx([1 - 0.8808, 0, 0.8808], abs=1e-4)
 
 
+def test_values_are_centred_within_each_reply() -> None:
+    """Means 3, -1 and 20: of one reply's candidates, never of the others in the batch."""
+    values = tensor([[1.0, 2.0, 6.0], [-4.0, 1.0, 0.0], [20.0, 20.0, 20.0]])
+    assert centred(values).tolist() == [[-2, -1, 3], [-3, 2, 1], [0, 0, 0]]
+    for i, row in enumerate(values):
+        assert torch.equal(centred(values)[i], centred(row[None])[0])
+
+
 def test_soft_values_by_hand() -> None:
     """eta 1, p .5: ln(1.859) = .620. eta .1: p .3 and .55 give Q .88 and .94. The limits are p and 1."""
     head = torch.logit(tensor([0.5, 0.3, 0.55], dtype=torch.float64))

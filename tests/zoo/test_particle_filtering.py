@@ -15,9 +15,9 @@ from burnish.core.types import Clock, Group, Sampling, Turn
 from burnish.models.build import Models
 from burnish.models.known_models import resolve
 from burnish.rollout.particles import delimiter
-from burnish.rollout.starts import Reply, Start, sample_key, write_on
+from burnish.rollout.starts import Open, Reply, Start, sample_key, write_on
 from burnish.tasks.table import source
-from burnish.zoo.particle_filtering import odds, particle_filter
+from burnish.zoo.particle_filtering import _resample, odds, particle_filter
 from burnish.zoo.particle_filtering import particles as rollout_of
 
 TASK = source("add")
@@ -100,6 +100,26 @@ def test_the_likeliest_beginning_takes_over(cast: tuple[Method, Models]) -> None
         return [len({chat.text(t.turns[1].tokens).split("\n")[0] for t in group.traces}) for group in found]
 
     assert max(first_lines(1e-6)) == 1 and max(first_lines(1e6)) > 1
+
+
+def test_copies_of_a_particle_go_on_differently(cast: tuple[Method, Models]) -> None:
+    """Of four copies of the best, the first keeps its noise and the others get their own; so do copies made later."""
+    built, models = cast
+    step = step_of(built, models)
+    task = built.phases[0].draw.call(step)[0]
+    prompt = (Turn(models["policy"].chat.prompt(task), "task"),)
+    starts = [Start(task, prompt, i, 100 + i, settings=Sampling(3.0)) for i in range(4)]
+    group = Open(task, [Reply(start) for start in starts])
+    keys: set[int] = set()
+    for time in (0, 1):
+        assert _resample(group, [0.0, 0.0, 9.0, 0.0], 1e-3, time, step) == [9.0] * 4
+        found = [reply.start.key for reply in group.replies]
+        assert len(set(found)) == 4 and [reply.start.index for reply in group.replies] == [0, 1, 2, 3]
+        assert time or found[0] == 102
+        assert len(keys & set(found)) <= 1, "the first copy alone has a key that was there before"
+        keys |= set(found)
+    write_on(group.replies, step)
+    assert len({tuple(reply.tokens().tolist()) for reply in group.replies}) > 1
 
 
 def test_particles_have_their_last_scores_and_the_answer_the_highest(cast: tuple[Method, Models]) -> None:
