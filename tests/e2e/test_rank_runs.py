@@ -97,9 +97,9 @@ def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(shared: Path, small_mode
 
 
 def test_moments_divided_among_ranks_move_the_same_weights(shared: Path, small_model: Path, tmp_path: Path) -> None:
-    """--shard-optimiser: bit for bit the run without it, and its checkpoints hold all moments."""
+    """--shard optimiser: bit for bit the run without it, and its checkpoints hold all moments."""
     out = tmp_path / "sharded"
-    process = started(words_for(small_model, out, "--ranks", "2", "--shard-optimiser"))
+    process = started(words_for(small_model, out, "--ranks", "2", "--shard", "optimiser"))
     said = ended(process)
     assert process.returncode == 0, said
     assert not differences(shared, out)
