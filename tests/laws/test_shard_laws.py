@@ -53,7 +53,7 @@ def gradients(model: Any) -> dict[str, Tensor]:
 
 def learned(name: str, model: Path, teacher: Path, sharded: bool) -> list[dict[str, Tensor]]:
     """Gradients and new weights of each phase, in fp64, from the same groups in one process and on ranks."""
-    settings = replace(SETTINGS, shard="states" if sharded else "none", master_weights="float32")
+    settings = replace(SETTINGS, shard="states" if sharded else "off", master_weights="float32")
     method = build_method(name, teacher)
     made, source = [], doubled(build_cast(method, model, SETTINGS))
     alone(source)

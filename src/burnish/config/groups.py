@@ -281,7 +281,7 @@ class Memory:
     master_weights: Annotated[str, Option(choices=MASTER_WEIGHTS)] = "float32"
     """How weights that are all trained are held: float32; split, the same numbers as bf16 and the bits that this lacks,
     without a copy; or bfloat16, bf16 alone, with stochastic rounding (docs/models.md)."""
-    shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("none")
+    shard: Annotated[str, Option(choices=SHARDS, bare="states")] = may_change("off")
     """What several --ranks divide besides the work. optimiser: AdamW's moments (ZeRO stage 1), bit for bit the same
     weights; states: moments, gradients and fp32 weights (stage 2): 2 bytes a weight stay whole, those that compute."""
     token_budget: CountOrNone = may_change(None)

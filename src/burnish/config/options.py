@@ -118,7 +118,7 @@ def renamed(entry: Entry, stored: dict[str, Any]) -> dict[str, Any]:
     divided = stored.get("shard_optimiser")  # the flag of older versions, now one value of --shard
     if divided is not None:
         rest = {key: value for key, value in stored.items() if key != "shard_optimiser"}
-        return renamed(entry, {**rest, "shard": "optimiser" if divided else "none"})
+        return renamed(entry, {**rest, "shard": "optimiser" if divided else "off"})
     if "updates" in method_fields(entry) and "epochs" in stored and "updates" not in stored:
         return {**{key: value for key, value in stored.items() if key != "epochs"}, "updates": stored["epochs"]}
     return stored

@@ -19,7 +19,7 @@ from burnish.models.sharded_states import ShardedStates
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-SHARDS = ("none", "optimiser", "states")  # what ranks divide besides the work
+SHARDS = ("off", "optimiser", "states")  # what ranks divide besides the work
 OPTIMISERS = ("adamw", "adamw16bit", "adamw8bit")
 MASTER_WEIGHTS = ("float32", "split", "bfloat16")  # of what is trained (models/compact_adamw.py)
 

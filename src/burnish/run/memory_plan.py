@@ -41,7 +41,7 @@ class Choices:
     optimiser: str = "adamw"
     quantised: bool = False
     master_weights: str = "float32"
-    shard: str = "none"  # what the ranks divide
+    shard: str = "off"  # what the ranks divide
     ranks: int = 1
 
 
@@ -85,7 +85,7 @@ def parts_of(
             found["weights"] += (4 + HALF if adapted else held_bytes(how)) * trained
             found["gradients"] += 4 * trained / (how.ranks if how.shard == "states" else 1)
             found["gradients"] += min(4 * trained, IN_FLIGHT * BUCKET * 4) if how.shard == "states" else 0
-            found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "none" else 1)
+            found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_tokens(batch) * widest.kv_bytes())
@@ -102,7 +102,7 @@ def parts_of(
 
 def held_bytes(how: Choices) -> float:
     """Bytes of a trained weight, of its compute copy, and of what bf16 lacks of it."""
-    if how.shard == "none":
+    if how.shard == "off":
         return HELD[how.master_weights]
     split = how.shard == "states" and how.master_weights == "float32"
     whole, divided = {"float32": (HELD["float32"], 0), "split": (HALF, HALF), "bfloat16": (HALF, 0)}[
