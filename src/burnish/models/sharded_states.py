@@ -1,6 +1,6 @@
 """Gradients, moments and the lost halves of bf16 weights, divided among the ranks of a run (`--shard states`).
 
-Every rank keeps the whole weights that compute, so kernels, sampler and --exact read them as ever. Of each trained
+Every rank keeps the compute copy of the weights whole, so kernels, sampler and --exact read it as ever. Of each trained
 parameter, flattened, rank r owns one run of consecutive numbers:
 
     width = ceil(numbers / ranks), rounded up to a block of the 8-bit moments;   rank r owns [r width, (r + 1) width)
@@ -61,7 +61,7 @@ class _Exchange:
 class ShardedStates:
     """The runs of one model's trained parameters that this rank owns.
 
-    owned: they, as parameters of the optimiser: views of the weights that compute
+    owned: they, as parameters of the optimiser: views of the whole weights
     """
 
     def __init__(self, named: Mapping[str, nn.Parameter], ranks: Ranks) -> None:
@@ -89,7 +89,7 @@ class ShardedStates:
                 run = before[name]
             self.owned[name] = run
         self._by_id = {id(p): self.owned[name] for name, p in self.named.items()}
-        self._buckets = list(_buckets(list(reversed(self.named.values())), self.ranks.world))
+        self._buckets = list(_buckets([*self.named.values()][::-1], self.ranks.world))
 
     def _is_view(self, name: str) -> bool:
         run, p = self.owned.get(name), self.named[name]
