@@ -127,8 +127,7 @@ def build(
             settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
         )
     by_name: dict[str, Model] = {}
-    split = settings.master_weights != "float32" or (settings.shard == "states" and where.type == "cuda")
-    trained_in = torch.bfloat16 if split else torch.float32
+    trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
     loader, token_room, ranks = Loader(where, lora, trained_in), TokenRoom(settings.token_budget), here()
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)
@@ -140,6 +139,8 @@ def build(
             if settings.checkpoint_activations == "recompute":
                 _recompute(module)
             trainer = Optimiser(module, settings, role.lr, ranks)
+            if trainer.states is not None and where.type == "cuda" and trained_in == torch.float32:
+                trainer.states.keep_masters()
         else:
             module.requires_grad_(False)
         room = int(settings.kv_gib * 2**30) if settings.kv_gib is not None else None

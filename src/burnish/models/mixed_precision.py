@@ -84,7 +84,7 @@ class ComputeCopy:
 
     def divide(self, states: ShardedStates) -> None:
         """Hand each gradient over during the backward pass, in place of keeping it."""
-        assert self.copy is self.model, "weights that have master weights beside them cannot be divided"
+        assert not self.pairs, "weights that have master weights beside them cannot be divided"
         self.states = states
         whole = sum(leaf.numel() for leaf, _ in self.leaves)
         for leaf, masters in self.leaves if whole < EAGER_FROM else ():

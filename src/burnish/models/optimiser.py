@@ -66,12 +66,9 @@ class Optimiser:
         vectors = [moved[name] for name, p in self.named.items() if p.ndim < 2 and moved[name].numel()]
         decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
         groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
-        held, halved = self.settings.master_weights, any(p.dtype == torch.bfloat16 for p in self.named.values())
-        if held == "float32" and halved:  # --shard states: the same numbers, of which ranks divide what bf16 lacks
-            held = "split"
-        if self.settings.optimiser == "adamw" and held == "float32":
+        if self.settings.optimiser == "adamw" and self.settings.master_weights == "float32":
             return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
-        return compact_adamw(groups, self.settings.optimiser, held)
+        return compact_adamw(groups, self.settings.optimiser, self.settings.master_weights)
 
     def zero(self) -> None:
         for p in self.moved.values():

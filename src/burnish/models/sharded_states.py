@@ -8,7 +8,8 @@ parameter, flattened, rank r owns one run of consecutive numbers:
 A gradient leaves a rank while the backward pass goes on: as soon as a bucket of parameters has its gradients, they are
 summed over the ranks (reduce-scatter), each rank adds its run in fp32 to what it has, and whole gradients are freed.
 AdamW moves the runs, and the ranks send each other the new weights (all-gather). This is stage 2 of ZeRO (arXiv
-1910.02054) with the low halves of fp32 weights divided, too. Bytes a weight at R ranks: 2 + (2 + 4 + 8) / R.
+1910.02054) with the fp32 master weights divided, too: the parameters of the module are then the bf16 compute copy.
+Bytes a weight at R ranks: 2 + (4 + 4 + 8) / R; with --master-weights split 2 + (2 + 4 + 8) / R.
 
 The exchanges are collectives: each rank makes them in the same order, so buckets go in a fixed order, a parameter
 without a gradient counts as zero, and ranks with fewer passes than others pass zeros (`finish`).
@@ -61,12 +62,15 @@ class _Exchange:
 class ShardedStates:
     """The runs of one model's trained parameters that this rank owns.
 
-    owned: they, as parameters of the optimiser: views of the whole weights
+    owned: they, as parameters of the optimiser: views of the whole weights, or fp32 master weights of them
+    whole: the master weights of all ranks by name, while a checkpoint is collected (models/shards.py)
     """
 
     def __init__(self, named: Mapping[str, nn.Parameter], ranks: Ranks) -> None:
         self.named, self.ranks = named, ranks
         self.owned: dict[str, nn.Parameter] = {}
+        self.whole: dict[str, Tensor] = {}
+        self.masters = False
         self._by_id: dict[int, nn.Parameter] = {}
         self._buckets: list[Bucket] = []
         self._ready: dict[int, Tensor] = {}
@@ -75,7 +79,7 @@ class ShardedStates:
 
     def begin(self) -> None:
         """Take the runs of the parameters where these are now: loading and joining weights moves them."""
-        if all(self._is_view(name) for name in self.named) and self.owned:
+        if self.owned and (self.masters or all(self._is_view(name) for name in self.named)):
             return
         assert not any(p.grad is not None for p in self.owned.values()), "weights moved between gradient and step"
         before = self.owned
@@ -88,6 +92,26 @@ class ShardedStates:
                 before[name].data = run.data
                 run = before[name]
             self.owned[name] = run
+        self._arrange()
+
+    @torch.no_grad()
+    def keep_masters(self) -> None:
+        """Take fp32 runs of their own, and hold the whole weights in bf16 from now on."""
+        self.masters = True
+        for name, p in self.named.items():
+            self.owned[name] = nn.Parameter(p.detach().view(-1)[run_of(p.numel(), self.ranks)].float().clone())
+            p.data = p.data.to(torch.bfloat16)
+            p.grad_dtype = torch.float32
+        self._arrange()
+
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """Something else than the optimiser has changed the whole weights: the masters follow."""
+        if self.masters:
+            for name, p in self.named.items():
+                self.owned[name].copy_(p.view(-1)[run_of(p.numel(), self.ranks)])
+
+    def _arrange(self) -> None:
         self._by_id = {id(p): self.owned[name] for name, p in self.named.items()}
         self._buckets = list(_buckets([*self.named.values()][::-1], self.ranks.world))
 
@@ -159,6 +183,8 @@ class ShardedStates:
     def publish(self) -> None:
         """All-gather: every rank gets the runs that the others have moved."""
         if not self.ranks.connected:
+            for name, p in self.named.items() if self.masters else ():
+                p.view(-1).copy_(self.owned[name])
             return
         for bucket in self._buckets:
             widths = [width_of(p.numel(), self.ranks.world) for p in bucket]
@@ -212,6 +238,11 @@ def whole_states(named: Mapping[str, nn.Parameter], parts: Sequence[Mapping[str,
         if kind.startswith("exp_avg"):  # torch's AdamW keeps moments in the shape of the parameter
             made[key] = made[key].view(named[name].shape)
     return made
+
+
+def whole_masters(named: Mapping[str, nn.Parameter], parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The master weights of whole parameters from the runs of all ranks."""
+    return {name: torch.cat([part[f"master/{name}"] for part in parts]).view(p.shape) for name, p in named.items()}
 
 
 def _spread(flat: Tensor, rows: Tensor) -> None:

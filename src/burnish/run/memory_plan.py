@@ -102,13 +102,10 @@ def parts_of(
 
 def held_bytes(how: Choices) -> float:
     """Bytes of a trained weight, of its compute copy, and of what bf16 lacks of it."""
-    if how.shard == "off":
+    if how.shard != "states" and not (how.shard == "optimiser" and how.master_weights == "split"):
         return HELD[how.master_weights]
-    split = how.shard == "states" and how.master_weights == "float32"
-    whole, divided = {"float32": (HELD["float32"], 0), "split": (HALF, HALF), "bfloat16": (HALF, 0)}[
-        "split" if split else how.master_weights
-    ]
-    return whole + divided / how.ranks
+    divided = {"float32": 4, "split": HALF, "bfloat16": 0}[how.master_weights]
+    return HALF + divided / how.ranks
 
 
 def kv_tokens(batch: Batch) -> int:
