@@ -134,7 +134,7 @@ class ShardedStates:
         while self._next < len(self._buckets):
             self._sum(self._buckets[self._next])
         while self._under_way:
-            self._add(self._under_way.pop(0))
+            self._end(self._under_way.pop(0))
         assert not self._ready, "a gradient came after its bucket had been summed"
         self._next = 0
 
@@ -147,6 +147,11 @@ class ShardedStates:
     def _sum(self, bucket: Bucket) -> None:
         """Reduce-scatter the gradients of a bucket."""
         self._next += 1
+        if not self.ranks.connected:
+            for p in bucket:
+                grad = self._ready.pop(id(p), None)
+                self._add(p, torch.zeros_like(p).view(-1) if grad is None else grad.detach().reshape(-1))
+            return
         widths = [width_of(p.numel(), self.ranks.world) for p in bucket]
         dtype = torch.float32 if bucket[0].dtype == torch.bfloat16 else bucket[0].dtype
         whole = torch.zeros(self.ranks.world, sum(widths), dtype=dtype, device=bucket[0].device)
@@ -156,28 +161,29 @@ class ShardedStates:
             if grad is not None:
                 _spread(grad.detach().reshape(-1), whole[:, column : column + width])
             column += width
-        own = torch.empty_like(whole[0]) if self.ranks.connected else whole[0]
-        work = None
-        if self.ranks.connected:
-            work = exchanged(partial(REDUCE_SCATTER, own, whole.view(-1), async_op=True), own.is_cuda)
+        own = torch.empty_like(whole[0])
+        work = exchanged(partial(REDUCE_SCATTER, own, whole.view(-1), async_op=True), own.is_cuda)
         self._under_way.append(_Exchange(bucket, whole, own, work))
         while len(self._under_way) > (IN_FLIGHT if own.is_cuda else 0):
-            self._add(self._under_way.pop(0))
+            self._end(self._under_way.pop(0))
 
-    @torch.no_grad()
-    def _add(self, exchange: _Exchange) -> None:
-        """Add the sums of this rank's runs to its gradients."""
+    def _end(self, exchange: _Exchange) -> None:
+        """Wait for the sums of this rank's runs, and add them to its gradients."""
         if exchange.work is not None:
             exchange.work.wait()
         column = 0
         for p in exchange.bucket:
-            run = self._by_id[id(p)]
-            part = exchange.own[column : column + len(run)]
+            self._add(p, exchange.own[column : column + len(self._by_id[id(p)])])
             column += width_of(p.numel(), self.ranks.world)
-            if run.grad is None:
-                run.grad = part.clone()
-            else:
-                run.grad.add_(part)
+
+    @torch.no_grad()
+    def _add(self, p: nn.Parameter, part: Tensor) -> None:
+        """Add to the gradient of this rank's run of a parameter."""
+        run = self._by_id[id(p)]
+        if run.grad is None:
+            run.grad = part.to(run.grad_dtype or run.dtype, copy=True)
+        else:
+            run.grad.add_(part)
 
     @torch.no_grad()
     def publish(self) -> None:
