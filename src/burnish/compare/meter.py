@@ -55,7 +55,7 @@ class Meter:
             self.spent = self.spent.plus(**more)
 
     def _forward(self, weights: int) -> Any:
-        def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        def hook(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
             inputs = kwargs.get("input_ids")
             inputs = kwargs.get("inputs_embeds") if inputs is None else inputs
             assert inputs is not None, "a decoder was called without tokens"

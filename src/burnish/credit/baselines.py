@@ -37,10 +37,10 @@ class RunningMean:
             self.value = self.decay * before + (1 - self.decay) * sum(scores) / len(scores)
         return before
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, float]:
         return {"value": self.value}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, float]) -> None:
         self.value = float(state["value"])
 
 

@@ -129,7 +129,7 @@ class KVCache:
 
 def in_panels(k: Tensor, panel: int) -> Tensor:
     """[rows, heads, tokens / panel, D, panel] from keys [rows, tokens, heads, D]."""
-    return k.unflatten(1, (-1, panel)).permute(0, 3, 1, 4, 2)
+    return torch.unflatten(k, 1, (-1, panel)).permute(0, 3, 1, 4, 2)
 
 
 class Pool:

@@ -16,7 +16,7 @@ Tensors are [N, heads, D].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -47,8 +47,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
     how = q.shape[1], k.shape[1], window
     if how not in packed.plans:
         packed.plans[how] = _plan(packed, *how)
-    out: Tensor = _Attend.apply(q, k, v, packed.plans[how], scale)
-    return out
+    return _attend(q, k, v, packed.plans[how], scale)
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,9 @@ class _Attend(torch.autograd.Function):
         dq = wide_q.index_select(0, plan.back).mul_(scale)
         dk, dv = (_sums(x, plan.places, plan.begins) for x in (wide_k, wide_v))
         return dq.view(q.shape), dk.view(k.shape), dv.view(v.shape), None, None
+
+
+_attend: Callable[[Tensor, Tensor, Tensor, Plan, float], Tensor] = _Attend.apply
 
 
 def _lines(x: Tensor, which: Tensor) -> Tensor:

@@ -36,8 +36,7 @@ def logp_entropy(
     matmul: Matmul | None = None,
 ) -> tuple[Tensor, Tensor]:
     """[N] log-probs and [N] entropies (zeros unless asked for) of logits `states @ weight.T * factor`."""
-    found: tuple[Tensor, Tensor] = _Head.apply(states, weight, chosen, factor, entropy, matmul)
-    return found
+    return _head(states, weight, chosen, factor, entropy, matmul)
 
 
 def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmul | None = None) -> Tensor:
@@ -56,8 +55,7 @@ def logits_of(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmu
 
 def live_logits(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Matmul | None = None) -> Tensor:
     """The same with gradient, also where a kernel makes the product."""
-    found: Tensor = _Product.apply(states, weight, factor, matmul)
-    return found
+    return _product(states, weight, factor, matmul)
 
 
 class _Product(torch.autograd.Function):
@@ -74,6 +72,9 @@ class _Product(torch.autograd.Function):
         d_states = d @ weight.to(d.dtype) if ctx.needs_input_grad[0] else None
         d_weight = (d.t() @ states).to(weight.dtype) if ctx.needs_input_grad[1] else None
         return d_states, d_weight, None, None
+
+
+_product: Callable[[Tensor, Tensor, float, Matmul | None], Tensor] = _Product.apply
 
 
 class _Head(torch.autograd.Function):
@@ -133,6 +134,9 @@ class _Head(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 d_weight = _add_product(d_weight, d, its)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
+
+
+_head: Callable[[Tensor, Tensor, Tensor, float, bool, Matmul | None], tuple[Tensor, Tensor]] = _Head.apply
 
 
 def _at_once(states: Tensor, logits: int, learns: bool) -> int:

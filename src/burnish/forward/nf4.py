@@ -12,6 +12,7 @@ and forgotten, in the forward pass and again in the backward pass. Sampler and t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -109,8 +110,8 @@ class Nf4Linear(nn.Linear):
 
 def nf4_linear(x: Tensor, held: Nf4, bias: Tensor | None) -> Tensor:
     """x W^T + bias, with a gradient for x only."""
-    made: Tensor = _Linear.apply(x, held)
-    return made if bias is None else made + bias
+    product = _linear(x, held)
+    return product if bias is None else product + bias
 
 
 class _Linear(torch.autograd.Function):
@@ -124,6 +125,9 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         return grads[0] @ ctx.held.dense(grads[0].dtype), None
+
+
+_linear: Callable[[Tensor, Nf4], Tensor] = _Linear.apply
 
 
 def quantise_linears(module: nn.Module, device: torch.device) -> int:

@@ -43,7 +43,7 @@ class Packed:
 
     tokens, positions  [N]
     longest            the length of the longest row
-    found, starts      says where the tokens of all rows lie, row after row; and where each row's begin among those
+    locate, starts     says where the tokens of all rows lie, row after row; and where each row's begin among those
     shared             whether any beginning is
     keys               [N] the input keys by which beginnings are shared; None: the tokens
     tree               on a CPU: the stretches, and what they go on from
@@ -53,7 +53,7 @@ class Packed:
     tokens: Tensor
     positions: Tensor
     longest: int
-    found: Callable[[], Numbers]
+    locate: Callable[[], Numbers]
     starts: Numbers
     shared: bool = False
     tree: Tree | None = None
@@ -68,11 +68,12 @@ class Packed:
     @cached_property
     def lines(self) -> Numbers:
         """Where the tokens of all rows lie: asked for when a GPU is already reading them."""
-        return self.found()
+        return self.locate()
 
     def places(self, row: Numbers, at: Numbers) -> Numbers:
         """Where tokens lie in the pack: token number at[i] of row number row[i]."""
-        return self.lines[self.starts[row] + at]
+        places: Numbers = self.lines[self.starts[row] + at]
+        return places
 
     def ends(self) -> Numbers:
         """Where the last token of each row lies."""
@@ -200,13 +201,13 @@ def pack(
         )
     borders = starts.tolist()
     stretches = _two_levels(asked, families, borders)
-    found = partial(_two_level_lines, stretches.lengths[: len(families)], families, borders)
+    locate = partial(_two_level_lines, stretches.lengths[: len(families)], families, borders)
     if size:
         stretches = stretches.filled(size - int(stretches.lengths.sum()))
     table = send(tile_table(stretches, lines_for(size) if size else None), device)
     shared = bool(stretches.roots.max() >= 0)
     tokens, positions = send(_laid(rows, families, stretches), device)
-    return Packed(tokens, positions, longest, found, starts, shared, table=table)
+    return Packed(tokens, positions, longest, locate, starts, shared, table=table)
 
 
 def _at_lines(rows: Sequence[Numbers], lines: Numbers, size: int) -> Tensor:
@@ -306,7 +307,8 @@ class TooShort(ValueError):
 def packed_tokens(rows: Sequence[Numbers], asked: Sequence[int] | None, families: list[list[int]]) -> int:
     """How many tokens the pack of these rows has on a GPU; on a CPU, at most."""
     repeated = sum((len(family) - 1) * asked[family[0]] for family in families) if asked else 0
-    return sum(row.shape[0] for row in rows) - repeated
+    tokens: int = sum(row.shape[0] for row in rows)
+    return tokens - repeated
 
 
 def families_of(rows: Sequence[Numbers], asked: Sequence[int] | None) -> list[list[int]]:

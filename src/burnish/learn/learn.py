@@ -281,9 +281,9 @@ def measure(groups: list[Group], plan: Learn, step: Step) -> float:
             total += float(_total(update, micro, terms, outputs, claimed))
         return total
 
-    found = [(name, update.terms(name)) for name in plan.trainees]
+    trainees = [(name, update.terms(name)) for name in plan.trainees]
     with _notes_of_all_ranks(step):
-        own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in found if terms)
+        own = sum(update.fitting(n, partial(attempt, n, terms), step.notes.kept()) for n, terms in trainees if terms)
     return sum(total for total, _ in ranks.gather_values(own))
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from burnish.migrate.evaluated import Data, Scope, Unread
+from burnish.migrate.draft import Unread
+from burnish.migrate.evaluated import Data, Scope
 
 _KINDS = ("json", "csv", "parquet", "text")
 _HARMLESS = {

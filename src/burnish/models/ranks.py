@@ -83,7 +83,8 @@ class Ranks:
         """The rank of each of these items: consecutive ones, about as much for every rank."""
         size = np.asarray(sizes, dtype=np.float64)
         middle = np.cumsum(size) - size / 2
-        return np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum())).astype(int).tolist()
+        rank = np.minimum(self.world - 1, self.world * middle / max(1.0, size.sum()))
+        return [int(owner) for owner in rank]
 
     def gather(self, data: bytes) -> list[bytes]:
         """All-gather: what every rank passed, in the order of the ranks."""
@@ -98,7 +99,7 @@ class Ranks:
         _settle(lambda: dist.all_gather(found, mine, async_op=True))
         return [part[: int(size)].numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
 
-    def gather_values(self, head: Any, tensors: Sequence[Tensor] = ()) -> list[tuple[Any, list[Tensor]]]:
+    def gather_values(self, head: T, tensors: Sequence[Tensor] = ()) -> list[tuple[T, list[Tensor]]]:
         """JSON-able values and tensors of every rank, in the order of the ranks."""
         if not self.connected:
             return [(head, list(tensors))]
@@ -108,7 +109,9 @@ class Ranks:
         """Broadcast: the (JSON-able) value of rank 0, on every rank."""
         if not self.connected:
             return value
-        return self.gather_values(value if not self.rank else None)[0][0]
+        head: T | None = value if not self.rank else None
+        first: T = decode(self.gather(encode(head, ()))[0])[0]
+        return first
 
     def require_same(self, what: str, value: Any) -> None:
         """Raise RuntimeError on all ranks if one of them has another value."""

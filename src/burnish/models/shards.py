@@ -46,7 +46,7 @@ def _exchange(models: Models) -> None:
     ranks = models.ranks
     for model in sharded(models):
         own = model.optimiser.state_dict() if ranks.rank else {}
-        shapes = [[name, list(value.shape), str(value.dtype).removeprefix("torch.")] for name, value in own.items()]
+        shapes = [(name, list(value.shape), str(value.dtype).removeprefix("torch.")) for name, value in own.items()]
         for source, (head, _) in enumerate(ranks.gather_values(shapes)):
             for name, shape, dtype in head:
                 if ranks.rank == source:

@@ -55,7 +55,7 @@ def make_server(api: Api, endpoint: Endpoint) -> HttpServer:
     per_client = most if endpoint.loopback else min(most, CONNECTIONS_PER_CLIENT)
     limits = Limits(BODY_BYTES, BODY_SECONDS, connections=most, strangers=most, per_client=per_client, working=most)
     server = HttpServer(Dashboard(api, endpoint), listener, limits)
-    endpoint.where = (endpoint.where[0], server.port, *endpoint.where[2:])  # type: ignore[assignment]  # same length
+    endpoint.where = (endpoint.where[0], server.port, *endpoint.where[2:])
     return server
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-Ask = Callable[..., list]
-_Waiting = queue.SimpleQueue  # of (arguments, future), or None to end a thread
+Answers = list[Any]
+Ask = Callable[..., Answers]
+_Call = tuple[tuple[Any, ...], Future[Answers]]
+_Waiting = queue.SimpleQueue[_Call | None]  # None ends a thread
 
 
 class Graders:
@@ -26,9 +28,9 @@ class Graders:
             threading.Thread(target=_work, args=(ask, self._waiting), name=name, daemon=True).start()
         weakref.finalize(self, _end, self._waiting, len(asks))
 
-    def begin(self, *arguments: Any) -> Future[list]:
+    def begin(self, *arguments: Any) -> Future[Answers]:
         """Queue a call; the future gets its result or its error."""
-        future: Future[list] = Future()
+        future: Future[Answers] = Future()
         self._waiting.put((arguments, future))
         return future
 

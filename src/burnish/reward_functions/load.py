@@ -58,7 +58,7 @@ def load_function(spec: str, what: str = "reward") -> RewardFunction:
             f"{what} {spec!r} names no function; write path/to/file.py:function or package.module:function"
         )
     module = _module(place, spec, what)
-    function = vars(module).get(name)
+    function: object = vars(module).get(name)
     if not callable(function):
         wanted = inspect.isclass if what == "environment" else inspect.isfunction
         here = [n for n, v in vars(module).items() if wanted(v) and v.__module__ == module.__name__]

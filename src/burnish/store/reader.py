@@ -67,7 +67,8 @@ class RunStore:
 
     def config(self) -> dict[str, Any]:
         """The method's name and every option with its value, as in config.yaml."""
-        return self.info().get("config", {})
+        config: dict[str, Any] = self.info().get("config", {})
+        return config
 
     def state(self) -> str:
         """running, stopped, finished or failed. A run whose process died without recording a state has failed."""
@@ -212,7 +213,8 @@ class RunStore:
 
     def count(self) -> int:
         """Number of recorded traces."""
-        return self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+        traces: int = self._db.execute("SELECT count(*) FROM traces").fetchone()[0]
+        return traces
 
     def plot(self, *names: str) -> Plot:
         """Plot the named metrics in a notebook; by default the learning curves."""
@@ -242,7 +244,7 @@ ORDERS = {
 
 def state_of(info: dict[str, Any]) -> str:
     """running, stopped, finished or failed, from the info table of a store."""
-    state = info.get("state", "failed")
+    state: str = info.get("state", "failed")
     if state != "running":
         return state
     running = alive(info.get("process", {})) if info.get("process") else None

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from burnish.core.loop import Report
 from burnish.core.sample_ledger import SampleFate, UnitRow
 from burnish.core.step import TokenEntropies
+from burnish.core.tokenizer import Tokenizer
 from burnish.store.health import Health, HealthLimits
 from burnish.store.rows import Pieces, RecordedGroup, add_entropies, group_row, recorded_groups, tokens_of, trace_row
 from burnish.store.schema import FILE, connect, searchable
@@ -69,7 +70,7 @@ class RunRecorder:
     def __init__(
         self,
         folder: Path,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         *,
         traces: int,
         limits: HealthLimits | None = None,

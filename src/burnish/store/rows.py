@@ -16,6 +16,7 @@ import torch
 from burnish.core.loop import Report
 from burnish.core.messages import prompt_shown
 from burnish.core.step import TokenEntropies
+from burnish.core.tokenizer import Tokenizer
 from burnish.core.types import Group, Task, Trace, TraceId
 from burnish.core.types_json import plain
 
@@ -87,7 +88,7 @@ def add_entropies(groups: list[RecordedGroup], looks: list[TokenEntropies]) -> N
 class Pieces:
     """Text of each token, decoded once; `new` holds the tokens that the store's vocabulary does not have yet."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.known: dict[int, str] = {}
         self.new: list[tuple[int, str]] = []

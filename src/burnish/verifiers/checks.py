@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from burnish.core.task import Verdict
+
+if TYPE_CHECKING:
+    from burnish.verifiers.table import Check
 
 
 class BadRow(ValueError):
@@ -58,7 +61,7 @@ class _Named:
 
         call = read_call(spec["call"])
         assert call is not None, spec
-        self.check = build_check(call)
+        self.check: Check = build_check(call)
 
     def verdict(self, facts: Any, reply: str) -> Verdict:
         return self.check(facts, reply)

@@ -11,8 +11,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 from burnish.verifiers.similarity import bleu, n_grams
+
+_T = TypeVar("_T")
 
 _CODE_TOKENS = re.compile(r"\w+|[^\w\s]")
 OTHER = 0.2  # weight of a token that is no keyword
@@ -57,7 +60,8 @@ def weighted_bleu(said: Sequence[str], right: Sequence[str]) -> float:
         return 0.0
     weighted = mass(own & reference) / mass(own)
     orders = min(4, len(said))
-    return min(1.0, bleu(said, [right]) * (weighted / plain) ** (1 / orders))
+    correction: float = (weighted / plain) ** (1 / orders)
+    return min(1.0, bleu(said, [right]) * correction)
 
 
 def parsed(code: str) -> ast.AST | None:
@@ -118,7 +122,7 @@ def _in_order(node: ast.AST) -> list[ast.AST]:
     return [node, *(inner for child in ast.iter_child_nodes(node) for inner in _in_order(child))]
 
 
-def _shared(right: Counter, said: Counter) -> float:
+def _shared(right: Counter[_T], said: Counter[_T]) -> float:
     """The share of a multiset that is in the other; 1 where it is empty."""
     total = sum(right.values())
     return sum((right & said).values()) / total if total else 1.0

@@ -89,7 +89,8 @@ def whereabouts() -> dict[str, Any]:
 def _fetch(ref: Any) -> dict[str, list[Any]]:
     import ray
 
-    return ray.get(ref, timeout=FETCH_SECONDS)
+    fetched: dict[str, list[Any]] = ray.get(ref, timeout=FETCH_SECONDS)
+    return fetched
 
 
 def tensors_as_bytes() -> None:

@@ -178,7 +178,7 @@ class SubprocessEngine:
             self.close()
 
     def _ask(
-        self, what: str, message: Callable[[], dict[str, Any]], take: Callable[[dict], None] = lambda _: None
+        self, what: str, message: Callable[[], dict[str, Any]], take: Callable[[dict[str, Any]], None] = lambda _: None
     ) -> Any:
         """Have something done, by as many workers as it takes. The message is made anew for each."""
         lost = 0

@@ -262,7 +262,7 @@ def _file(content: bytes) -> int:
     return descriptor
 
 
-def _end(popen: subprocess.Popen, control: socket.socket) -> None:
+def _end(popen: subprocess.Popen[bytes], control: socket.socket) -> None:
     """Close the connection, at which the guard kills all processes; if it does not end, kill its process group."""
     control.close()
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):

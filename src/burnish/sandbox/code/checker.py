@@ -220,7 +220,7 @@ def run(data: dict[str, Any], reporter: int, replies: int, requests: int) -> Non
         for tree in trees:
             _run_one(tree, names, record)
         for function, arguments in _functions(names, data["entry"]):
-            _attempt(lambda function=function, arguments=arguments: function(*arguments), record)  # type: ignore[misc]
+            _attempt(lambda function=function, arguments=arguments: function(*arguments), record)
     except Gone as error:
         report(reporter, {"gone": str(error)})
     except BaseException as error:  # noqa: BLE001 - the test code itself is broken
