@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from burnish.checkpoint.checkpoint import MANIFEST, checkpoints, damage, file_hashes
 from burnish.store.reader import open_store
@@ -14,7 +14,7 @@ from burnish.store.schema import FILE
 LOGS = ("metrics", "traces")  # a rerun repeats these; timings and events differ
 
 
-def log_rows(folder: Path, log: str) -> list[Any]:
+def log_rows(folder: Path, log: str) -> Sequence[object]:
     """The rows of one of a run's logs, in order: metrics, timings, traces, or events (without level info)."""
     if not (folder / FILE).is_file():
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,13 +10,17 @@ from typing import Protocol
 class Tokenizer(Protocol):
     """Text to tokens and back, and which tokens are special. What only some have is asked for with getattr."""
 
-    chat_template: str | None
+    @property
+    def chat_template(self) -> str | Mapping[str, str] | None: ...
 
     @property
     def all_special_ids(self) -> Sequence[int]: ...
 
     @property
     def eos_token_id(self) -> int | None: ...
+
+    @property
+    def pad_token_id(self) -> int | None: ...
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from burnish.core.parts import Part, supplies
 from burnish.core.step import Step
 from burnish.core.types import Group, Trace, spans_once
 
-POSITIONS = ("all", "first", "last", "end")
+Positions = Literal["all", "first", "last", "end"]
 
 
 @supplies("claim:*")
@@ -19,7 +20,7 @@ def claim(
     term: str,
     *authors: str,
     tag: str | None = None,
-    positions: str = "all",
+    positions: Positions = "all",
     top: tuple[str, float] | None = None,
     where: Callable[[Trace], Tensor | bool] | None = None,
     needs: tuple[str, ...] = (),
@@ -34,8 +35,8 @@ def claim(
                reads
     A turn that several traces share is claimed once. A second claim() of the same term adds its tokens.
     """
-    if positions not in POSITIONS:
-        raise ValueError(f"claim({term!r}) has positions={positions!r}; choose one of {', '.join(POSITIONS)}")
+    if positions not in get_args(Positions):
+        raise ValueError(f"claim({term!r}) has positions={positions!r}; choose one of {', '.join(get_args(Positions))}")
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         claims: list[tuple[Trace, Tensor]] = []
@@ -68,7 +69,7 @@ def claim(
     )
 
 
-def mask_at(length: int, spans: list[tuple[int, int]], positions: str) -> Tensor:
+def mask_at(length: int, spans: list[tuple[int, int]], positions: Positions) -> Tensor:
     """[T] bool: the spans' tokens at these positions."""
     mask = torch.zeros(length, dtype=torch.bool)
     for start, end in spans:

@@ -23,11 +23,11 @@ def kl_baseline(author: str = "demo", *, who: str = "policy", ref: str = "ref", 
     """
 
     def call(groups: list[Group], step: Step) -> list[Group]:
-        found = sorted(
+        ordered = sorted(
             ((trace.index, group.task.key, trace) for group in groups for trace in group.traces),
             key=lambda one: one[:2],
         )
-        traces = [trace for _, _, trace in found]
+        traces = [trace for _, _, trace in ordered]
         swapped = [
             _answered(trace, other, step.models[who].context)
             for trace, other in zip(traces, [*traces[1:], *traces[:1]], strict=True)

@@ -29,8 +29,8 @@ def streams(
         traces = [trace for group in groups for trace in group.traces]
         masks = [_where(trace, authors, at) for trace in traces]
         heat = step.logp_at(logp_temperature)
-        found = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, *heat)
-        for trace, mine in zip(traces, found, strict=True):
+        results = step.models[who].streams(traces, masks, set(outputs), step.settings.token_budget, *heat)
+        for trace, mine in zip(traces, results, strict=True):
             for output, name in outputs.items():
                 if output in mine:
                     trace.streams[name] = mine[output]

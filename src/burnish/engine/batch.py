@@ -142,8 +142,8 @@ class RunningBatch:
 
     def sample(self, logits: Tensor, at: slice, filtered: bool) -> None:
         """One more token for the rows of a slice, from their logits [n, V]; rows that are done stay as they are."""
-        found = engine_kernels()
-        if found is not None and not filtered and found.sample(self, at, logits):
+        fast = engine_kernels()
+        if fast is not None and not filtered and fast.sample(self, at, logits):
             return
         factor, count = self.factor[at], self.count[at]
         positions = self.root_length[at] + self.base[at] + count
@@ -178,9 +178,9 @@ class RunningBatch:
         """What the tokens in a slot were drawn among; None where they were drawn among all, or it is not kept."""
         if self.allowed is None or begin == end or self.allowed[slot, begin] is None:
             return None
-        found = list(self.allowed[slot, begin:end])
+        sets = list(self.allowed[slot, begin:end])
         self.allowed[slot] = None
-        return Allowed(torch.cat(found), torch.tensor([len(ids) for ids in found]))
+        return Allowed(torch.cat(sets), torch.tensor([len(ids) for ids in sets]))
 
     def _record(self, at: slice, token: Any, logp: Any) -> None:
         its = self.views

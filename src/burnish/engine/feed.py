@@ -47,14 +47,14 @@ def in_rounds(
     feed: Feed,
 ) -> list[Sample]:
     """For an engine that admits no requests during a call: those that have arrived, in one call after another."""
-    found: list[Sample] = []
+    samples: list[Sample] = []
 
     def told(i: int, sample: Sample) -> None:
         if on_sample is not None:
             on_sample(first + i, sample)
 
     while requests or (requests := feed.take(wait=True)):
-        first = len(found)
-        found += generate(requests, told)
+        first = len(samples)
+        samples += generate(requests, told)
         requests = feed.take(wait=False)
-    return found
+    return samples

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from burnish.core.types import Allowed
+from burnish.engine.request import Stopped
 
 
 class HostCopy:
@@ -49,7 +50,7 @@ class FinishedRows:
         owners: list[int],
         begins: list[int],
         held: Sequence[Tensor],
-        stopped: str,
+        stopped: Stopped | None,
         allowed: Sequence[Allowed | None] | None = None,
     ) -> None:
         self.owners, self.begins, self.stopped = owners, begins, stopped

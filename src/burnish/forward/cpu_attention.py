@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from burnish.forward.accelerate import kernels
+from burnish.forward.autograd import Context
 from burnish.forward.packing import Packed
 from burnish.forward.prefix_tree import Numbers, Tree
 
@@ -40,8 +41,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, packed: Packed, scale: float, window
     window = window if window is not None and window < packed.longest else None
     if window is not None and packed.shared:
         raise ValueError("rows that share a beginning are longer than the model's window; pack them unshared")
-    found = kernels()
-    by_kernel = None if found is None else found.packed_attention(q, k, v, packed, scale, window)
+    fast = kernels()
+    by_kernel = None if fast is None else fast.packed_attention(q, k, v, packed, scale, window)
     if by_kernel is not None:
         return by_kernel
     how = q.shape[1], k.shape[1], window
@@ -81,9 +82,13 @@ class Plan:
     begins: Tensor
 
 
+class _AttendContext(Context, Protocol):
+    how: tuple[Plan, float]
+
+
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
+    def forward(ctx: _AttendContext, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float) -> Tensor:
         ctx.how = plan, scale
         all_q, all_k, all_v = (x.reshape(-1, x.shape[-1]) for x in (q, k, v))
         wide = all_v.new_empty(plan.parts[-1].at[0].stop, v.shape[-1])
@@ -95,7 +100,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _AttendContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (q, k, v, out), (plan, scale), (grad,) = ctx.saved_tensors, ctx.how, grads
         all_q, all_k, all_v, all_d, all_o = (x.reshape(-1, x.shape[-1]) for x in (q, k, v, grad, out))
         along = torch.linalg.vecdot(all_d, all_o)[:, None]
@@ -166,8 +171,8 @@ def _plan(packed: Packed, heads: int, kv_heads: int, window: int | None) -> Plan
         parts.append(
             AttentionPart(torch.from_numpy(lines_q), torch.from_numpy(lines_k), extra, mask[:, None, :, None], at)
         )
-        for lines, real, found in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
-            found.append(np.where(real, lines, -1).ravel())
+        for lines, real, places in ((lines_q, wide_q, shown[0]), (lines_k, wide_k, shown[1])):
+            places.append(np.where(real, lines, -1).ravel())
     back, _ = _places(np.concatenate(shown[0]), len(positions) * heads)
     return Plan(parts, back, *_places(np.concatenate(shown[1]), len(positions) * kv_heads))
 

@@ -12,12 +12,13 @@ summed, kept and normalised in fp32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from burnish.forward.accelerate import LogProbKernels, kernels
+from burnish.forward.autograd import Context
 
 CHUNK = {"cpu": 1 << 25, "cuda": 1 << 27}  # logits worked on at once
 QUARTER = 1 << 28  # up to so many on a GPU, where that is a quarter of a training pass: fewer chunks are faster
@@ -58,15 +59,19 @@ def live_logits(states: Tensor, weight: Tensor, factor: float = 1.0, matmul: Mat
     return _product(states, weight, factor, matmul)
 
 
+class _ProductContext(Context, Protocol):
+    factor: float
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, factor: float, matmul: Matmul | None) -> Tensor:
+    def forward(ctx: _ProductContext, states: Tensor, weight: Tensor, factor: float, matmul: Matmul | None) -> Tensor:
         ctx.save_for_backward(states, weight)
         ctx.factor = factor
         return logits_of(states, weight, factor, matmul)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _ProductContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         states, weight = ctx.saved_tensors
         d = (grads[0] if ctx.factor == 1.0 else grads[0] * ctx.factor).to(states.dtype)
         d_states = d @ weight.to(d.dtype) if ctx.needs_input_grad[0] else None
@@ -77,10 +82,26 @@ class _Product(torch.autograd.Function):
 _product: Callable[[Tensor, Tensor, float, Matmul | None], Tensor] = _Product.apply
 
 
+class _HeadContext(Context, Protocol):
+    """held: logits, or log-probs where torch makes them, by chunks of `size` tokens."""
+
+    held: list[Tensor]
+    factor: float
+    size: int
+    entropy: bool
+    matmul: Matmul | None
+
+
 class _Head(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, chosen: Tensor, factor: float, entropy: bool, matmul: Matmul | None
+        ctx: _HeadContext,
+        states: Tensor,
+        weight: Tensor,
+        chosen: Tensor,
+        factor: float,
+        entropy: bool,
+        matmul: Matmul | None,
     ) -> tuple[Tensor, Tensor]:
         n, run, learns = len(states), _fused(states), any(ctx.needs_input_grad[:2])
         size, few = _even(n, _at_once(states, n * len(weight), learns) // len(weight)), n * len(weight) <= HOLD
@@ -106,7 +127,7 @@ class _Head(torch.autograd.Function):
         return logp, spread
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _HeadContext, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad, grad_entropy = grads
         states, weight, chosen, lse, spread = ctx.saved_tensors
         n, size, factor, run = len(states), ctx.size, ctx.factor, _fused(states)
@@ -116,10 +137,11 @@ class _Head(torch.autograd.Function):
         d_states = made(states) if ctx.needs_input_grad[0] else None
         d_weight = None
         for i in reversed(range(0, n, size)):
-            at: Any = slice(i, min(i + size, n))
+            whole = slice(i, min(i + size, n))
+            at: slice | Tensor = whole
             logits = ctx.held.pop() if ctx.held else None
             if not states.is_cuda:
-                at, logits = _with_gradient(at, logits, grad, more)
+                at, logits = _with_gradient(whole, logits, grad, more)
             its, mine, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
             if run is not None:
                 logits = logits_of(its, weight, matmul=ctx.matmul) if logits is None else logits
@@ -169,8 +191,8 @@ def _with_gradient(
 
 def _fused(states: Tensor) -> LogProbKernels | None:
     """Kernels that make one pass over the logits; None where torch does it."""
-    found = kernels()
-    return None if found is None else found.log_probs(states)
+    fast = kernels()
+    return None if fast is None else fast.log_probs(states)
 
 
 def _wide_empty(like: Tensor, n: int) -> Tensor:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from burnish.forward.accelerate import kernels
+from burnish.forward.autograd import Context
 
 BLOCK = 64  # weights that share a scale
 CODES = (  # the values of the paper's appendix E
@@ -79,10 +80,10 @@ class Nf4:
         """The weights as they are computed with. out: where to write them."""
         rows, columns = self.shape
         made = torch.empty(rows, columns, dtype=dtype, device=self.packed.device) if out is None else out
-        found = kernels() if self.packed.is_cuda else None
+        fast = kernels() if self.packed.is_cuda else None
         scales = self.scales.view(torch.float16)
-        if found is not None:
-            found.nf4_dense(self.packed, scales, made)
+        if fast is not None:
+            fast.nf4_dense(self.packed, scales, made)
             return made
         table = codes_on(self.packed.device)
         values = torch.stack([table[(self.packed >> 4).long()], table[(self.packed & 15).long()]], -1)
@@ -114,16 +115,20 @@ def nf4_linear(x: Tensor, held: Nf4, bias: Tensor | None) -> Tensor:
     return product if bias is None else product + bias
 
 
+class _Nf4Context(Context, Protocol):
+    held: Nf4
+
+
 class _Linear(torch.autograd.Function):
     """Dense weights live for one product; autograd would keep those of every layer."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, held: Nf4) -> Tensor:
+    def forward(ctx: _Nf4Context, x: Tensor, held: Nf4) -> Tensor:
         ctx.held = held
         return nn.functional.linear(x, held.dense(x.dtype))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _Nf4Context, *grads: Tensor) -> tuple[Tensor, None]:
         return grads[0] @ ctx.held.dense(grads[0].dtype), None
 
 

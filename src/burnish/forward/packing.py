@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from burnish.forward.prefix_tree import Numbers, Tree, planted
+
+if TYPE_CHECKING:
+    from burnish.forward.cpu_attention import Plan
 
 NONE = np.empty(0, dtype=np.int64)  # where rows begin, in the pack of a CUDA graph
 JOINED_ALONE = 1 << 15  # numbers that torch joins without waking up threads
@@ -80,7 +83,7 @@ class Packed:
         return self.lines[self.starts[1:] - 1]
 
     @cached_property
-    def plans(self) -> dict[Any, Any]:
+    def plans(self) -> dict[tuple[int, int, int | None], Plan]:
         """On a CPU: how attention goes through the pack (forward/cpu_attention.py), by the model's heads and window."""
         return {}
 
@@ -161,8 +164,8 @@ class _Stretches:
         """
         more = np.minimum(TILE, missing - np.arange(0, missing, TILE))
         alone, nobody = np.full(len(more), -1), np.zeros((len(more), 2), dtype=np.int64)
-        found = ((self.lengths, more), (self.roots, alone), (self.kids, nobody))
-        return _Stretches(*map(np.concatenate, found))
+        columns = ((self.lengths, more), (self.roots, alone), (self.kids, nobody))
+        return _Stretches(*map(np.concatenate, columns))
 
 
 def pack(
@@ -212,9 +215,9 @@ def pack(
 
 def _at_lines(rows: Sequence[Numbers], lines: Numbers, size: int) -> Tensor:
     """[size]: the numbers of all rows where their tokens lie in the pack."""
-    found = np.zeros(size, dtype=np.int64)
-    found[lines] = np.concatenate(rows)
-    return torch.from_numpy(found)
+    numbers = np.zeros(size, dtype=np.int64)
+    numbers[lines] = np.concatenate(rows)
+    return torch.from_numpy(numbers)
 
 
 def _two_levels(asked: Sequence[int] | None, families: list[list[int]], borders: list[int]) -> _Stretches:
@@ -260,10 +263,10 @@ def _laid(rows: Sequence[Numbers], families: list[list[int]], stretches: _Stretc
     tokens += [rows[i][n:] for family, n in zip(families, shared, strict=False) if len(family) > 1 for i in family]
     starts = _starts(lengths)
     first = np.where(roots >= 0, lengths[roots], 0) - starts[:-1]
-    found = np.zeros((2, starts[-1]), dtype=np.int64)
-    np.concatenate(tokens, out=found[0, : sum(map(len, tokens))])
-    np.add(np.arange(starts[-1]), np.repeat(first, lengths), out=found[1])
-    return torch.from_numpy(found)
+    laid = np.zeros((2, starts[-1]), dtype=np.int64)
+    np.concatenate(tokens, out=laid[0, : sum(map(len, tokens))])
+    np.add(np.arange(starts[-1]), np.repeat(first, lengths), out=laid[1])
+    return torch.from_numpy(laid)
 
 
 def _starts(lengths: Sequence[int] | Numbers) -> Numbers:
@@ -292,11 +295,11 @@ def tile_table(stretches: _Stretches, lines: int | None = None) -> Tensor:
     of = np.repeat(np.arange(len(lengths)), tiles)
     number = np.arange(len(of)) - _starts(tiles)[of]  # of a tile in its stretch
     at, end = starts[of] + number * TILE, starts[of + 1]
-    found = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *of_roots[:, of], *stretches.kids[of].T], 1)
-    if lines is not None and len(found) > lines:
-        raise TooShort(f"{len(lengths)} stretches make {len(found)} tiles, more than {lines}")
-    table = np.zeros((lines or len(found), 8), dtype=np.int32)
-    table[: len(found)] = found
+    rows = np.stack([at, np.minimum(TILE, end - at), starts[of], end, *of_roots[:, of], *stretches.kids[of].T], 1)
+    if lines is not None and len(rows) > lines:
+        raise TooShort(f"{len(lengths)} stretches make {len(rows)} tiles, more than {lines}")
+    table = np.zeros((lines or len(rows), 8), dtype=np.int32)
+    table[: len(rows)] = rows
     return torch.from_numpy(table)
 
 
@@ -315,8 +318,8 @@ def families_of(rows: Sequence[Numbers], asked: Sequence[int] | None) -> list[li
     """Rows, given by their input keys, by their beginnings, in order of appearance."""
     if asked is None:
         return [[i] for i in range(len(rows))]
-    found: dict[object, list[int]] = {}
+    by_beginning: dict[object, list[int]] = {}
     for i, (row, first) in enumerate(zip(rows, asked, strict=True)):
         key = row[:first].tobytes() if first else i
-        found.setdefault(key, []).append(i)
-    return list(found.values())
+        by_beginning.setdefault(key, []).append(i)
+    return list(by_beginning.values())

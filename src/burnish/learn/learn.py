@@ -198,8 +198,8 @@ class _Update:
         longest, claimed = step.settings.max_new_tokens, claims(groups, plan.terms)
         sizes = {term.name: float(term.norm.size(count(term, groups, claimed, longest))) for term in plan.terms}
         tokens = {(name, g): sum(sizes) for name, its in claimed.items() for g, sizes in enumerate(its.sizes)}
-        found = list(atoms(groups, plan.terms, claimed))
-        mine = step.models.ranks.portion(found, [sum(row.length for row in atom.rows) for atom in found])
+        units = list(atoms(groups, plan.terms, claimed))
+        mine = step.models.ranks.portion(units, [sum(row.length for row in atom.rows) for atom in units])
         return cls(plan, step, sizes, tokens, mine)
 
     def terms(self, trainee: str) -> list[Term]:
@@ -377,11 +377,11 @@ def _others(update: _Update, micro: Micro, terms: list[Term], claimed: list[Tens
     for name in (name for term in terms for name in term.live if "." in name):
         model, output = name.split(".")
         wanted[model].add(output)
-    found: dict[str, Tensor] = {}
+    frozen: dict[str, Tensor] = {}
     for model, want in wanted.items():
         with torch.no_grad():
             outputs = outputs_of(
                 update.step.models[model], micro.rows, claimed, want, update.step.logp_at(update.plan.logp_temperature)
             )
-        found |= {f"{model}.{name}": out for name, out in outputs.items()}
-    return found
+        frozen |= {f"{model}.{name}": out for name, out in outputs.items()}
+    return frozen

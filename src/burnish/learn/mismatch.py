@@ -54,12 +54,12 @@ def note_mismatch(
 
 def _sampled(traces: Sequence[Trace], model: Model) -> npt.NDArray[np.float32]:
     """[all tokens]: the log-probs that the model's present weights gave while sampling; nan elsewhere."""
-    versions, found = [], []
+    versions, logps = [], []
     for turn in (turn for trace in traces for turn in trace.turns):
         if turn.author == model.name and turn.logp is not None and turn.versions is not None:
             versions.append(turn.versions)
-            found.append(turn.logp)
+            logps.append(turn.logp)
         else:
             versions.append(constant(-1, len(turn), torch.long))
-            found.append(constant(0.0, len(turn), torch.float32))
-    return np.where(joined(versions) == model.version, joined(found), np.float32("nan"))
+            logps.append(constant(0.0, len(turn), torch.float32))
+    return np.where(joined(versions) == model.version, joined(logps), np.float32("nan"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from burnish.methods.table import METHODS
 from burnish.migrate.draft import Draft, Unread, truth
 
@@ -131,7 +129,7 @@ def _word(draft: Draft) -> str:
     return "sft"
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: object) -> list[str]:
     return (
         [str(one).lower() for one in value]
         if isinstance(value, list | tuple)

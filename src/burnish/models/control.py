@@ -16,12 +16,18 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from burnish.core.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 
-def backend(tokenizer: Any) -> Any:
+def backend(tokenizer: Tokenizer) -> Backend | None:
     """The tokenizers library's own object behind a tokenizer; None where there is none."""
-    return getattr(tokenizer, "inner", None) or getattr(tokenizer, "backend_tokenizer", None)
+    inner: Backend | None = getattr(tokenizer, "inner", None) or getattr(tokenizer, "backend_tokenizer", None)
+    return inner
 
 
 class Control:
@@ -31,10 +37,11 @@ class Control:
     skeleton: a conversation as the template renders it
     """
 
-    def __init__(self, tokenizer: Any, skeleton: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, skeleton: str) -> None:
         self.tokenizer, self.inner = tokenizer, backend(tokenizer)
         special = set(tokenizer.all_special_ids)
-        added = (self.inner or tokenizer).get_added_tokens_decoder() if self.inner else tokenizer.added_tokens_decoder
+        plain: Any = tokenizer
+        added = plain.added_tokens_decoder if self.inner is None else self.inner.get_added_tokens_decoder()
         self.ids = {
             token.content: number
             for number, token in added.items()
@@ -49,8 +56,8 @@ class Control:
         self.seam = f"mark{secret}s"  # stands for nothing
         self.beginnings = {token[:size] for token in self.ids for size in range(1, len(token))}
         self.longest = max(map(len, self.ids), default=0)
-        named = self.inner is not None and self.inner.normalizer is not None
-        self.normalizer = self.inner.normalizer if named and any(t.normalized for t in added.values()) else None
+        normalizer = None if self.inner is None else self.inner.normalizer
+        self.normalizer = normalizer if any(token.normalized for token in added.values()) else None
 
     def in_text(self, text: str) -> bool:
         """Whether the tokenizer would find a control token in a text."""
@@ -65,7 +72,7 @@ class Control:
         end = text.rstrip()[-self.longest :]
         return any(end[at:] in self.beginnings for at in range(len(end)))
 
-    def inside(self, value: Any) -> bool:
+    def inside(self, value: object) -> bool:
         """Whether one is spelled, or begins at the end, in a text, or in any text of lists and mappings."""
         if isinstance(value, str):
             return self.in_text(value) or self.begun(value)
@@ -73,11 +80,11 @@ class Control:
             return any(map(self.inside, (*value, *value.values())))
         return isinstance(value, list | tuple) and any(map(self.inside, value))
 
-    def marked_messages(self, messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def marked_messages(self, messages: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
         """Messages with marks in all texts; roles, which are words, and the messages' own keys stay."""
         return [{key: one if key == "role" else self.marked(one) for key, one in m.items()} for m in messages]
 
-    def marked(self, value: Any) -> Any:
+    def marked(self, value: object) -> object:
         """The same value with marks in place of the control tokens that are spelled in its texts and keys, and seams
         where one begins at the end.
         """
@@ -138,16 +145,17 @@ class Control:
         def bare(text: str) -> str:
             return "".join(text.split()).casefold()
 
-        found = []
+        tokens = []
         for token in self.ids:
             ids = self._encode(token)
             if ids and not self._numbers & set(ids) and bare(self._twin.decode(ids)) == bare(token):
-                found.append(token)
-        return frozenset(found)
+                tokens.append(token)
+        return frozenset(tokens)
 
     @cached_property
-    def _twin(self) -> Any:
+    def _twin(self) -> Backend:
         """The tokenizer with its control tokens under their secret names."""
+        assert self.inner is not None, "a tokenizer without a twin"
         told = json.loads(self.inner.to_str())
         names, model = self.names, told["model"]
         for token in told["added_tokens"]:

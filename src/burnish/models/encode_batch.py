@@ -39,9 +39,9 @@ def encode_together(chat: Chat, tasks: Sequence[Task], columns: Sequence[str]) -
                 asked[key] = chat.lead + chat.start.text(reply), True
     if len(asked) < FEWEST:
         return
-    lead, *found = chat.numbers_of([chat.lead, *(text for text, _ in asked.values())])
+    lead, *encoded = chat.numbers_of([chat.lead, *(text for text, _ in asked.values())])
     seconds = (time.perf_counter() - start) / len(asked)
-    for (key, (_, is_reply)), ids in zip(asked.items(), found, strict=True):
+    for (key, (_, is_reply)), ids in zip(asked.items(), encoded, strict=True):
         if not is_reply:
             cache.put(key, chat.ids(ids), seconds)
         elif ids[: len(lead)] == lead:  # no token spans the two

@@ -44,7 +44,7 @@ class Loader:
             )
         if self.lora is not None and self.adapts(role) and role.mixed_with is None:
             started = path if is_adapter(path) else None
-            return add_lora(self._base(role, path), self.lora, stored or started)  # type: ignore[no-any-return]
+            return add_lora(self._base(role, path), self.lora, stored or started)
         if self.lora is not None and self._shares(role, path):
             base = self._base(role, path)
             return add_lora(base, self.lora, path) if is_adapter(path) else base
@@ -70,7 +70,7 @@ class Loader:
         if not role.outputs:
             return self._shared(place)
         if not stored_outputs(place):
-            return scoring(self._shared(place), stored_outputs(path) or role.outputs)  # type: ignore[no-any-return]
+            return scoring(self._shared(place), stored_outputs(path) or role.outputs)
         return load_model(place, role.outputs, self.device, False, self._dtype(role), True)
 
     def _shared(self, path: Path) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -75,8 +75,9 @@ class Optimiser:
 
         On a CPU, where it is there at once, a gradient that is small enough is not multiplied by one.
         """
-        limit, found = self.settings.clip or float("inf"), [p.grad for p in self.named.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(found)
+        limit = self.settings.clip or float("inf")
+        gradients = [p.grad for p in self.named.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
         if norm.is_cuda or not float(limit / (norm + 1e-6)) >= 1.0:  # as clip_grads_with_norm_ reckons
             torch.nn.utils.clip_grads_with_norm_(self.named.values(), limit, norm)
         return norm
@@ -115,7 +116,7 @@ class Optimiser:
             self.adamw.state[p][kind] = value.to(p.device, copy=True)
 
 
-def compact_adamw(groups: list[dict[str, Any]], optimiser: str, master_weights: str) -> Optimizer:
+def compact_adamw(groups: list[dict[str, object]], optimiser: str, master_weights: str) -> Optimizer:
     """AdamW with what --optimiser and --master-weights say."""
     from burnish.models.adamw8bit import EightBitMoments
     from burnish.models.compact_adamw import (

@@ -25,9 +25,9 @@ def publish(models: Models, trained: tuple[str, ...], clock: Clock, notes: Notes
     for name in trained:
         models[name].version += 1
         models[name].fresh = True
-        found = models[name].send()
-        if found is not None:
-            notes.add(PROBE, found.mean)
+        gap = models[name].send()
+        if gap is not None:
+            notes.add(PROBE, gap.mean)
     for model in sorted(
         models, key=lambda one: -len(_chain(models, one.name))
     ):  # a copy of a copy before the copy itself

@@ -52,6 +52,6 @@ def _exchange(models: Models) -> None:
                 if ranks.rank == source:
                     ranks.send(own[name].cpu().contiguous(), 0)
                 elif not ranks.rank:
-                    found = torch.empty(shape, dtype=getattr(torch, dtype))
-                    ranks.receive(found, source)
-                    model.optimiser.others[name] = found
+                    moment = torch.empty(shape, dtype=getattr(torch, dtype))
+                    ranks.receive(moment, source)
+                    model.optimiser.others[name] = moment

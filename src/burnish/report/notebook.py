@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 from burnish.report.charts import STYLE as CHARTS
 from burnish.report.charts import standalone
 from burnish.report.page import STYLE, curves, samples
 from burnish.report.summary import curve_of, run_report
 from burnish.store.reader import RunStore
+from burnish.store.records import TraceRow
 
 _SCOPE = "burnish-run"
 
@@ -31,7 +31,7 @@ class Plot:
         return f"Plot of {', '.join(self._drawings)}"
 
 
-class Traces(list[dict[str, Any]]):
+class Traces(list[TraceRow]):
     """Traces as a list of dicts, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:

@@ -7,11 +7,10 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
-Answers = list[Any]
+Answers = Sequence[object]
 Ask = Callable[..., Answers]
-_Call = tuple[tuple[Any, ...], Future[Answers]]
+_Call = tuple[tuple[object, ...], Future[Answers]]
 _Waiting = queue.SimpleQueue[_Call | None]  # None ends a thread
 
 
@@ -28,7 +27,7 @@ class Graders:
             threading.Thread(target=_work, args=(ask, self._waiting), name=name, daemon=True).start()
         weakref.finalize(self, _end, self._waiting, len(asks))
 
-    def begin(self, *arguments: Any) -> Future[Answers]:
+    def begin(self, *arguments: object) -> Future[Answers]:
         """Queue a call; the future gets its result or its error."""
         future: Future[Answers] = Future()
         self._waiting.put((arguments, future))

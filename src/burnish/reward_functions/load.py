@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from burnish.util.failures import said
 
-RewardFunction = Callable[..., Any]
+RewardFunction = Callable[..., object]
 
 
 def _module(place: str, spec: str, what: str) -> ModuleType:

@@ -57,7 +57,7 @@ class Process:
         self.worker: int | None = None  # its process id, once it has sent it
         self.end = weakref.finalize(self, _end, self.popen, stack_reader)
 
-    def post(self, request: Any) -> None:
+    def post(self, request: object) -> None:
         """Queue a line of JSON; `receive` sends it while it waits."""
         self._unsent = memoryview(bytes(self._unsent) + json.dumps(request, default=str).encode() + b"\n")
 

@@ -7,8 +7,6 @@ is measured, aliases and merges included, before any value is made of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 from burnish.util.untrusted import DEEPEST
@@ -19,7 +17,7 @@ LONGEST_NUMBER = 2000  # characters of a number; 1:59:59:... takes quadratic tim
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> object:
     """The value of a YAML text; ValueError, as one clause, if it is none, too large, too deep or expands too far."""
     if len(text) > LARGEST:
         raise ValueError(f"it has {len(text):,} characters; at most {LARGEST:,} are read")
@@ -49,10 +47,10 @@ def _measured(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tupl
             raise ValueError(f"it has a number of {len(node.value):,} characters; at most {LONGEST_NUMBER} are read")
         return 1, 0
     if id(node) in known:
-        found = known[id(node)]
-        if found is None:
+        measure = known[id(node)]
+        if measure is None:
             raise ValueError("it has an alias of what the alias is in, so it never ends; write the value out")
-        return found
+        return measure
     known[id(node)] = None
     children = [one for pair in node.value for one in pair] if isinstance(node, yaml.MappingNode) else node.value
     values, levels = 1, 0

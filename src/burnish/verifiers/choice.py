@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -101,22 +101,22 @@ def _plain(text: str) -> str:
 
 def _options(row: Row) -> dict[str, str]:
     """Letter -> text of the options of a row; empty where it has none."""
-    given: Any = row.get("choices") if row.get("choices") is not None else row.get("options")
+    given: object = row.get("choices") if row.get("choices") is not None else row.get("options")
     if given is None:
         return {}
     if isinstance(given, Mapping) and {"label", "text"} <= given.keys():
         given = dict(zip(given["label"], given["text"], strict=False))
     if isinstance(given, Mapping):
-        found = {str(letter).strip().upper(): str(text) for letter, text in given.items()}
-        if strange := [label for label in found if label not in string.ascii_uppercase or not label]:
+        options = {str(letter).strip().upper(): str(text) for letter, text in given.items()}
+        if strange := [label for label in options if label not in string.ascii_uppercase or not label]:
             raise BadRow(f"an option of a row has the label {strange[0]!r}; label the options A, B, C and so on")
-        return found
+        return options
     if isinstance(given, list | tuple):
         return dict(zip(string.ascii_uppercase, map(str, given), strict=False))
     raise BadRow(f"the column 'choices' of a row is {given!r:.60}; make it a list of texts, or letter -> text")
 
 
-def _right(answer: Any, options: Mapping[str, str], known: Sequence[str]) -> str:
+def _right(answer: object, options: Mapping[str, str], known: Sequence[str]) -> str:
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(known):
         return known[answer]
     text = str(answer).strip()

@@ -74,23 +74,23 @@ def parsed(code: str) -> ast.AST | None:
 
 def subtrees(tree: ast.AST) -> Counter[str]:
     """All subtrees with at least one child, as the kinds of their nodes; names and values do not count."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def shape(node: ast.AST) -> str:
         children = [shape(child) for child in ast.iter_child_nodes(node)]
         text = f"{type(node).__name__}({' '.join(children)})"
         if children:
-            found[text] += 1
+            counts[text] += 1
         return text
 
     shape(tree)
-    return found
+    return counts
 
 
 def data_flow(tree: ast.AST) -> Counter[Edge]:
     """The variables that each assignment, loop and return reads; variables are numbered as they first occur."""
     names: dict[str, str] = {}
-    found: Counter[Edge] = Counter()
+    edges: Counter[Edge] = Counter()
 
     def number(name: str) -> str:
         return names.setdefault(name, f"v{len(names)}")
@@ -111,10 +111,10 @@ def data_flow(tree: ast.AST) -> Counter[Edge]:
                 for one in ast.walk(target):
                     if isinstance(one, ast.Name):
                         own = [number(one.id)] if isinstance(node, ast.AugAssign) else []
-                        found.update((number(one.id), source) for source in (*read, *own))
+                        edges.update((number(one.id), source) for source in (*read, *own))
         elif isinstance(node, ast.Return):
-            found.update(("return", source) for source in reads(node.value))
-    return found
+            edges.update(("return", source) for source in reads(node.value))
+    return edges
 
 
 def _in_order(node: ast.AST) -> list[ast.AST]:

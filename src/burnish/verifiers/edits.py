@@ -41,12 +41,12 @@ def apply_blocks(text: str, files: Files) -> dict[str, str]:
         sought, put = ("\n" + _ended(text) if text else "" for text in (search, replacement))
         if not sought.strip() and before.strip():
             raise WrongEdit("the search text is empty")
-        found = before.count(sought or "\n")
-        if not found and path not in files:
+        occurrences = before.count(sought or "\n")
+        if not occurrences and path not in files:
             raise WrongEdit(f"there is no file {path[:80]!r}")
-        if not found:
+        if not occurrences:
             raise WrongEdit(f"the search text is not found in {path[:80]}")
-        if len(before) + found * len(put) > MOST_CHARACTERS:
+        if len(before) + occurrences * len(put) > MOST_CHARACTERS:
             raise WrongEdit(f"{path[:80]} would have more than {MOST_CHARACTERS:,} characters")
         changed[path] = before.replace(sought or "\n", put)[1:]
     return {path: text for path, text in changed.items() if text != files.get(path, "")}
@@ -59,7 +59,7 @@ def _ended(lines: str) -> str:
 
 def read_blocks(text: str) -> list[tuple[str, str, str]]:
     """(path, search, replacement) of each search/replace block, in one pass over the lines; raises WrongEdit."""
-    found: list[tuple[str, str, str]] = []
+    blocks: list[tuple[str, str, str]] = []
     path = ""
     parts: list[list[str]] = [[], []]  # lines of the search text and of the replacement
     current: int | None = None  # which of them is being read
@@ -74,7 +74,7 @@ def read_blocks(text: str) -> list[tuple[str, str, str]]:
         elif current == 0 and _MIDDLE.fullmatch(line):
             current = 1
         elif current == 1 and _REPLACE.fullmatch(line):
-            found.append((path, "".join(parts[0]), "".join(parts[1])))
+            blocks.append((path, "".join(parts[0]), "".join(parts[1])))
             current = None
         elif _SEARCH.fullmatch(line):
             raise WrongEdit("a search/replace block is not complete")
@@ -82,7 +82,7 @@ def read_blocks(text: str) -> list[tuple[str, str, str]]:
             parts[current].append(line)
     if current is not None:
         raise WrongEdit("a search/replace block is not complete")
-    return found
+    return blocks
 
 
 def apply_patch(patch: str, files: Files) -> dict[str, str]:

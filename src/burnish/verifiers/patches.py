@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.option import Option
@@ -67,7 +67,7 @@ def swe_rl(
 
 
 def _files(row: Row, name: str) -> dict[str, str]:
-    given: Any = column_json(row, name)
+    given: object = column_json(row, name)
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
         raise BadRow(f"the column {name!r} of a row is not an object of path -> text")
     return dict(given)

@@ -153,12 +153,12 @@ def sem(
 
 def blocks(text: str, tag: str) -> list[str]:
     """The contents of all <tag>...</tag>."""
-    found = []
+    contents = []
     for piece in text.split(f"<{tag}>")[1:]:
         inside, closed, _ = piece.partition(f"</{tag}>")
         if closed:
-            found.append(inside.strip())
-    return found
+            contents.append(inside.strip())
+    return contents
 
 
 def answer_f1(said: str, right: list[str]) -> float:

@@ -137,6 +137,6 @@ def edit_similarity(a: Sequence[Hashable], b: Sequence[Hashable]) -> float:
 
 def repetition(items: Sequence[str], n: int) -> float:
     """1 - distinct / all n-grams; 0 where there are none."""
-    found = n_grams(items, n)
-    total = sum(found.values())
-    return 1.0 - len(found) / total if total else 0.0
+    counts = n_grams(items, n)
+    total = sum(counts.values())
+    return 1.0 - len(counts) / total if total else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish import papers
 from burnish.core.call_syntax import read_call
@@ -133,7 +133,7 @@ def by_columns(row: Row) -> str:
     return _by_answer(row["answer"])
 
 
-def _by_answer(answer: Any) -> str:
+def _by_answer(answer: object) -> str:
     if isinstance(answer, list | tuple):
         calls = bool(answer) and all(isinstance(one, Mapping) and {"name", "function"} & one.keys() for one in answer)
         return "tool_calls" if calls else "answer_list"
@@ -158,9 +158,9 @@ def _of_source(source: str, known: Mapping[str, str], column: str) -> str:
     for name in dict.fromkeys((whole, whole.rpartition("/")[2])):
         if why := next((why for key, why in _NOT_HERE.items() if name.startswith(key) and key not in known), ""):
             raise ValueError(f"no verifier is for the {column} {source[:60]!r}: {why}; leave these rows out")
-        found = [key for key in known if name.startswith(key) and not name[len(key) : len(key) + 1].isalnum()]
-        if found:
-            call = known[max(found, key=len)]
+        matching = [key for key in known if name.startswith(key) and not name[len(key) : len(key) + 1].isalnum()]
+        if matching:
+            call = known[max(matching, key=len)]
             return _code() if call == CODE else call
     raise ValueError(
         f"the {column} {source[:60]!r} is unknown; known are {', '.join(sorted(known))}; say which verifier it is for: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -18,7 +18,7 @@ Tolerance = Annotated[float, Option("The largest difference of numbers that are 
 MOST_ANSWERS = 1000
 
 
-def entries(value: Any) -> list[str]:
+def entries(value: object) -> list[str]:
     """The short answers in a value: a list, JSON of one, {"answer": ...}, or one text with | between them."""
     if isinstance(value, str):
         text = value.strip()

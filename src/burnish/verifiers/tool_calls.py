@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from burnish.core.option import Option
 from burnish.core.task import Verdict
@@ -25,7 +25,7 @@ class ToolCall:
     """One call."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
 
 
 @verifier(
@@ -76,7 +76,7 @@ def calls_score(
     right: Sequence[ToolCall],
     *,
     ordered: bool = False,
-    same: Callable[[Any, Any], float] | None = None,
+    same: Callable[[object, object], float] | None = None,
     matching: Callable[[Credits], float] = best_assignment,
 ) -> float:
     """The share of the credit of right calls that the calls of a reply earn (formula above).
@@ -104,7 +104,7 @@ def greedy_matching(credit: Credits) -> float:
     return earned
 
 
-def _credit(said: ToolCall, right: ToolCall, same: Callable[[Any, Any], float]) -> float:
+def _credit(said: ToolCall, right: ToolCall, same: Callable[[object, object], float]) -> float:
     """K_j + V_j of two calls; 0 where their names differ."""
     if said.name != right.name:
         return 0.0
@@ -113,7 +113,7 @@ def _credit(said: ToolCall, right: ToolCall, same: Callable[[Any, Any], float]) 
     return (len(both) / len(either) if either else 1.0) + values
 
 
-def tree(said: Any, right: Any, depth: int = 0) -> float:
+def tree(said: object, right: object, depth: int = 0) -> float:
     """The share of two JSON values that agrees, within [0, 1]."""
     if depth > DEEPEST:
         return 0.0
@@ -127,7 +127,7 @@ def tree(said: Any, right: Any, depth: int = 0) -> float:
     return float(_same_leaf(said, right))
 
 
-def _same_leaf(said: Any, right: Any) -> bool:
+def _same_leaf(said: object, right: object) -> bool:
     if isinstance(said, str) and isinstance(right, str):
         return said.strip() == right.strip()
     return isinstance(said, bool) == isinstance(right, bool) and type(said) is not str and bool(said == right)
@@ -142,14 +142,14 @@ def read_calls(reply: str) -> list[ToolCall]:
     if said.count("<tool_call>") != len(blocks):
         raise ValueError("a <tool_call> stands inside of another")
     if blocks:
-        found = [call for block in blocks for call in _block_calls(block)]
+        calls = [call for block in blocks for call in _block_calls(block)]
     elif said.strip()[:1] in "[{`" and said.strip():
-        found = calls_of(json_in(said))
+        calls = calls_of(json_in(said))
     else:
         return []
-    if len(found) > MOST_CALLS:
-        raise ValueError(f"there are {len(found)} calls; more than {MOST_CALLS} are not compared")
-    return found
+    if len(calls) > MOST_CALLS:
+        raise ValueError(f"there are {len(calls)} calls; more than {MOST_CALLS} are not compared")
+    return calls
 
 
 def _block_calls(block: str) -> list[ToolCall]:
@@ -163,9 +163,9 @@ def _block_calls(block: str) -> list[ToolCall]:
     return [call for line in lines for call in calls_of(read_json(line))]
 
 
-def calls_of(value: Any) -> list[ToolCall]:
+def calls_of(value: object) -> list[ToolCall]:
     """The calls that a JSON value is; raises ValueError."""
-    found = []
+    calls = []
     for one in value if isinstance(value, list) else [value]:
         inner = one.get("function", one) if isinstance(one, Mapping) else None
         if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
@@ -175,8 +175,8 @@ def calls_of(value: Any) -> list[ToolCall]:
             arguments = read_json(arguments)
         if not isinstance(arguments, Mapping):
             raise ValueError(f"the arguments of {inner['name'][:40]!r} are no object")
-        found.append(ToolCall(inner["name"], arguments))
-    return found
+        calls.append(ToolCall(inner["name"], arguments))
+    return calls
 
 
 def row_calls(row: Row) -> list[ToolCall]:

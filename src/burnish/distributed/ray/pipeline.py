@@ -42,7 +42,7 @@ from burnish.models.snapshot import models_read, moving
 from burnish.run.pipeline import SAY_EVERY, first_phase, sampling_parts
 
 _log = logging.getLogger("burnish")
-Put = Callable[[Any], Any]
+Put = Callable[[object], object]
 
 
 class RayPipeline:

@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 import burnish
 from burnish.sandbox.code.confine import missing
@@ -28,6 +28,9 @@ _PIECE = 1 << 16
 _LINKS = ("requests", "replies")  # pipes between a `tests` process and a `served` one
 
 
+Role = Literal["program", "calls", "served", "tests"]
+
+
 class NotIsolated(ValueError):
     """This machine cannot isolate model-written code."""
 
@@ -36,8 +39,8 @@ class NotIsolated(ValueError):
 class Child:
     """A process to start: its role (child.py), its data, and its standard input if it is a script."""
 
-    role: str
-    data: dict[str, Any]
+    role: Role
+    data: Mapping[str, object]
     entered: str = ""
 
 
@@ -68,6 +71,13 @@ class Run:
     seconds: float = 0.0
     late: bool = False
     much: bool = False
+
+
+class Answer(TypedDict, total=False):
+    """A line of the zygote. exits: status, CPU seconds and memory of each process."""
+
+    isolation: dict[str, str]
+    exits: list[list[float]]
 
 
 class Box:
@@ -145,7 +155,7 @@ class Box:
         run.seconds = time.monotonic() - started
         return run
 
-    def _request(self, request: dict[str, Any], descriptors: list[int]) -> None:
+    def _request(self, request: Mapping[str, object], descriptors: list[int]) -> None:
         """Send a request with descriptors, and close them here."""
         self._control.setblocking(True)
         try:
@@ -189,7 +199,7 @@ class Box:
     def ended(self) -> bool:
         return not self.end.alive
 
-    def _answer(self, deadline: float) -> dict[str, Any]:
+    def _answer(self, deadline: float) -> Answer:
         """The next line of the zygote."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
@@ -207,7 +217,8 @@ class Box:
                     raise EOFError
                 self._unread += piece
         line, _, self._unread = self._unread.partition(b"\n")
-        return dict(json.loads(line))
+        answer: Answer = json.loads(line)
+        return answer
 
 
 def _read(key: selectors.SelectorKey, run: Run, selector: selectors.BaseSelector, most: int) -> None:

@@ -7,12 +7,12 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Mapping
 
 from burnish.sandbox.code.load import describe, load, report
 
 
-def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None:
+def run(data: Mapping[str, str], reporter: int, entered: int, printed: int) -> None:
     """Run the program; report how it ended: {"ended": exit code} or {"error": ...}."""
     os.dup2(entered, 0)
     os.dup2(printed, 1)
@@ -23,7 +23,7 @@ def run(data: dict[str, Any], reporter: int, entered: int, printed: int) -> None
     for name in ("stdin", "stdout"):  # a program that wraps them anew drops the old ones, which would then be closed
         setattr(sys, f"__{name}__", getattr(sys, name))
     sys.argv = ["program.py"]
-    said: dict[str, Any]
+    said: dict[str, object]
     try:
         load(data["code"], "__main__")
         said = {"ended": 0}
