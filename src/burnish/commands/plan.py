@@ -46,9 +46,14 @@ def main(words: list[str]) -> int:
     if config.options.token_budget is None and config.options.memory is None and not torch.cuda.is_available():
         tokens = (1 if batch.replies else 2) * max(busy(shape) for shape in shapes.values())  # what a GPU would get
     quantised = options.quantization is not None
-    shards = max(1, options.ranks) if options.shard_optimiser else 1
     how = Choices(
-        tokens, settings.checkpoint_activations, settings.optimiser, quantised, settings.master_weights, shards
+        tokens,
+        settings.checkpoint_activations,
+        settings.optimiser,
+        quantised,
+        settings.master_weights,
+        options.shard,
+        max(1, options.ranks),
     )
     parts = parts_of(shapes, found.method.models, found.lora, batch, how)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, show_header=False)
@@ -66,6 +71,7 @@ def _flags(how: Choices, kv_gib: float | None) -> str:
     """The flags of `burnish train` that the plan is for."""
     words = [f"--token-budget {how.token_budget}", f"--optimiser {how.optimiser}"]
     words += [f"--checkpoint-activations {how.activations}"] if how.activations != "off" else []
+    words += [f"--shard {how.shard}"] if how.shard != "off" else []
     words += [f"--master-weights {how.master_weights}"] if how.master_weights != "float32" else []
     words += [f"--kv-gib {kv_gib:g}"] if kv_gib is not None else []
     return f"with {' '.join(words)}"

@@ -127,7 +127,8 @@ def build(
             settings.engine, settings.vllm_python, settings.on_mismatch, settings.kv_gib, PROCESS_SAMPLER
         )
     by_name: dict[str, Model] = {}
-    trained_in = torch.float32 if settings.master_weights == "float32" else torch.bfloat16
+    split = settings.master_weights != "float32" or (settings.shard == "states" and where.type == "cuda")
+    trained_in = torch.bfloat16 if split else torch.float32
     loader, token_room, ranks = Loader(where, lora, trained_in), TokenRoom(settings.token_budget), here()
     for name, role in roles.items():
         start = base if role.source == "base" else resolve(role.source)

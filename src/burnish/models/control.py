@@ -92,7 +92,7 @@ class Control:
             if self.begun(value):
                 end = len(value.rstrip())
                 value = value[:end] + self.seam + value[end:]
-            return self.spelled.sub(lambda found: f"mark{self.secret}n{self.tokens.index(found[0])}e", value)
+            return self.spelled.sub(lambda match: f"mark{self.secret}n{self.tokens.index(match[0])}e", value)
         if isinstance(value, Mapping):
             return {self.marked(key): self.marked(one) for key, one in value.items()}
         return [self.marked(one) for one in value] if isinstance(value, list | tuple) else value
@@ -100,7 +100,7 @@ class Control:
     def encode_marked(self, rendered: str) -> list[int]:
         """Text in which marks stand for spelled control tokens, and all that are spelled are the template's."""
         self._check(self.tokens[int(n)] for n in set(self.mark.findall(rendered)))
-        named = self.spelled.sub(lambda found: self.names[found[0]], rendered).replace(self.seam, "")
+        named = self.spelled.sub(lambda match: self.names[match[0]], rendered).replace(self.seam, "")
         written = len(self.spelled.findall(rendered))
         if self.secret in self.mark.sub("", self.spelled.sub("", rendered.replace(self.seam, ""))).lower():
             raise ValueError(
@@ -108,7 +108,7 @@ class Control:
                 "cannot be kept "
                 "as plain text; remove it from the message"
             )
-        ids = self._encode(self.mark.sub(lambda found: self.tokens[int(found[1])], named))
+        ids = self._encode(self.mark.sub(lambda match: self.tokens[int(match[1])], named))
         if sum(number in self._numbers for number in ids) != written:
             raise ValueError("a message spells a control token that its tokenizer cannot encode as text; remove it")
         return ids

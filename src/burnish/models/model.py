@@ -84,6 +84,8 @@ class Model:
         self.packed = self.packed and packable(self.working.copy)
         if self.trainer is not None:
             self.trainer.on_step = self.weights_moved
+            if self.trainer.states is not None:
+                self.working.divide(self.trainer.states)
         if self.engine_spec is not None:
             self.engine = SubprocessEngine(
                 self.engine_spec, self.module, self.chat, self.context, self._log_probs, self._save, self.warnings

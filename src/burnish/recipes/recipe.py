@@ -162,7 +162,7 @@ def filled(options: Mapping[str, object], products: Mapping[str, str]) -> dict[s
     def of(key: str, value: object) -> object:
         if key in WHOLE and isinstance(value, str) and value in products:
             return products[value]
-        return REFERENCE.sub(lambda found: products.get(found[1], found[0]), value) if isinstance(value, str) else value
+        return REFERENCE.sub(lambda match: products.get(match[1], match[0]), value) if isinstance(value, str) else value
 
     return {key: of(key, value) for key, value in options.items()}
 

@@ -20,6 +20,7 @@ from burnish.forward.packing import KEYS
 from burnish.models.decoder_shape import HALF, DecoderShape
 from burnish.models.known_models import resolve
 from burnish.models.lora import Lora
+from burnish.models.sharded_states import BUCKET, IN_FLIGHT
 from burnish.models.token_budget import LEAST, busy
 from burnish.run.lengths import Needs
 
@@ -40,7 +41,8 @@ class Choices:
     optimiser: str = "adamw"
     quantised: bool = False
     master_weights: str = "float32"
-    shards: int = 1  # ranks that divide the moments
+    shard: str = "off"  # what the ranks divide
+    ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,10 @@ def parts_of(
             trained = shape.weights if role.liveness == "trained" else 0
             found["weights"] += 0 if trained else HALF * shape.weights
         if role.liveness == "trained":
-            found["weights"] += (4 + HALF if adapted else HELD[how.master_weights]) * trained
-            found["gradients"] += 4 * trained
-            found["optimiser"] += MOMENTS[how.optimiser] * trained / how.shards
+            found["weights"] += (4 + HALF if adapted else held_bytes(how)) * trained
+            found["gradients"] += 4 * trained / (how.ranks if how.shard == "states" else 1)
+            found["gradients"] += min(4 * trained, IN_FLIGHT * BUCKET * 4) if how.shard == "states" else 0
+            found["optimiser"] += MOMENTS[how.optimiser] * trained / (how.ranks if how.shard != "off" else 1)
     learns = [shapes[name] for name, role in roles.items() if role.liveness == "trained"]
     widest = max(learns, key=lambda shape: shape.activation_bytes(), default=next(iter(shapes.values())))
     cache = float(kv_tokens(batch) * widest.kv_bytes())
@@ -95,6 +98,17 @@ def parts_of(
     if cache <= KEPT:
         return {**found, "KV cache": cache}
     return {**found, "KV cache, beyond what the learner takes": max(0.0, cache - found["activations"])}
+
+
+def held_bytes(how: Choices) -> float:
+    """Bytes of a trained weight, of its compute copy, and of what bf16 lacks of it."""
+    if how.shard == "off":
+        return HELD[how.master_weights]
+    split = how.shard == "states" and how.master_weights == "float32"
+    whole, divided = {"float32": (HELD["float32"], 0), "split": (HALF, HALF), "bfloat16": (HALF, 0)}[
+        "split" if split else how.master_weights
+    ]
+    return whole + divided / how.ranks
 
 
 def kv_tokens(batch: Batch) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from burnish.compose.passes import Additions, composed
 from burnish.compose.seats import read_opponent
-from burnish.config.checks import check_engine, check_master_weights, check_options, check_search
+from burnish.config.checks import check_engine, check_master_weights, check_options, check_search, check_shard
 from burnish.config.options import Config
 from burnish.core.method import Method
 from burnish.core.step import Settings
@@ -139,6 +139,7 @@ def plan(
         )
     check_engine(config, method)
     check_master_weights(config, method)
+    check_shard(config, method)
     check_search(config, method)
     named_method = replace(method, name=config.method)
     require_pipelined(named_method, options.lag, options.steps)
@@ -183,8 +184,15 @@ def _within(config: Config, method: Method, base: Path, lora: Lora | None, loads
     batch = batch_of(method, options.prompts, options.max_new_tokens, options.max_length)
     most = options.token_budget or max(busy(shape) for shape in shapes.values())
     quantised = options.quantization is not None
-    shards = max(1, options.ranks) if options.shard_optimiser else 1
-    start = Choices(most, options.checkpoint_activations, options.optimiser, quantised, options.master_weights, shards)
+    start = Choices(
+        most,
+        options.checkpoint_activations,
+        options.optimiser,
+        quantised,
+        options.master_weights,
+        options.shard,
+        max(1, options.ranks),
+    )
     found = fitted(shapes, method.models, lora, batch, start, read_memory(options.memory or ""))
     cache = kv_tokens(batch) * shapes[method.product].kv_bytes()
     chosen = replace(
