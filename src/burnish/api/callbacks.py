@@ -77,8 +77,8 @@ class Callback(Observer):
         function = self.hooks.get(hook)
         if function is None:
             return
-        said = function(*arguments[: _room(function, len(arguments))])
-        if isinstance(said, str) and said == STOP and self.folder is not None:
+        answer = function(*arguments[: _room(function, len(arguments))])
+        if isinstance(answer, str) and answer == STOP and self.folder is not None:
             order(self.folder, STOP)
 
 

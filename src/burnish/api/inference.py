@@ -76,8 +76,8 @@ def generate(
     several = [prompts] if isinstance(prompts, str) else list(prompts)
     requests = []
     for i, prompt in enumerate(several):
-        said = prompt if isinstance(prompt, str) else tuple(prompt)
-        tokens = policy.chat.prompt(Task("question", said, {}, str(i)))
+        asked = prompt if isinstance(prompt, str) else tuple(prompt)
+        tokens = policy.chat.prompt(Task("question", asked, {}, str(i)))
         if len(tokens) >= policy.context:
             raise ValueError(f"prompt {i} has {len(tokens)} tokens, and the model's context holds {policy.context}")
         requests += [Request(tokens, key_of("generate", seed, i, j), max_new_tokens, temperature) for j in range(n)]

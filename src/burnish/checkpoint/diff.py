@@ -43,15 +43,15 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def _checkpoints(one: Path, other: Path) -> list[str]:
-    mine, theirs = ({path.name: path for path in checkpoints(folder)} for folder in (one, other))
-    if not mine or mine.keys() != theirs.keys():
-        return [f"checkpoints: {', '.join(mine) or 'none'} here, {', '.join(theirs) or 'none'} there"]
+    first, second = ({path.name: path for path in checkpoints(folder)} for folder in (one, other))
+    if not first or first.keys() != second.keys():
+        return [f"checkpoints: {', '.join(first) or 'none'} here, {', '.join(second) or 'none'} there"]
     descriptions = []
-    for name, path in mine.items():
-        wrong = [f"{path}: {why}" for path in (path, theirs[name]) if (why := damage(path))]
+    for name, path in first.items():
+        wrong = [f"{path}: {why}" for path in (path, second[name]) if (why := damage(path))]
         if wrong:
             descriptions += wrong
-        elif _text(path / MANIFEST) != _text(theirs[name] / MANIFEST):
+        elif _text(path / MANIFEST) != _text(second[name] / MANIFEST):
             files = [
                 json.loads((place / name / MANIFEST).read_text())
                 for place in (one / "checkpoints", other / "checkpoints")
@@ -64,8 +64,8 @@ def _checkpoints(one: Path, other: Path) -> list[str]:
 
 
 def _models(one: Path, other: Path) -> list[str]:
-    mine, theirs = (file_hashes(folder / "model") for folder in (one, other))
-    return [] if mine == theirs else ["model: its files differ"]
+    first, second = (file_hashes(folder / "model") for folder in (one, other))
+    return [] if first == second else ["model: its files differ"]
 
 
 def _text(file: Path) -> str | None:

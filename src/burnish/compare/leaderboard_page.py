@@ -102,11 +102,13 @@ def ranks(rows: Sequence[RunResult], tasks: Sequence[str]) -> Ranks:
     """Rank the methods by their mean over the tasks."""
     runs = by_label(rows)
     cells = {
-        name: {task: here for task in tasks if (here := cell([row for row in mine if row.task == task]))}
-        for name, mine in runs.items()
+        name: {task: here for task in tasks if (here := cell([row for row in method_rows if row.task == task]))}
+        for name, method_rows in runs.items()
     }
-    trained = {name for name, mine in runs.items() if any(row.done and row.spent["steps"] for row in mine)}
-    complete = [name for name, mine in cells.items() if len(mine) == len(tasks) and name in trained]
+    trained = {
+        name for name, method_rows in runs.items() if any(row.done and row.spent["steps"] for row in method_rows)
+    }
+    complete = [name for name, method_rows in cells.items() if len(method_rows) == len(tasks) and name in trained]
     unordered = Ranks((), cells, runs, tuple(tasks))
     means = {name: unordered.mean(name).mean for name in complete}
     return replace(unordered, order=tuple(sorted(complete, key=lambda name: (-means[name], name))))
@@ -133,7 +135,7 @@ def page(rows: Sequence[RunResult], budget: Budget, tasks: Sequence[str], pictur
     if not rows:
         return f"# Leaderboard\n\n{introduction}\n\nIt has not been run yet.\n"
     table = ranks(rows, tasks)
-    seeds = max(len({row.seed for row in mine}) for mine in table.runs.values())
+    seeds = max(len({row.seed for row in method_rows}) for method_rows in table.runs.values())
     done = [row for row in rows if row.done]
     hours = sum(row.spent["seconds"] for row in done) / 3600
     size = (
@@ -144,8 +146,8 @@ def page(rows: Sequence[RunResult], budget: Budget, tasks: Sequence[str], pictur
     lines += ["## The best of each kind", _best(table)] if table.order else []
     lines += [f"![Every method with its interval]({picture})"] if picture and table.order else []
     lines += ["## Every method", _table(table)]
-    others = [(name, mine) for name, mine in sorted(table.runs.items()) if name not in table.order]
-    rest = [_elsewhere(name, mine, table.cells[name]) for name, mine in others]
+    others = [(name, method_rows) for name, method_rows in sorted(table.runs.items()) if name not in table.order]
+    rest = [_elsewhere(name, method_rows, table.cells[name]) for name, method_rows in others]
     if rest:
         lines += ["## Measured otherwise, or in part", "\n".join(["| method | where | what |", "|---|---|---|", *rest])]
     return "\n\n".join(lines) + "\n"
@@ -154,9 +156,9 @@ def page(rows: Sequence[RunResult], budget: Budget, tasks: Sequence[str], pictur
 def _best(table: Ranks, most: int = 3) -> str:
     lines = ["| learns from | methods | the best of them |", "|---|---|---|"]
     for i, kind in enumerate(KINDS):
-        mine = [name for name in table.order if kind_of(name) == i]
-        best = ", ".join(f"[{name}](methods/{name}.md) {100 * table.mean(name).mean:.1f}" for name in mine[:most])
-        lines += [f"| {kind} | {len(mine)} | {best} |"] if mine else []
+        names = [name for name in table.order if kind_of(name) == i]
+        best = ", ".join(f"[{name}](methods/{name}.md) {100 * table.mean(name).mean:.1f}" for name in names[:most])
+        lines += [f"| {kind} | {len(names)} | {best} |"] if names else []
     return "\n".join(lines)
 
 

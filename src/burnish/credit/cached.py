@@ -67,11 +67,11 @@ def cached_ref(source: Source, who: str = "ref", *, cache: LogpCache | None = No
             before = len(unknown)
             for trace in group.traces:
                 key = memory.key(trace, version)
-                known = memory.logps.get(key)
-                if known is None:
+                logp = memory.logps.get(key)
+                if logp is None:
                     unknown.append((key, trace))
                 else:
-                    trace.streams["ref"] = known.clone()
+                    trace.streams["ref"] = logp.clone()
             if len(unknown) > before:
                 new.append(Group(group.task, [trace for _, trace in unknown[before:]]))
         plain.call(new, step)

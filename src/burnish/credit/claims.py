@@ -42,7 +42,7 @@ def claim(
         claims: list[tuple[Trace, Tensor]] = []
         for group in groups:
             tagged = [trace for trace in group.traces if tag is None or tag in trace.tags]
-            spans = {id(t): mine for t, mine in zip(tagged, spans_once(tagged, authors), strict=True)}
+            spans = {id(t): span for t, span in zip(tagged, spans_once(tagged, authors), strict=True)}
             for trace in group.traces:
                 mask = mask_at(len(trace), spans.get(id(trace), []), positions)
                 claims.append((trace, mask & where(trace) if where is not None else mask))
@@ -88,9 +88,9 @@ def _keep_top(claims: list[tuple[Trace, Tensor]], stream: str, share: float) -> 
     values = torch.cat([trace.streams[stream][mask] for trace, mask in claims]) if claims else torch.zeros(0)
     drop = int((1 - share) * len(values))
     order = torch.argsort(values, stable=True)
-    kept = torch.ones(len(values), dtype=torch.bool)
-    kept[order[:drop]] = False
-    for (_, mask), keep in zip(claims, kept.split([int(mask.sum()) for _, mask in claims]), strict=True):
+    claimed = torch.ones(len(values), dtype=torch.bool)
+    claimed[order[:drop]] = False
+    for (_, mask), keep in zip(claims, claimed.split([int(mask.sum()) for _, mask in claims]), strict=True):
         mask[mask.clone()] = keep
 
 
@@ -104,9 +104,9 @@ def alternating(term: str, turn: int, of: int, *, author: str = "policy") -> Par
 
     def call(groups: list[Group], step: Step) -> list[Group]:
         for i, group in enumerate(groups):
-            mine = (i + step.clock.step) % of == turn
+            due = (i + step.clock.step) % of == turn
             for trace in group.traces:
-                trace.streams[f"claim:{term}"] = trace.by(author) if mine else torch.zeros(len(trace), dtype=torch.bool)
+                trace.streams[f"claim:{term}"] = trace.by(author) if due else torch.zeros(len(trace), dtype=torch.bool)
         return groups
 
     return Part(

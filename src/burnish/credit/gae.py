@@ -136,13 +136,13 @@ def _once(traces: list[tuple[Trace, Tensor]]) -> list[tuple[Trace, Tensor]]:
     seen: set[int] = set()
     unseen = []
     for trace, mask in traces:
-        mine = mask.clone()
+        unseen_mask = mask.clone()
         for turn, start, end in trace.spans():
             if id(turn) in seen:
-                mine[start:end] = False
-            elif bool(mine[start:end].any()):
+                unseen_mask[start:end] = False
+            elif bool(unseen_mask[start:end].any()):
                 seen.add(id(turn))
-        unseen.append((trace, mine))
+        unseen.append((trace, unseen_mask))
     return unseen
 
 

@@ -49,15 +49,15 @@ def graded_margin(column: str, offset: float = 0.0) -> Part:
 
 def ratings_of(given: Mapping[str, object], names: tuple[str, ...], tags: frozenset[str], length: float) -> list[float]:
     """The ratings of a reply with these tags; length: what counts as its rating "length" without a column."""
-    known = {"quality": float(bool(tags & set(GOOD))), "length": length}
-    return [rating_of(given, name, tags, known) for name in names]
+    defaults = {"quality": float(bool(tags & set(GOOD))), "length": length}
+    return [rating_of(given, name, tags, defaults) for name in names]
 
 
-def rating_of(given: Mapping[str, object], name: str, tags: frozenset[str], known: Mapping[str, float]) -> float:
+def rating_of(given: Mapping[str, object], name: str, tags: frozenset[str], defaults: Mapping[str, float]) -> float:
     """One rating of a reply; NaN where there is none."""
     columns = [*(f"{tag}_{name}" for tag in sorted(tags)), name]
     value = next((given[column] for column in columns if given.get(column) is not None), None)
-    return known.get(name, math.nan) if value is None else grade_of(value, name)
+    return defaults.get(name, math.nan) if value is None else grade_of(value, name)
 
 
 @supplies("stream:bags")

@@ -103,9 +103,9 @@ class Scheduler:
         self.watched |= any(request.stop for request in new)
         fresh = [i for i, request in enumerate(new, len(self.requests)) if not self._goes_on(i, request)]
         self.requests += new
-        asked = [self.requests[i] for i in fresh]
-        prompts, of = prompts_of(asked)
-        limits = limits_of(asked, prompts, self.room_after)
+        arrived = [self.requests[i] for i in fresh]
+        prompts, of = prompts_of(arrived)
+        limits = limits_of(arrived, prompts, self.room_after)
         self.of.update(zip(fresh, of, strict=True))
         self.limits.update(zip(fresh, limits, strict=True))
         for prompt in prompts:
@@ -219,7 +219,7 @@ class Scheduler:
         if not self.going_on:
             return
         going_on, self.going_on = self.going_on, {}
-        at, _ = self._put(list(going_on), [its.slot for its in going_on.values()])
+        at, _ = self._put(list(going_on), [continuation.slot for continuation in going_on.values()])
         self.strategy.go_on(at, list(going_on.values()))
         self._regroup()
 
@@ -289,15 +289,15 @@ class Scheduler:
         at, batch = send(torch.tensor(rows), self.device), self.batch
         if stopped or any(self.requests[self.owner[row]].stop for row in rows):
             batch.done[at] = True
-        held = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
+        tensors = (batch.tokens[batch.slot[at]], batch.logp[batch.slot[at]], batch.count[at], batch.ended[at])
         owners = [self.owner[row] for row in rows]
         begins = [self.begins.get(i, 0) for i in owners]
         allowed = None
         if batch.allowed is not None:
             ends = batch.count[at].tolist()
             slots = [self.slots[row] for row in rows]
-            allowed = [batch.take_allowed(*its) for its in zip(slots, begins, ends, strict=True)]
-        self.finished.append(FinishedRows(owners, begins, held, stopped, allowed))
+            allowed = [batch.take_allowed(*places) for places in zip(slots, begins, ends, strict=True)]
+        self.finished.append(FinishedRows(owners, begins, tensors, stopped, allowed))
         self.gone |= set(rows)
         for row, i in zip(rows, owners, strict=True):
             if self.kept is not None:
@@ -354,8 +354,8 @@ class Scheduler:
             self.owner[b] = self.owner[a]
             if self.strategy.by_slot:
                 self.slots[a], self.slots[b] = self.slots[b], self.slots[a]
-        kept = set() if self.kept is None else self.kept.slots()
-        self.free += [slot for slot in self.slots[n:] if slot not in kept]
+        occupied = set() if self.kept is None else self.kept.slots()
+        self.free += [slot for slot in self.slots[n:] if slot not in occupied]
         self.owner, self.slots = self.owner[:n], self.slots[:n]
         self.gone = set()
         self._regroup()

@@ -104,8 +104,8 @@ class DecodeStrategy:
         rows, sizes = len(call.requests), [prompt.length for prompt in call.prompts]
         if call.ahead is not None:
             rows, sizes = call.ahead.rows, [call.ahead.prompt] * call.ahead.rows
-            held = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
-            longest = max(longest, call.ahead.reply + held + own)
+            slot_tokens = max(self.held(length) for length in (call.ahead.prompt, call.ahead.prompt - 1))
+            longest = max(longest, call.ahead.reply + slot_tokens + own)
         return call.engine.plan(rows, longest, sizes, call.runners, self.cache_step)
 
     def allocate(self, stops: tuple[int, ...]) -> tuple[Sequence[ModelDecoder], RunningBatch]:

@@ -110,14 +110,14 @@ class _Attend(torch.autograd.Function):
             *(x.new_empty(keys, x.shape[-1]) for x in (k, v)),
         )
         for part in plan.parts:
-            mine, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
+            queries_here, others = _lines(all_q, part.q).mul_(scale), _lines(all_k, part.k)
             d, mean = (_lines(x, part.q).masked_fill_(part.extra, 0) for x in (all_d, along))
-            p = _chances(mine, others, part)
+            p = _chances(queries_here, others, part)
             torch.bmm(p.transpose(1, 2), d, out=wide_v[part.at[1]].view(*part.k.shape, -1))
             dp = torch.bmm(d, _lines(all_v, part.k).transpose(1, 2))
             ds = dp.sub_(mean).mul_(p)  # torch's own operator for it gives other bits with other numbers of threads
             torch.bmm(ds, others, out=wide_q[part.at[0]].view(*part.q.shape, -1))
-            torch.bmm(ds.transpose(1, 2), mine, out=wide_k[part.at[1]].view(*part.k.shape, -1))
+            torch.bmm(ds.transpose(1, 2), queries_here, out=wide_k[part.at[1]].view(*part.k.shape, -1))
         dq = wide_q.index_select(0, plan.back).mul_(scale)
         dk, dv = (_sums(x, plan.places, plan.begins) for x in (wide_k, wide_v))
         return dq.view(q.shape), dk.view(k.shape), dv.view(v.shape), None, None

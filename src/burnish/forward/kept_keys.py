@@ -79,8 +79,8 @@ def read_on(runner: ModelRunner, rows: Sequence[Kept], tokens: Sequence[Tensor])
     new = [i for i, some in enumerate(tokens) if len(some)]
     if new:
         states = _states(runner, [rows[i] for i in new], [tokens[i] for i in new], forked=False)
-        for i, mine in zip(new, states.split([len(tokens[i]) for i in new]), strict=True):
-            rows[i].tokens, rows[i].state = torch.cat([rows[i].tokens, tokens[i]]), mine[-1]
+        for i, new_states in zip(new, states.split([len(tokens[i]) for i in new]), strict=True):
+            rows[i].tokens, rows[i].state = torch.cat([rows[i].tokens, tokens[i]]), new_states[-1]
     return torch.stack([row.state for row in rows if row.state is not None])
 
 

@@ -107,7 +107,7 @@ class _Head(torch.autograd.Function):
         size, few = _even(n, _at_once(states, n * len(weight), learns) // len(weight)), n * len(weight) <= HOLD
         logp, lse, spread = (_wide_empty(states, n) for _ in range(3))
         spread.zero_()
-        held = []  # logits, or log-probs where torch makes them
+        chunks = []  # logits, or log-probs where torch makes them
         for i in range(0, n, size):
             part = slice(i, min(i + size, n))
             if run is not None:
@@ -119,10 +119,10 @@ class _Head(torch.autograd.Function):
                 if entropy:
                     spread[part] = logits.exp().mul_(logits).sum(-1).neg_()
             if learns and (part.stop == n if states.is_cuda else few):
-                held.append(logits)
+                chunks.append(logits)
             del logits
         ctx.save_for_backward(states, weight, chosen, lse, spread)
-        ctx.held, ctx.factor, ctx.size, ctx.entropy, ctx.matmul = held, factor, size, entropy, matmul
+        ctx.held, ctx.factor, ctx.size, ctx.entropy, ctx.matmul = chunks, factor, size, entropy, matmul
         ctx.set_materialize_grads(False)  # no gradient of the entropies is no pass over logits for them
         return logp, spread
 
@@ -142,19 +142,19 @@ class _Head(torch.autograd.Function):
             logits = ctx.held.pop() if ctx.held else None
             if not states.is_cuda:
                 at, logits = _with_gradient(whole, logits, grad, more)
-            its, mine, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
+            states_here, grad_here, entropies = states[at], grad[at].contiguous(), None if more is None else more[at]
             if run is not None:
-                logits = logits_of(its, weight, matmul=ctx.matmul) if logits is None else logits
-                d = run.d_logits(logits, chosen[at], factor, lse[at], spread[at], mine, entropies, states.dtype)
+                logits = logits_of(states_here, weight, matmul=ctx.matmul) if logits is None else logits
+                d = run.d_logits(logits, chosen[at], factor, lse[at], spread[at], grad_here, entropies, states.dtype)
             else:
                 if logits is None:
-                    logits = torch.log_softmax(logits_of(its, weight, factor, ctx.matmul), -1)
-                d = _d_logits(logits, chosen[at], mine, entropies, spread[at])
+                    logits = torch.log_softmax(logits_of(states_here, weight, factor, ctx.matmul), -1)
+                d = _d_logits(logits, chosen[at], grad_here, entropies, spread[at])
                 d = (d if factor == 1.0 else d.mul_(factor)).to(states.dtype)
             if d_states is not None:
                 d_states[at] = d @ weight
             if ctx.needs_input_grad[1]:
-                d_weight = _add_product(d_weight, d, its)
+                d_weight = _add_product(d_weight, d, states_here)
         return d_states, d_weight if d_weight is None else d_weight.to(weight.dtype), None, None, None, None
 
 

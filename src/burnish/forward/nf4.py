@@ -93,11 +93,11 @@ class Nf4:
 class Nf4Linear(nn.Linear):
     """A linear map with frozen weights in four bits. `weight` holds the packed codes, as peft expects a weight."""
 
-    def __init__(self, held: Nf4, bias: Tensor | None) -> None:
-        rows, columns = held.shape
+    def __init__(self, quantised: Nf4, bias: Tensor | None) -> None:
+        rows, columns = quantised.shape
         super().__init__(columns, rows, bias=bias is not None, device="meta")
-        self.weight = nn.Parameter(held.packed, requires_grad=False)
-        self.scales = nn.Parameter(held.scales, requires_grad=False)
+        self.weight = nn.Parameter(quantised.packed, requires_grad=False)
+        self.scales = nn.Parameter(quantised.scales, requires_grad=False)
         if bias is not None:
             self.bias = nn.Parameter(bias.detach(), requires_grad=False)
 
@@ -109,9 +109,9 @@ class Nf4Linear(nn.Linear):
         return nf4_linear(x, self.held, self.bias)
 
 
-def nf4_linear(x: Tensor, held: Nf4, bias: Tensor | None) -> Tensor:
+def nf4_linear(x: Tensor, weight: Nf4, bias: Tensor | None) -> Tensor:
     """x W^T + bias, with a gradient for x only."""
-    product = _linear(x, held)
+    product = _linear(x, weight)
     return product if bias is None else product + bias
 
 
@@ -123,9 +123,9 @@ class _Linear(torch.autograd.Function):
     """Dense weights live for one product; autograd would keep those of every layer."""
 
     @staticmethod
-    def forward(ctx: _Nf4Context, x: Tensor, held: Nf4) -> Tensor:
-        ctx.held = held
-        return nn.functional.linear(x, held.dense(x.dtype))
+    def forward(ctx: _Nf4Context, x: Tensor, weight: Nf4) -> Tensor:
+        ctx.held = weight
+        return nn.functional.linear(x, weight.dense(x.dtype))
 
     @staticmethod
     def backward(ctx: _Nf4Context, *grads: Tensor) -> tuple[Tensor, None]:

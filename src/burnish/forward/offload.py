@@ -24,9 +24,9 @@ AHEAD = 8  # tensors that are copied back before they are asked for: about those
 def offloaded(module: nn.Module) -> Iterator[Offloading]:
     """Inside, a forward pass of the module leaves its activations on the host."""
     weights = {p.untyped_storage().data_ptr() for p in module.parameters()}
-    held = Offloading(weights)
-    with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
-        yield held
+    offloading = Offloading(weights)
+    with torch.autograd.graph.saved_tensors_hooks(offloading.pack, offloading.unpack):
+        yield offloading
 
 
 class Saved:
@@ -100,9 +100,9 @@ class Offloading:
         self.waiting.append((one.ready, x.detach()))
         self.bytes_waiting += x.numel() * x.element_size()
         while self.waiting and (self.bytes_waiting > IN_FLIGHT or self.waiting[0][0].query()):
-            copied, kept = self.waiting.popleft()
+            copied, sent = self.waiting.popleft()
             copied.synchronize()
-            self.bytes_waiting -= kept.numel() * kept.element_size()
+            self.bytes_waiting -= sent.numel() * sent.element_size()
 
     def _fetch(self, one: Saved) -> None:
         """Start the copy back, if it is not under way."""

@@ -147,8 +147,8 @@ def _reshaped(
     before = _lines(states, places(asked.row[which], asked.at[which] - 1))
     ids = send(torch.from_numpy(chosen[which]), states.device)
 
-    def part(some: Tensor, ids: Tensor, its: Numbers) -> dict[str, Tensor]:
-        return drawn_outputs(reshape.apply(_logits(runner, some), its, 1 / temperature), ids, want)
+    def part(some: Tensor, ids: Tensor, numbers: Numbers) -> dict[str, Tensor]:
+        return drawn_outputs(reshape.apply(_logits(runner, some), numbers, 1 / temperature), ids, want)
 
     return _by_chunks(part, runner, want, before, ids, which)
 

@@ -137,12 +137,12 @@ def send(x: Tensor, device: torch.device) -> Tensor:
     """To the device, without making this thread wait for what the device is doing."""
     if device.type != "cuda" or x.is_cuda:
         return x
-    held = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    pinned = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
     if x.dtype == torch.bfloat16:
-        held.copy_(x)
+        pinned.copy_(x)
     else:  # torch would wake up threads for it, which takes longer than the copy
-        np.copyto(held.numpy(), x.numpy())
-    return held.to(device, non_blocking=True)
+        np.copyto(pinned.numpy(), x.numpy())
+    return pinned.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)

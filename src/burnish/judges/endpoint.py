@@ -290,8 +290,8 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float:
-    said = response.getheader("Retry-After") or ""
-    return min(60.0, float(said)) if said.isascii() and said.isdigit() else 0.0
+    seconds = response.getheader("Retry-After") or ""
+    return min(60.0, float(seconds)) if seconds.isascii() and seconds.isdigit() else 0.0
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,10 +55,10 @@ def brief_scores(text: str, count: int, low: float, high: float) -> list[float] 
 def graded(text: str) -> int | None:
     """-3 ... 3 without 0 of the last line `Verdict: N`, or of an answer that is the number alone; else None."""
     lines = list(_VERDICT.finditer(text[-LONGEST:]))
-    said = lines[-1][1] if lines else text.strip().rstrip(".")
-    if not re.fullmatch(r"[+-]?[1-3]", said):
+    verdict = lines[-1][1] if lines else text.strip().rstrip(".")
+    if not re.fullmatch(r"[+-]?[1-3]", verdict):
         return None
-    return int(said)
+    return int(verdict)
 
 
 def letter(text: str) -> str | None:

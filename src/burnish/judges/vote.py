@@ -78,11 +78,11 @@ def best_is_strictly_first(given: Sequence[float], best: int) -> bool:
     return all(given[best] > score for i, score in enumerate(given) if i != best)
 
 
-def graded_agreement(said: int, label: int) -> float:
+def graded_agreement(verdict: int, label: int) -> float:
     """1 where the verdict in -3 ... 3 is the label, 1/2 where only its sign is, else 0 (Think-RM)."""
-    if said == label:
+    if verdict == label:
         return 1.0
-    return 0.5 if said * label > 0 else 0.0
+    return 0.5 if verdict * label > 0 else 0.0
 
 
 def pair_strengths(differences: Matrix) -> list[float]:

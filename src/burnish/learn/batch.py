@@ -169,11 +169,11 @@ def atoms(groups: list[Group], terms: Iterable[Term], claimed: Claims) -> Iterat
             yield from (Micro((rows[i],)) for i in wanted)
         elif group.pairs or group.lists or wanted:
             compared = [i for item in (*(group.pairs or ()), *(group.lists or ())) for i in item]
-            kept = sorted({*wanted, *compared})
-            place = {i: k for k, i in enumerate(kept)}
+            numbers = sorted({*wanted, *compared})
+            place = {i: k for k, i in enumerate(numbers)}
             pairs = tuple((place[a], place[b]) for a, b in group.pairs or ())
             lists = tuple(tuple(place[i] for i in ranking) for ranking in group.lists or ())
-            yield Micro(tuple(rows[i] for i in kept), pairs, lists)
+            yield Micro(tuple(rows[i] for i in numbers), pairs, lists)
 
 
 def join(micros: Iterable[Micro], tokens: int | None = None) -> Micro:

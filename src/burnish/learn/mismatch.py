@@ -36,12 +36,12 @@ def note_mismatch(
     if "logp" not in outputs or not model.fresh:
         return
     sampled = _sampled([row.trace for row in rows], model)[joined(claimed)]
-    known = np.isfinite(sampled).astype(np.float32)
-    if not known.any():
+    comparable = np.isfinite(sampled).astype(np.float32)
+    if not comparable.any():
         return
     device = outputs["logp"].device
-    theirs, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), known))
-    apart, number = ((outputs["logp"].detach() - theirs).abs() * counts).sum(), float(known.sum())
+    sampler_logp, counts = (send(torch.from_numpy(x), device) for x in (np.nan_to_num(sampled), comparable))
+    apart, number = ((outputs["logp"].detach() - sampler_logp).abs() * counts).sum(), float(comparable.sum())
     rounding = ALARM[next(model.working.copy.parameters()).dtype]  # more is another distribution
     if exact and 0 < float(apart) / number < rounding:
         raise ValueError(

@@ -45,9 +45,9 @@ def head_rows(rows: slice, fold: Fold | None = None) -> Move:
         if folded is not None:
             step.models.before_move()
             set_head(model, folded)
-        held = head_of(model).detach().clone()
+        weight = head_of(model).detach().clone()
         descend(batch, plan, step)
-        held[rows] = head_of(model).detach()[rows]
-        set_head(model, held)
+        weight[rows] = head_of(model).detach()[rows]
+        set_head(model, weight)
 
     return move

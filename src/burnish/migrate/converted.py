@@ -98,15 +98,15 @@ def _log(value: object, key: str, draft: Draft) -> object:
     if isinstance(value, bool):
         value = "wandb" if value else "none"
     named = [value] if isinstance(value, str) else list(value) if isinstance(value, list) else []
-    known = [name for name in named if name in SINKS]
-    if not known:
+    sinks = [name for name in named if name in SINKS]
+    if not sinks:
         if set(named) <= {"none", "all", "console"}:
             raise Same("the run store has every metric")
         raise Skip(f"the trackers are {', '.join(SINKS)}")
-    for name in known:
+    for name in sinks:
         if find_spec(name) is None:
             raise Skip(f"it is not installed: pip install 'burnish[{name}]', then add log: {name}")
-    return ",".join(known)
+    return ",".join(sinks)
 
 
 def _vllm(value: object, key: str, draft: Draft) -> object:

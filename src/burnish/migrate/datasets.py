@@ -83,8 +83,8 @@ def tasks(draft: Draft) -> None:
     if shares:
         pieces = [one.partition(",") for one in sources]
         sources = [f"{name}*{share:g}{comma}{rest}" for (name, comma, rest), share in zip(pieces, shares, strict=True)]
-    held = _heldout(draft)
-    draft.options["task"] = ",".join(source + held for source in sources)
+    heldout = _heldout(draft)
+    draft.options["task"] = ",".join(source + heldout for source in sources)
     draft.same(key, "task" + ("" if shares else _joined(len(sources))))
 
 
@@ -98,9 +98,9 @@ def _keys(draft: Draft) -> list[str]:
     ):
         if draft.named(key):
             column = str(draft.flat[key])
-            known = column in _KNOWN[ours]
-            options += [] if known else [f"{ours}={column}"]
-            draft.same(key, "found by its name" if known else f"task: {ours}={column}")
+            usual = column in _KNOWN[ours]
+            options += [] if usual else [f"{ours}={column}"]
+            draft.same(key, "found by its name" if usual else f"task: {ours}={column}")
     draft.same(draft.named("data.multiturn.enable"), "conversations are known by their column")
     return options
 

@@ -138,8 +138,8 @@ def _value(node: ast.expr, scope: Scope, call: Call) -> object:
         case ast.JoinedStr():
             return "".join(_formatted(part, of) for part in node.values)
         case ast.Subscript():
-            held, key = of(node.value), of(node.slice)
-            return held.optioned(split=key) if isinstance(held, Data) else held[key]
+            container, key = of(node.value), of(node.slice)
+            return container.optioned(split=key) if isinstance(container, Data) else container[key]
         case ast.Attribute():
             return _attribute(node)
         case ast.Call():

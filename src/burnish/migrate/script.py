@@ -134,9 +134,9 @@ class _Reader:
     def _call(self, node: ast.Call, scope: Scope) -> object:
         name = ast.unparse(node.func).rpartition(".")[2]
         whole = ast.unparse(node.func)
-        held = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
-        if isinstance(held, Data):
-            return transformed(held, name, node, lambda one: self.value(one, scope), scope)
+        owner = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
+        if isinstance(owner, Data):
+            return transformed(owner, name, node, lambda one: self.value(one, scope), scope)
         keywords = {word.arg: self.value(word.value, scope) for word in node.keywords if word.arg}
         arguments = [self.value(one, scope) for one in node.args]
         if any(word in whole for word in _VISION):

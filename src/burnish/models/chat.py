@@ -90,15 +90,12 @@ class Chat:
     @cached_property
     def closing(self) -> Tensor:
         """The tokens that end a reply: what the template writes up to its end-of-turn token; else eos."""
-        if not self._end:
-            return torch.tensor([self._eos])
-        return self._encode(self._end)
+        return self._encode(self._end) if self._end else torch.tensor([self._eos])
 
     @property
     def _eos(self) -> int:
-        number = self.tokenizer.eos_token_id
-        assert number is not None, "load_chat refuses a tokenizer without an eos token"
-        return int(number)
+        assert (number := self.tokenizer.eos_token_id) is not None, "load_chat refuses a tokenizer without one"
+        return number
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
@@ -157,18 +154,18 @@ class Chat:
         """Words of a method's own, as the model would write them: a control token that they spell is one."""
         return self._encode(text)
 
-    def observation(self, said: str | Sequence[Message]) -> Tensor:
+    def observation(self, observed: str | Sequence[Message]) -> Tensor:
         """What the environment says after a reply (text of a user, or messages), up to where the next reply begins.
 
         The reply before it ended with its stop token, so this starts with whatever the template puts after that token.
         """
-        if not isinstance(said, str):
-            return self._observation(list(said))
-        tokens = self._said.get(said)
+        if not isinstance(observed, str):
+            return self._observation(list(observed))
+        tokens = self._said.get(observed)
         if tokens is None:
             if len(self._said) >= OBSERVATIONS:
                 self._said.clear()
-            tokens = self._said[said] = self._observation([{"role": "user", "content": said}])
+            tokens = self._said[observed] = self._observation([{"role": "user", "content": observed}])
         return tokens
 
     def _observation(self, messages: list[Message]) -> Tensor:

@@ -33,10 +33,10 @@ class Detokenizer:
         them.
         """
         try:
-            said = "".join(self.pieces[ids].tolist())
+            joined = "".join(self.pieces[ids].tolist())
         except IndexError:  # tokens without pieces
-            said = REPLACEMENT
-        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in said else said
+            joined = REPLACEMENT
+        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=True) if REPLACEMENT in joined else joined
 
     @cached_property
     def pieces(self) -> npt.NDArray[np.object_]:

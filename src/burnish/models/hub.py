@@ -198,8 +198,8 @@ def _announce(name: HubName, files: Iterable[RepoSibling]) -> None:
     sizes = {file.rfilename: file.size or 0 for file in files}
     wanted = utils.filter_repo_objects(sizes, allow_patterns=PATTERNS, ignore_patterns=LEFT_OUT)
     size = sum(sizes[file] for file in wanted)
-    known = f" ({size / 1e6:,.0f} MB)" if size >= 5e5 else ""
-    print(f"fetching {name.repository}{known} from {_endpoint()} into {constants.HF_HUB_CACHE}", file=sys.stderr)
+    size_shown = f" ({size / 1e6:,.0f} MB)" if size >= 5e5 else ""
+    print(f"fetching {name.repository}{size_shown} from {_endpoint()} into {constants.HF_HUB_CACHE}", file=sys.stderr)
     if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:  # transformers turns the bars off when it loads a model
         (utils.enable_progress_bars if _is_watched() else utils.disable_progress_bars)()
 

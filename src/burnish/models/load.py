@@ -85,8 +85,8 @@ def _of_transformers(path: Path) -> Tokenizer:
 
 def _ends(path: Path) -> tuple[int, ...]:
     """The token ids that end a reply, as generation_config.json lists them: Llama 3 has three, Qwen two."""
-    said = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
-    listed = said if isinstance(said, list) else [said]
+    stored = (read_json(path / "generation_config.json") or {}).get("eos_token_id")
+    listed = stored if isinstance(stored, list) else [stored]
     return tuple(number for number in listed if type(number) is int and number >= 0)
 
 
@@ -112,12 +112,12 @@ def load_model(
     if device.type == "cpu":
         keep_memory()
     require_sane_config(adapted_model(path))
-    kept = _kept_outputs(path, outputs, new_head)
+    stored_head = _kept_outputs(path, outputs, new_head)
     fast = kernels() if native and not outputs and device.type == "cpu" else None
     with _readable("model", path):
         kind = dtype if device.type == "cpu" else "auto"
         model, missing = (None if fast is None else fast.load(path)) or _by_transformers(
-            path, outputs, kept, {"dtype": kind, **straight_to(device)}
+            path, outputs, stored_head, {"dtype": kind, **straight_to(device)}
         )
     if missing:
         raise ValueError(
@@ -129,7 +129,7 @@ def load_model(
     require_finite_weights(model, path)
     _without_dropout(model)
     model = model.to(device).eval()
-    if outputs and not kept:
+    if outputs and not stored_head:
         draw_head(bare(model))
     return model
 
@@ -147,8 +147,8 @@ def straight_to(device: torch.device) -> dict[str, Any]:
     """Options with which transformers reads each tensor of a file onto the GPU, with none of them in the host's memory;
     that takes accelerate, which LoRA's packages bring along. None for a CPU.
     """
-    known = device.type == "cuda" and importlib.util.find_spec("accelerate") is not None
-    return {"device_map": {"": device}} if known else {}
+    direct = device.type == "cuda" and importlib.util.find_spec("accelerate") is not None
+    return {"device_map": {"": device}} if direct else {}
 
 
 def _by_transformers(path: Path, outputs: int, kept: int, how: dict[str, Any]) -> tuple[nn.Module, set[str]]:

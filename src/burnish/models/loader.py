@@ -113,10 +113,10 @@ def share_parameters(module: nn.Module) -> nn.Module:
 @torch.no_grad()
 def _average(module: nn.Module, other: nn.Module, share: float) -> None:
     """w <- (1 - share) w + share w_other, in place."""
-    theirs = dict(other.named_parameters())
+    parameters = dict(other.named_parameters())
     for name, p in module.named_parameters():
-        if name not in theirs or theirs[name].shape != p.shape:
+        if name not in parameters or parameters[name].shape != p.shape:
             raise ValueError(
                 f"two models cannot be averaged: {name!r} is not in both, or not of one shape; take two of one kind"
             )
-        p.lerp_(theirs[name].to(p.dtype), share)
+        p.lerp_(parameters[name].to(p.dtype), share)

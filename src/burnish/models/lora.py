@@ -100,8 +100,8 @@ def stored_scores(path: Path) -> int:
     told = read_json(path / "adapter_config.json") or {}
     if told.get("task_type") != "SEQ_CLS":
         return 0
-    held = tensors_in(path / "adapter_model.safetensors")
-    return next((int(shape[0]) for name, _, shape in held if name.endswith("score.weight")), 0)
+    tensors = tensors_in(path / "adapter_model.safetensors")
+    return next((int(shape[0]) for name, _, shape in tensors if name.endswith("score.weight")), 0)
 
 
 class WrongAdapters(ValueError):
@@ -117,9 +117,9 @@ def _stored(peft: ModuleType, model: nn.Module, stored: Path) -> PeftModel:
             if language
             else peft.PeftModel.from_pretrained(model, stored, is_trainable=True)
         )
-        held = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
+        names = {name for name, _, _ in tensors_in(stored / "adapter_model.safetensors")}
         wanted = [name for name in peft.get_peft_model_state_dict(adapted) if ".lora_A" in name]
-        if wanted and not held.intersection(wanted):  # peft would train adapters that do nothing
+        if wanted and not names.intersection(wanted):  # peft would train adapters that do nothing
             raise ValueError(f"no tensor is called {wanted[0]}")
         return adapted
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
@@ -206,16 +206,16 @@ def check_stored(path: Path, lora: Lora) -> None:
         )
     variant = "dora" if told.get("use_dora") else "rslora" if told.get("use_rslora") else "lora"
     targets, whole = told.get("target_modules"), told.get("modules_to_save")
-    asked = {
+    differing = {
         "alpha": (lora.alpha, told.get("lora_alpha"), lora.alpha is None),
         "variant": (lora.variant, variant, lora.variant == Lora.variant),
         "targets": (_joined(lora.targets), _joined(targets), lora.targets == Lora.targets),
         "save": (_joined(lora.whole), _joined(whole), not lora.whole),
     }
-    for flag, (wanted, held, unsaid) in asked.items():
-        if not unsaid and wanted != held:
+    for flag, (wanted, stored, unsaid) in differing.items():
+        if not unsaid and wanted != stored:
             raise ValueError(
-                f"{path} holds LoRA adapters with {flag} {held or 'none'}, and --lora-{flag} {wanted} cannot change "
+                f"{path} holds LoRA adapters with {flag} {stored or 'none'}, and --lora-{flag} {wanted} cannot change "
                 f"them; leave --lora-{flag} out"
             )
 

@@ -36,8 +36,8 @@ def dropping(module: nn.Module, *what: object) -> Iterator[None]:
     before = [layer.training for _, layer, _, _ in dropouts]
     for name, layer, dropout, matrix in dropouts:
         key = torch.tensor(randomness.key_of("lora dropout", *what, name))
-        kept = randomness.uniform(key, torch.arange(matrix.in_features)) >= dropout.p
-        dropout.mask = (kept.float() / (1 - dropout.p)).to(matrix.weight.device)
+        inputs = randomness.uniform(key, torch.arange(matrix.in_features)) >= dropout.p
+        dropout.mask = (inputs.float() / (1 - dropout.p)).to(matrix.weight.device)
         layer.training = True  # DoRA's layer asks for it
     try:
         yield

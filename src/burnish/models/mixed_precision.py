@@ -158,15 +158,15 @@ class ComputeCopy:
         """Gradients where CUDA graphs add to them: always the same memory, zeros before the first."""
         self.sums = self.sums or [(p, torch.empty_like(p)) for _, masters in self.leaves for p in masters]
         fresh = []
-        for master, held in self.sums:
+        for master, total in self.sums:
             grad = master.grad
-            if grad is held:
+            if grad is total:
                 continue
             if grad is None:
-                fresh.append(held)
+                fresh.append(total)
             else:
-                held.copy_(grad)
-            master.grad = held
+                total.copy_(grad)
+            master.grad = total
         if fresh:
             torch._foreach_zero_(fresh)
 

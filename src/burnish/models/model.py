@@ -197,9 +197,9 @@ class Model:
         if self.ranks.divides:
             with self.ranks.apart():
                 both = zip(traces, masks, strict=True)
-                mine = self.ranks.portion(list(both))
+                own_rows = self.ranks.portion(list(both))
                 own = self.streams(
-                    [t for t, _ in mine], [mask for _, mask in mine], want, budget, temperature, given_at
+                    [t for t, _ in own_rows], [mask for _, mask in own_rows], want, budget, temperature, given_at
                 )
             return streams_of_all(self.ranks, own)
         streams: list[dict[str, Tensor]] = [{} for _ in traces]
@@ -235,16 +235,16 @@ class Model:
         given_at: float,
     ) -> None:
         """The streams of the traces whose numbers are in `batch`, from one forward pass."""
-        some, asked = [traces[i] for i in batch], [masks[i] for i in batch]
-        at = how_drawn(some, asked, given_at) if temperature is None else temperature
+        some, masks_of_batch = [traces[i] for i in batch], [masks[i] for i in batch]
+        at = how_drawn(some, masks_of_batch, given_at) if temperature is None else temperature
         keys = keys_of_rows([trace.turns for trace in some])
         flat, ends = joined([turn.tokens for trace in some for turn in trace.turns]), np.cumsum([len(t) for t in some])
-        out = self.outputs(np.split(flat, ends[:-1]), asked, want, at, input_keys=keys)
-        sizes = [int(np.count_nonzero(mask.numpy())) for mask in asked]
+        out = self.outputs(np.split(flat, ends[:-1]), masks_of_batch, want, at, input_keys=keys)
+        sizes = [int(np.count_nonzero(mask.numpy())) for mask in masks_of_batch]
         for name, values in out.items():
-            for i, mine in zip(batch, values.cpu().float().split(sizes), strict=True):
-                stream = torch.full((len(traces[i]), *mine.shape[1:]), float("nan"))
-                stream[masks[i]] = mine
+            for i, values_of_trace in zip(batch, values.cpu().float().split(sizes), strict=True):
+                stream = torch.full((len(traces[i]), *values_of_trace.shape[1:]), float("nan"))
+                stream[masks[i]] = values_of_trace
                 streams[i][name] = stream
 
 

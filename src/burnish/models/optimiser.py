@@ -66,12 +66,12 @@ class Optimiser:
         vectors = [moved[name] for name, p in self.named.items() if p.ndim < 2 and moved[name].numel()]
         decays = ((matrices, self.settings.weight_decay), (vectors, 0.0))
         groups = [{"params": some, "weight_decay": decay} for some, decay in decays if some]
-        held, halved = self.settings.master_weights, any(p.dtype == torch.bfloat16 for p in self.named.values())
-        if held == "float32" and halved:  # --shard states: the same numbers, of which ranks divide what bf16 lacks
-            held = "split"
-        if self.settings.optimiser == "adamw" and held == "float32":
+        master, halved = self.settings.master_weights, any(p.dtype == torch.bfloat16 for p in self.named.values())
+        if master == "float32" and halved:  # --shard states: the same numbers, of which ranks divide what bf16 lacks
+            master = "split"
+        if self.settings.optimiser == "adamw" and master == "float32":
             return AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
-        return compact_adamw(groups, self.settings.optimiser, held)
+        return compact_adamw(groups, self.settings.optimiser, master)
 
     def zero(self) -> None:
         for p in self.moved.values():

@@ -50,10 +50,10 @@ def _chain(models: Models, name: str) -> list[str]:
     return [role.follows]
 
 
-def _mix(mine: torch.nn.Module, theirs: torch.nn.Module, keep: float) -> None:
+def _mix(module: torch.nn.Module, source_module: torch.nn.Module, keep: float) -> None:
     """w <- keep w + (1 - keep) w_theirs, parameter by parameter."""
-    source = dict(theirs.named_parameters())
-    for name, p in mine.named_parameters():
+    source = dict(source_module.named_parameters())
+    for name, p in module.named_parameters():
         if name not in source:
             raise ValueError(
                 f"a follower has the parameter {name!r} and the model that it follows has not: both need the same "

@@ -93,10 +93,10 @@ class Ranks:
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world)]
         _settle(lambda: dist.all_gather(sizes, torch.tensor([len(data)]), async_op=True))
         longest = max(int(size) for size in sizes)
-        mine = torch.zeros(longest, dtype=torch.uint8)
-        mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
-        _settle(lambda: dist.all_gather(parts, mine, async_op=True))
+        _settle(lambda: dist.all_gather(parts, padded, async_op=True))
         return [part[: int(size)].numpy().tobytes() for part, size in zip(parts, sizes, strict=True)]
 
     def gather_values(self, head: T, tensors: Sequence[Tensor] = ()) -> list[tuple[T, list[Tensor]]]:
@@ -193,15 +193,15 @@ def samples_of_all(ranks: Ranks, own: Sequence[Sample]) -> list[Sample]:
     for reasons, parts in ranks.gather_values(told, tensors):
         left = iter(parts)
         samples += [
-            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if kept else None)
-            for why, kept in reasons
+            Sample(next(left), next(left), why, Allowed(next(left), next(left)) if restricted else None)
+            for why, restricted in reasons
         ]
     return samples
 
 
 def _tensors_of(sample: Sample) -> list[Tensor]:
-    kept = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
-    return [sample.tokens, sample.logp, *kept]
+    allowed = [] if sample.allowed is None else [sample.allowed.ids, sample.allowed.sizes]
+    return [sample.tokens, sample.logp, *allowed]
 
 
 def streams_of_all(ranks: Ranks, own: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
@@ -249,8 +249,8 @@ def _settle(begin: Callable[[], dist.Work | None], on_gpu: bool = False) -> None
     with with_others():
         work = begin()
         while work is not None and not _waited(work, on_gpu):
-            if said := _lost():
-                raise LostRankError(said, quiet=True)
+            if loss := _lost():
+                raise LostRankError(loss, quiet=True)
 
 
 def _waited(work: dist.Work, on_gpu: bool) -> bool:
@@ -275,8 +275,8 @@ def with_others() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        said = _lost(VERDICT_SECONDS)
-        raise LostRankError(said or CUT, quiet=bool(said or os.environ.get(MEETING))) from None
+        loss = _lost(VERDICT_SECONDS)
+        raise LostRankError(loss or CUT, quiet=bool(loss or os.environ.get(MEETING))) from None
 
 
 def _lost(seconds: float = 0.0) -> str:

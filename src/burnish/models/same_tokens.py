@@ -37,9 +37,9 @@ def token_readers(method: Method) -> set[str]:
     for phase in method.phases:
         groups = [placed.part.reads for placed in phase.parts()] + [term.reads for term in phase.learn.terms]
         for reads in groups:
-            asked = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
-            writes = {model for model, what in asked if what == "generate"}
-            readers |= {model for model, what in asked if what in READS and model not in writes}
+            uses = [name.removeprefix("model:").split(".") for name in reads if name.startswith("model:")]
+            writes = {model for model, what in uses if what == "generate"}
+            readers |= {model for model, what in uses if what in READS and model not in writes}
     return {name for name in readers if name in method.models and not method.models[name].outputs}
 
 
@@ -55,15 +55,15 @@ def difference(one: Path, other: Path) -> str:
         return ""
     if not all(any(file for pattern in TOKENIZER_FILES for file in path.glob(pattern)) for path in places):
         return ""  # a described model (`burnish plan`) has none; a run refuses it when it is loaded
-    (mine, special), (theirs, their_special) = (_tokens(path) for path in places)
-    for token in sorted(mine.keys() & theirs.keys()):
-        if mine[token] != theirs[token]:
-            return f"{token!r:.40} is {mine[token]} in one and {theirs[token]} in the other"
-    by_id = {number: token for token, number in theirs.items()}
-    for token, number in mine.items():
-        if token not in theirs and number in by_id:
+    (ids, special), (other_ids, their_special) = (_tokens(path) for path in places)
+    for token in sorted(ids.keys() & other_ids.keys()):
+        if ids[token] != other_ids[token]:
+            return f"{token!r:.40} is {ids[token]} in one and {other_ids[token]} in the other"
+    by_id = {number: token for token, number in other_ids.items()}
+    for token, number in ids.items():
+        if token not in other_ids and number in by_id:
             return f"{number} is {token!r:.40} in one and {by_id[number]!r:.40} in the other"
-    alone = sorted((mine.keys() - theirs.keys() - special) | (theirs.keys() - mine.keys() - their_special))
+    alone = sorted((ids.keys() - other_ids.keys() - special) | (other_ids.keys() - ids.keys() - their_special))
     return f"only one of them has {alone[0]!r:.40}" if alone else ""
 
 

@@ -47,8 +47,8 @@ def require_sane_config(path: Path) -> None:
         elif key in RANGES and not RANGES[key][0] <= value <= RANGES[key][1]:
             wrong = f"it must be from {RANGES[key][0]:g} to {RANGES[key][1]:g}"
         if wrong:
-            said = str(value) if len(str(value)) < 40 else f"{str(value)[:40]}..."
-            raise ValueError(f"{name} is {said} in {path / 'config.json'}; {wrong}")
+            shown = str(value) if len(str(value)) < 40 else f"{str(value)[:40]}..."
+            raise ValueError(f"{name} is {shown} in {path / 'config.json'}; {wrong}")
     by_name = dict(numbers)
     heads, shared = by_name.get("num_attention_heads"), by_name.get("num_key_value_heads")
     if heads and shared and heads % shared:

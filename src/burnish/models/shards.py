@@ -42,9 +42,9 @@ def forget(models: Models) -> None:
 
 def serve(models: Models) -> Any:
     """On the other ranks: send moments as often as rank 0 asks for them; then what else it says."""
-    while (said := models.ranks.from_first(None)) == MOMENTS:
+    while (message := models.ranks.from_first(None)) == MOMENTS:
         _exchange(models)
-    return said
+    return message
 
 
 def _exchange(models: Models) -> None:

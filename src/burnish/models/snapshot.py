@@ -82,8 +82,8 @@ class SnapshotModels:
         if weights is not self._loaded:
             for name in self.copied:
                 twin = self._models[name]
-                for p, kept in zip(moving(twin.module), weights.tensors[name], strict=True):
-                    p.copy_(kept)
+                for p, tensor in zip(moving(twin.module), weights.tensors[name], strict=True):
+                    p.copy_(tensor)
                 twin.weights_moved()
                 twin.version = weights.versions[name]
                 gap = twin.send(start=True)

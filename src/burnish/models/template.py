@@ -99,19 +99,19 @@ def read_template(named: str | None) -> str | None:
     if named in TEMPLATES:
         return TEMPLATES[named]
     file = expanded(named)
-    known = ", ".join((*TEMPLATES, PLAIN, NONE))
+    names = ", ".join((*TEMPLATES, PLAIN, NONE))
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(
-            f"--chat-template {named!r} cannot be read ({why}); give a file with a Jinja template, or one of {known}"
+            f"--chat-template {named!r} cannot be read ({why}); give a file with a Jinja template, or one of {names}"
         ) from None
     if "{{" not in text and "{%" not in text:
         raise ValueError(
             f"--chat-template {named!r} holds no Jinja template: there is neither "
             f"{{{{ nor {{% in it; give another file, "
-            f"or one of {known}"
+            f"or one of {names}"
         )
     return text
 

@@ -217,12 +217,12 @@ def _checksum(tokens: np.ndarray) -> int:
     return int.from_bytes(hashlib.blake2b(tokens.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
-def _remove_oldest(kept: str) -> None:
+def _remove_oldest(newest: str) -> None:
     """Keep the files of all datasets below ALL_FILES bytes."""
     folder = private_cache.private_folder(FOLDER)
     files = sorted(folder.glob("*.safetensors"), key=lambda file: -file.stat().st_mtime) if folder else []
     total = 0
     for file in files:
         total += file.stat().st_size
-        if total > ALL_FILES and not file.name.startswith(kept):
+        if total > ALL_FILES and not file.name.startswith(newest):
             file.unlink(missing_ok=True)

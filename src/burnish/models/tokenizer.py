@@ -107,6 +107,6 @@ class Tokens:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Tokens:
         twin = object.__new__(Tokens)
-        kept = {name: value for name, value in vars(self).items() if name != "inner"}
-        twin.__dict__.update(kept, inner=type(self.inner).from_str(self.inner.to_str()))
+        copied = {name: value for name, value in vars(self).items() if name != "inner"}
+        twin.__dict__.update(copied, inner=type(self.inner).from_str(self.inner.to_str()))
         return twin

@@ -15,12 +15,12 @@ COUNT = 64  # enough for a held-out part
 def preferences(options: Mapping[str, object]) -> Rows:
     """Of `burnish pairs`: pairs, lists or labels."""
     kind = str(options.get("format", "pairs"))
-    said = {"role": "assistant", "content": "answer: 1"}
+    reply = {"role": "assistant", "content": "answer: 1"}
     other = {"role": "assistant", "content": "answer: 2"}
     rows: dict[str, dict[str, object]] = {
-        "pairs": {"chosen": [said], "rejected": [other], "score_chosen": 1.0, "score_rejected": 0.0, "margin": 1.0},
+        "pairs": {"chosen": [reply], "rejected": [other], "score_chosen": 1.0, "score_rejected": 0.0, "margin": 1.0},
         "lists": {"responses": ["answer: 1", "answer: 2"], "scores": [1.0, 0.0], "margin": 1.0},
-        "labels": {"completion": [said], "label": True},
+        "labels": {"completion": [reply], "label": True},
     }
     return [_asked(i) | rows[kind] | ({"label": i % 2 == 0} if kind == "labels" else {}) for i in range(COUNT)]
 

@@ -232,12 +232,12 @@ def _command(one: PlannedStage, options: dict[str, object], state: State, now: S
             with file.open(encoding="utf-8") as rows:
                 now.numbers = {"rows": sum(1 for _ in rows)}
         return code == 0
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         code = maker.main([*maker.words(options), "--json"])
     if code == 0:
-        write_text(state.folder / one.name / f"{one.name}.json", said.getvalue())
-        now.numbers = json.loads(said.getvalue())
+        write_text(state.folder / one.name / f"{one.name}.json", printed.getvalue())
+        now.numbers = json.loads(printed.getvalue())
     return code == 0
 
 

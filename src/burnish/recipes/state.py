@@ -73,8 +73,8 @@ class State:
         if made.exists():
             number = next(i for i in range(1, 10_000) if not (self.folder / f"{name}.{i}").exists())
             made.rename(self.folder / f"{name}.{number}")
-        kept = [line for line in self._lines() if line["stage"] != name]
-        write_text(self.folder / STEPS, "".join(json.dumps(line) + "\n" for line in kept))
+        lines = [line for line in self._lines() if line["stage"] != name]
+        write_text(self.folder / STEPS, "".join(json.dumps(line) + "\n" for line in lines))
 
     def spent(self, name: str) -> tuple[float, int]:
         """Seconds and tokens of a stage, in all sessions; a step that was repeated counts once."""

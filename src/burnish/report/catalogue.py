@@ -170,11 +170,11 @@ def pick(run: str, root: str | Path = RUNS) -> Path:
     for path in (Path(run), Path(root) / run):
         if os.path.lexists(path / FILE):
             return path
-    known = summaries(root)
-    intact = [summary for summary in known if summary.state != UNREADABLE]
+    runs = summaries(root)
+    intact = [summary for summary in runs if summary.state != UNREADABLE]
     if run == "last" and intact:
         return intact[0].path
-    matches = [summary for summary in known if summary.name.startswith(run)]
+    matches = [summary for summary in runs if summary.name.startswith(run)]
     if len(matches) == 1:
         return matches[0].path
     if matches:

@@ -47,10 +47,10 @@ class Traces(list[TraceRow]):
 def plot(store: RunStore, *names: str) -> Plot:
     """Plot the named metrics over the steps; by default the learning curves."""
     metrics = store.metrics()
-    known = dict.fromkeys(name for row in metrics for name in row if name != "step")
+    recorded = dict.fromkeys(name for row in metrics for name in row if name != "step")
     for name in names:
-        if name not in known:
-            raise ValueError(f"this run has no metric {name!r}; it has {', '.join(known) or 'none yet'}")
+        if name not in recorded:
+            raise ValueError(f"this run has no metric {name!r}; it has {', '.join(recorded) or 'none yet'}")
     curves = [curve_of(name, metrics) for name in names]
     curves = curves or [curve for curve in run_report(store).curves if curve.chapter == "Learning"]
     return Plot({curve.name: standalone(curve.drawn()) for curve in curves if curve.points})

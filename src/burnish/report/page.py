@@ -162,11 +162,11 @@ def _reproduction(report: RunReport) -> str:
 
 def made_with(report: RunReport) -> str:
     """Versions, machine and commit in one sentence."""
-    known = report.environment
+    facts_of = report.environment
     names = ("burnish", "torch", "transformers", "python")
-    facts = ", ".join(f"{name} {known[name]}" for name in names if known.get(name))
-    facts += f"; {known.get('platform', '')}, {known.get('cores', '?')} cores"
-    facts += f", {known['gpu']}" if known.get("gpu") else ""
+    facts = ", ".join(f"{name} {facts_of[name]}" for name in names if facts_of.get(name))
+    facts += f"; {facts_of.get('platform', '')}, {facts_of.get('cores', '?')} cores"
+    facts += f", {facts_of['gpu']}" if facts_of.get("gpu") else ""
     if report.git:
         changed = f" with {len(report.git['changed'])} files changed" if report.git["changed"] else ""
         facts += f"; commit {report.git['commit'][:12]}{changed}"

@@ -49,8 +49,8 @@ class Curve:
         form = percent if self.share else short
         y_range = (0.0, 1.0) if self.share and all(0 <= y <= 1 for _, y in self.points) else None
         line = Line(form(self.points[-1][1]), self.points)
-        known = title_of(self.name)
-        title = f"{known.title}, {known.unit}" if known.unit and not self.share else known.title
+        titled = title_of(self.name)
+        title = f"{titled.title}, {titled.unit}" if titled.unit and not self.share else titled.title
         return line_chart([line], title=title, y_form=form, y_range=y_range, width=420, height=200)
 
 
@@ -151,10 +151,10 @@ def _estimate(outcome: Evaluation) -> str:
 
 def _curves(metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evaluation | None]) -> list[Curve]:
     names = list(dict.fromkeys(name for row in metrics for name in row if name != "step"))
-    held = [name for name in names if name.startswith("heldout/")]
-    if not held and (after := evaluation.get("after")):
-        held = ["heldout/" + after["name"].removeprefix("held-out ")]
-    curves, used = [], set(held)
+    heldout = [name for name in names if name.startswith("heldout/")]
+    if not heldout and (after := evaluation.get("after")):
+        heldout = ["heldout/" + after["name"].removeprefix("held-out ")]
+    curves, used = [], set(heldout)
     for chapter, patterns in (("Learning", LEARNING), ("Health", HEALTH), ("Everything else", ("*",))):
         for name in (name for pattern in patterns for name in names if fnmatchcase(name, pattern)):
             if name not in used:
@@ -162,13 +162,13 @@ def _curves(metrics: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Evalu
                 points = [(row["step"] + 1, row[name]) for row in metrics if row.get(name) is not None]
                 curves.append(_curve(chapter, name, points))
         if chapter == "Learning":
-            curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in held]
+            curves += [_curve(chapter, name, _held_out(name, metrics, evaluation)) for name in heldout]
     return [curve for curve in curves if curve.points]
 
 
 def _curve(chapter: str, name: str, points: list[Point]) -> Curve:
-    known = definition(name)
-    return Curve(chapter, name, known.what if known else "", points, is_share(name))
+    defined = definition(name)
+    return Curve(chapter, name, defined.what if defined else "", points, is_share(name))
 
 
 def _held_out(

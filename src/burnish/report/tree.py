@@ -83,8 +83,8 @@ def _replies(trace: FullTrace) -> list[Reply]:
         if author == "task":
             continue
         if author == "env" and replies:
-            before, said, answer = replies[-1]
-            replies[-1] = ((*before, *ids), said, answer + text)
+            before, text_of_reply, answer = replies[-1]
+            replies[-1] = ((*before, *ids), text_of_reply, answer + text)
         else:
             replies.append((tuple(ids), text, ""))
     return replies or [((), "", "")]

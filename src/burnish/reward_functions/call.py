@@ -171,9 +171,9 @@ class RewardCall:
         row = ""
         if len(completions) == 1:
             messages: Any = prompts[0]
-            asked = messages if isinstance(messages, str) else messages[-1].get("content")
+            question = messages if isinstance(messages, str) else messages[-1].get("content")
             given = f", answer={shown(columns['answer'][0])}" if "answer" in columns else ""
-            row = f", for the row with prompt={shown(asked)}{given} and the completion {shown(completions[0])}"
+            row = f", for the row with prompt={shown(question)}{given} and the completion {shown(completions[0])}"
         line = " ".join(what.split())
         return RewardRaised(f"reward {self.name} {line}{self._place(error)}{row}; fix the function")
 
@@ -196,8 +196,8 @@ def call_reward(
 
 def _annotated(parameter: inspect.Parameter | None) -> bool | None:
     """Whether an annotation of `completions` names messages (True) or texts (False); None if it says neither."""
-    said = "" if parameter is None or parameter.annotation is parameter.empty else str(parameter.annotation)
-    return True if "dict" in said or "Mapping" in said or "Message" in said else False if "str" in said else None
+    text = "" if parameter is None or parameter.annotation is parameter.empty else str(parameter.annotation)
+    return True if "dict" in text or "Mapping" in text or "Message" in text else False if "str" in text else None
 
 
 def _wants_messages(error: BaseException | None) -> bool:
@@ -212,8 +212,8 @@ def _wants_messages(error: BaseException | None) -> bool:
 
 def _as_messages(prompts: Sequence[Any], completions: Sequence[str]) -> tuple[Sequence[object], Sequence[object]]:
     """Prompts and completions as TRL gives them in conversations: lists of messages."""
-    asked = [[{"role": "user", "content": p}] if isinstance(p, str) else list(p) for p in prompts]
-    return asked, [[{"role": "assistant", "content": text}] for text in completions]
+    conversations = [[{"role": "user", "content": p}] if isinstance(p, str) else list(p) for p in prompts]
+    return conversations, [[{"role": "assistant", "content": text}] for text in completions]
 
 
 def _verl(row: Mapping[str, object], completion: str) -> dict[str, object]:

@@ -93,19 +93,19 @@ def _one_reward(part: RewardSpec, seconds: float | None) -> OneReward:
     call = part.call
     if call is None:
         return TimedReward(part.what, SECONDS if seconds is None else seconds, part.name)
-    known = load_verifiers()
-    if call.name not in known:
-        near = difflib.get_close_matches(call.name, known, 3, 0.5)
+    verifiers = load_verifiers()
+    if call.name not in verifiers:
+        near = difflib.get_close_matches(call.name, verifiers, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "burnish rewards lists them"
         raise ValueError(
             f"there is no verifier {call.name!r} to score the text of a reply; {hint} (a function of your own is "
             "path/to/file.py:function)"
         )
-    if known[call.name].runs == "programs":
+    if verifiers[call.name].runs == "programs":
         return CodeReward(call, seconds, part.name)
-    if known[call.name].runs == "rows":
+    if verifiers[call.name].runs == "rows":
         return RewardByRow(call, part.name, lambda text: _one_reward(_read(text, None), seconds))
-    if known[call.name].runs == "lean":
+    if verifiers[call.name].runs == "lean":
         return LeanReward(call, seconds, part.name)
     return SandboxedReward(call, seconds, part.name)
 

@@ -140,8 +140,8 @@ class RunRecorder:
         try:
             db = connect(self.path)
             self._file = _identity(self.path)
-            known = dict(db.execute("SELECT token, piece FROM vocabulary"))
-            self._pieces.known |= known
+            vocabulary = dict(db.execute("SELECT token, piece FROM vocabulary"))
+            self._pieces.known |= vocabulary
         except (sqlite3.Error, OSError, ValueError) as error:
             self.error = error
         while (job := self._queue.get()) is not None:

@@ -77,10 +77,14 @@ class TraceTokens(TypedDict):
 
 
 class FullTrace(TraceRow):
+    """A trace with its tokens."""
+
     tokens: TraceTokens
 
 
 class GroupTrace(TypedDict):
+    """The scores of a trace in its group."""
+
     id: int
     reward: float | None
     correct: float | None
@@ -89,6 +93,8 @@ class GroupTrace(TypedDict):
 
 
 class GroupRow(TypedDict):
+    """A group of the traces of one task."""
+
     id: int
     step: int
     phase: str
@@ -109,6 +115,8 @@ class EventRow(TypedDict):
 
 
 class Estimate(TypedDict):
+    """A mean with its interval."""
+
     mean: float
     low: float
     high: float
@@ -122,6 +130,8 @@ class Sampled(TypedDict):
 
 
 class ShownReply(TypedDict):
+    """A held-out prompt with the reply to it."""
+
     prompt: str
     reply: str
     correct: bool

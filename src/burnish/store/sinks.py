@@ -86,8 +86,8 @@ class Mlflow:
         here = f"sqlite:///{(folder / 'mlflow.db').resolve()}"
         self._client = MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", here))
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        known = self._client.get_experiment_by_name(experiment)
-        experiment_id = known.experiment_id if known else self._client.create_experiment(experiment)
+        existing = self._client.get_experiment_by_name(experiment)
+        experiment_id = existing.experiment_id if existing else self._client.create_experiment(experiment)
         self._run = self._client.create_run(experiment_id, run_name=_title(folder, config)).info.run_id
         for key, value in config.items():
             self._client.log_param(self._run, key, value)

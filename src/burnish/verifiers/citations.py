@@ -37,7 +37,7 @@ def citations(
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        known = _ids(column_json(row, "sources"))
+        sources = _ids(column_json(row, "sources"))
         text = spoken(reply)
         if reason := too_long(text, MOST_CHARACTERS):
             return wrong(reason)
@@ -45,7 +45,7 @@ def citations(
         cited = [name for _, names in sentences for name in names]
         if not cited:
             return wrong("nothing is cited")
-        if strange := [name for name in cited if name not in known]:
+        if strange := [name for name in cited if name not in sources]:
             return wrong(f"there is no source {strange[0]!r}")
         score = _by_facts(sentences, row) if row.get("facts") is not None else _by_ids({*cited}, row)
         return Verdict(score, True) if score >= minimum else wrong(f"F1 of the citations is {score:.3f}", score)
@@ -84,9 +84,9 @@ def _by_facts(sentences: list[tuple[str, list[str]]], row: Row) -> float:
     stated: set[tuple[str, str]] = set()
     cited = supported = 0
     for text, names in sentences:
-        said = _plain(_CITATION.sub(" ", text))
+        sentence = _plain(_CITATION.sub(" ", text))
         for name in names:
-            matched = {(name, phrase) for phrase in phrases.get(name, []) if phrase and phrase in said}
+            matched = {(name, phrase) for phrase in phrases.get(name, []) if phrase and phrase in sentence}
             cited, supported = cited + 1, supported + bool(matched)
             stated |= matched
     precision, recall = supported / cited, len(stated) / total if total else 0.0

@@ -28,40 +28,40 @@ def code_tokens(code: str) -> list[str]:
     return _CODE_TOKENS.findall(code)
 
 
-def codebleu(said: str, right: str) -> float:
+def codebleu(reply: str, right: str) -> float:
     """(BLEU + weighted BLEU + AST match + data-flow match) / 4 (Ren et al., arXiv 2009.10297), within [0, 1].
 
     AST match and data-flow match are shares of the reference's subtrees and edges that the program has. A reference
     without data flow (one expression) is compared by the other three.
     """
-    own, reference = code_tokens(said), code_tokens(right)
+    own, reference = code_tokens(reply), code_tokens(right)
     if not own or not reference:
         return 0.0
     parts = [bleu(own, [reference]), weighted_bleu(own, reference)]
     tree = parsed(right)
     if tree is not None:
-        mine = parsed(said)
-        parts.append(_shared(subtrees(tree), subtrees(mine) if mine is not None else Counter()))
+        parsed_reply = parsed(reply)
+        parts.append(_shared(subtrees(tree), subtrees(parsed_reply) if parsed_reply is not None else Counter()))
         edges = data_flow(tree)
         if edges:
-            parts.append(_shared(edges, data_flow(mine) if mine is not None else Counter()))
+            parts.append(_shared(edges, data_flow(parsed_reply) if parsed_reply is not None else Counter()))
     return math.fsum(parts) / len(parts)
 
 
-def weighted_bleu(said: Sequence[str], right: Sequence[str]) -> float:
+def weighted_bleu(candidate: Sequence[str], right: Sequence[str]) -> float:
     """BLEU whose unigrams count 1 if they are keywords of Python and OTHER if not."""
 
     def mass(counts: Counter[tuple[str, ...]]) -> float:
         return sum(n * (1.0 if keyword.iskeyword(word) else OTHER) for (word,), n in counts.items())
 
-    own, reference = n_grams(said, 1), n_grams(right, 1)
-    plain = sum((own & reference).values()) / len(said)
+    own, reference = n_grams(candidate, 1), n_grams(right, 1)
+    plain = sum((own & reference).values()) / len(candidate)
     if not plain:
         return 0.0
     weighted = mass(own & reference) / mass(own)
-    orders = min(4, len(said))
+    orders = min(4, len(candidate))
     correction: float = (weighted / plain) ** (1 / orders)
-    return min(1.0, bleu(said, [right]) * correction)
+    return min(1.0, bleu(candidate, [right]) * correction)
 
 
 def parsed(code: str) -> ast.AST | None:
@@ -122,7 +122,7 @@ def _in_order(node: ast.AST) -> list[ast.AST]:
     return [node, *(inner for child in ast.iter_child_nodes(node) for inner in _in_order(child))]
 
 
-def _shared(right: Counter[_T], said: Counter[_T]) -> float:
+def _shared(right: Counter[_T], candidate: Counter[_T]) -> float:
     """The share of a multiset that is in the other; 1 where it is empty."""
     total = sum(right.values())
-    return sum((right & said).values()) / total if total else 1.0
+    return sum((right & candidate).values()) / total if total else 1.0

@@ -151,21 +151,21 @@ def diff(before: str, after: str) -> str:
     return "\n".join([*lines][2:])
 
 
-def change_similarity(said: Files, right: Files, files: Files) -> float:
+def change_similarity(changed_files: Files, right: Files, files: Files) -> float:
     """The mean over the files that either side changes of 2 M / T of the characters of their diffs.
 
-    M / T is that of difflib.SequenceMatcher(said, right) without its junk heuristic, which is not symmetric. A file
+    M / T is that of difflib.SequenceMatcher(changed, right) without its junk heuristic, which is not symmetric. A file
     changed on one side alone counts 0; 1 where neither side changes a file.
     """
-    changed = sorted(said.keys() | right.keys())
+    changed = sorted(changed_files.keys() | right.keys())
     if not changed:
         return 1.0
-    return sum(_ratio(path, said, right, files) for path in changed) / len(changed)
+    return sum(_ratio(path, changed_files, right, files) for path in changed) / len(changed)
 
 
-def _ratio(path: str, said: Files, right: Files, files: Files) -> float:
-    if path not in said or path not in right:
+def _ratio(path: str, changed_files: Files, right: Files, files: Files) -> float:
+    if path not in changed_files or path not in right:
         return 0.0
     before = files.get(path, "")
-    a, b = diff(before, said[path]), diff(before, right[path])
+    a, b = diff(before, changed_files[path]), diff(before, right[path])
     return 1.0 if a == b else difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()

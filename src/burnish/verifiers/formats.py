@@ -82,11 +82,11 @@ def toggled(
 
     def check(row: Row, reply: str) -> Verdict:
         prompt = row["prompt"]
-        said = " ".join(map(str, prompt)) if isinstance(prompt, list | tuple) else str(prompt)
-        if off in said:
+        text = " ".join(map(str, prompt)) if isinstance(prompt, list | tuple) else str(prompt)
+        if off in text:
             match = [tag for tag in ("<think>", "</think>") if tag in reply]
             return wrong(f"{match[0]} occurs, but thinking is switched off") if match else Verdict(1.0, True)
-        problem = tag_problem(reply, ["think"], outside=True) if on in said else ""
+        problem = tag_problem(reply, ["think"], outside=True) if on in text else ""
         return wrong(problem) if problem else Verdict(1.0, True)
 
     return check

@@ -63,14 +63,14 @@ class GymProblem(TypedDict):
     metadata: dict[str, object]
 
 
-def harmless(said: str, problem: GymProblem) -> bool:
+def harmless(answer: str, problem: GymProblem) -> bool:
     """Whether the answer is safe to pass to this problem's scorer."""
     dataset = problem["metadata"].get("source_dataset")
-    if said == problem["answer"]:
+    if answer == problem["answer"]:
         return True
     if dataset in _EVALUATED:
-        return literal(said)
-    return dataset not in _PARSED or expression(said)
+        return literal(answer)
+    return dataset not in _PARSED or expression(answer)
 
 
 class GymScorer:
@@ -104,14 +104,14 @@ class GymScorer:
         right = "" if problem["answer"] is None else f"; the answer is {problem['answer'][:40]!r}"
         return Verdict(score, False, f"the reply scores {score:.2f}{right}{failure}")
 
-    def _score(self, said: str, problem: GymProblem) -> float:
-        if not harmless(said, problem):
+    def _score(self, answer: str, problem: GymProblem) -> float:
+        if not harmless(answer, problem):
             return 0.0
         if self._fooled is None:
             self._fooled = self._takes_nonsense(problem)
         if self._fooled:
-            return float(same_answer(said, str(problem["answer"])))
-        score = float(self._scorer.score_answer(said, problem))
+            return float(same_answer(answer, str(problem["answer"])))
+        score = float(self._scorer.score_answer(answer, problem))
         return min(1.0, score) if math.isfinite(score) else 0.0
 
     def _takes_nonsense(self, problem: GymProblem) -> bool:

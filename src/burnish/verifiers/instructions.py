@@ -39,14 +39,14 @@ def instructions(
     """
 
     def check(row: Row, reply: str) -> Verdict:
-        asked = [one for one in _asked(row) if unsupported == "stop" or not _untold(one)]
-        if not asked:
+        wanted = [one for one in _asked(row) if unsupported == "stop" or not _untold(one)]
+        if not wanted:
             raise BadRow("a row has no instruction to check; fill in 'instruction_id_list' or 'constraints'")
         text = spoken(reply)
         if reason := too_long(text, MOST_CHARACTERS):
             return wrong(reason)
-        broken = [name for name, constraint, options in asked if not _follows(text, constraint, options, loose)]
-        score = 1 - len(broken) / len(asked)
+        broken = [name for name, constraint, options in wanted if not _follows(text, constraint, options, loose)]
+        score = 1 - len(broken) / len(wanted)
         if not broken:
             return Verdict(1.0, True)
         return wrong(f"not followed: {', '.join(broken)}", 0.0 if every else score)
@@ -153,5 +153,5 @@ def _asked(row: Row) -> list[Asked]:
     return [(name, find(name), one or {}) for name, one in zip(names, options, strict=True)]
 
 
-def _untold(asked: Asked) -> bool:
-    return asked[0].endswith("response_language") and str(asked[2].get("language")) not in LANGUAGES
+def _untold(instruction: Asked) -> bool:
+    return instruction[0].endswith("response_language") and str(instruction[2].get("language")) not in LANGUAGES

@@ -82,9 +82,9 @@ def _inside(value: object, schema: Mapping[str, Any], where: str) -> str:
         return ""
     if missing := [key for key in schema.get("required", []) if key not in value]:
         return f"{where} has no key {missing[0]!r}"
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for key, item in value.items():
-        inner = known.get(key, schema.get("additionalProperties", True))
+        inner = properties.get(key, schema.get("additionalProperties", True))
         if problem := mismatch(item, inner, f"{key[:40]!r}"):
             return problem
     return ""

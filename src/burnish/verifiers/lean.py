@@ -66,13 +66,13 @@ def lean(
 
 def without_comments(text: str) -> str:
     """Lean text without its comments, -- to the end of a line and nested /- -/; raises NotProved for an open one."""
-    kept, depth, place = [], 0, 0
+    code, depth, place = [], 0, 0
     for match in re.finditer(r"/-|-/|--[^\n]*", text):
         if match.start() < place:
             continue
         mark = match[0]
         if not depth:
-            kept.append(text[place : match.start()])
+            code.append(text[place : match.start()])
         if mark == "/-":
             depth += 1
         elif mark == "-/":
@@ -85,7 +85,7 @@ def without_comments(text: str) -> str:
         place = match.start() + len(mark)
     if depth:
         raise NotProved("a comment is not closed")
-    return "".join([*kept, text[place:]])
+    return "".join([*code, text[place:]])
 
 
 def statement_of(row: Row) -> tuple[str, str]:

@@ -151,8 +151,8 @@ def level_points(levels: list[int], marks: tuple[bool, ...], strict: bool) -> fl
     names = sorted(set(levels))
     points = 0.0
     for name in names:
-        mine = [mark for mark, level in zip(passed, levels, strict=True) if level == name]
-        if strict and not all(mine):
+        marks_here = [mark for mark, level in zip(passed, levels, strict=True) if level == name]
+        if strict and not all(marks_here):
             break
-        points += sum(mine) / len(mine) / len(names)
+        points += sum(marks_here) / len(marks_here) / len(names)
     return points

@@ -88,14 +88,14 @@ def zebra() -> Check:
             table = literal_in(spoken(reply))
             if isinstance(table, Mapping) and "rows" in table and (names := _header(row["answer"])):
                 table = {**table, "header": names}
-            said = cells(table)
-            if isinstance(table, Mapping) and "rows" in table and len(said) < len(right):
+            filled = cells(table)
+            if isinstance(table, Mapping) and "rows" in table and len(filled) < len(right):
                 raise ValueError("it has too few rows")
         except ValueError as error:
             return wrong(f"the table cannot be read: {error}")
-        if extra := said.keys() - right.keys():
+        if extra := filled.keys() - right.keys():
             return wrong(f"there is no cell {min(extra)!r:.60}")
-        share = sum(said.get(place) == cell for place, cell in right.items()) / len(right)
+        share = sum(filled.get(place) == cell for place, cell in right.items()) / len(right)
         return Verdict(1.0, True) if share == 1 else wrong(f"{share:.3f} of the cells are right", share)
 
     return check
@@ -124,12 +124,12 @@ def json_equal() -> Check:
             return wrong(reason)
         text = spoken(reply)
         try:
-            said = json_in(text)
+            value = json_in(text)
         except ValueError as error:
             if isinstance(right, str) and text == right:
                 return Verdict(1.0, True)
             return wrong(f"it is not JSON: {error}")
-        return Verdict(1.0, True) if same_json(said, right) else wrong("the value is another one")
+        return Verdict(1.0, True) if same_json(value, right) else wrong("the value is another one")
 
     return check
 
@@ -157,8 +157,8 @@ def ordering() -> Check:
             raise BadRow("the answer of a row is not a list of names")
         if reason := too_long(reply):
             return wrong(reason)
-        said = names_in(spoken(reply))
-        return Verdict(1.0, True) if said == right else wrong(f"the order is another one than {said[:5]!r:.80}")
+        order = names_in(spoken(reply))
+        return Verdict(1.0, True) if order == right else wrong(f"the order is another one than {order[:5]!r:.80}")
 
     return check
 
@@ -194,10 +194,10 @@ def grid() -> Check:
         if closed is None:
             return wrong("there is no grid")
         try:
-            said = read_json(text[opened[-1].start() : closed.end()])
+            value = read_json(text[opened[-1].start() : closed.end()])
         except ValueError as error:
             return wrong(f"the grid cannot be read: {error}")
-        return Verdict(1.0, True) if same_json(said, right) else wrong("the grid is another one")
+        return Verdict(1.0, True) if same_json(value, right) else wrong("the grid is another one")
 
     return check
 
@@ -284,9 +284,9 @@ def simplified(value: object, deepest: int = 100) -> object:
     return value
 
 
-def same_json(said: object, right: object) -> bool:
+def same_json(value: object, right: object) -> bool:
     """Whether two JSON values are equal, by a stack of our own, so that their depth does not matter."""
-    pending = [(said, right)]
+    pending = [(value, right)]
     while pending:
         a, b = pending.pop()
         if isinstance(a, Mapping) and isinstance(b, Mapping):

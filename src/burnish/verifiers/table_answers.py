@@ -63,21 +63,21 @@ def fenced_answer(reply: str, kind: str) -> str:
     if problem := tag_problem(reply, ["think", "answer"]):
         return problem
     blocks = _blocks(reply.partition("<answer>")[2].partition("</answer>")[0])
-    said = next((answer for block in blocks if (answer := _value(block)) is not None), None)
-    if said is None:
+    value = next((answer for block in blocks if (answer := _value(block)) is not None), None)
+    if value is None:
         return '<answer> has no ```json {"answer": ...} block'
-    if kind == "short" and not (isinstance(said, list) and all(isinstance(one, str) for one in said)):
+    if kind == "short" and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return "the answer is not a list of texts"
-    return "" if kind != "label" or said in LABELS else f"the answer is not {' or '.join(LABELS)}"
+    return "" if kind != "label" or value in LABELS else f"the answer is not {' or '.join(LABELS)}"
 
 
-def same_answers(said: Sequence[object], right: Sequence[object], tolerance: float) -> bool:
+def same_answers(answers: Sequence[object], right: Sequence[object], tolerance: float) -> bool:
     """Whether two lists hold the same answers, in any order, each as often: numbers within the tolerance, other texts
     letter by letter."""
-    if len(said) != len(right) or not 0 < len(said) <= MOST_ANSWERS:
+    if len(answers) != len(right) or not 0 < len(answers) <= MOST_ANSWERS:
         return False
     left = [_plain(one) for one in right]
-    for one in map(_plain, said):
+    for one in map(_plain, answers):
         place = next((i for i, other in enumerate(left) if _same(one, other, tolerance)), None)
         if place is None:
             return False
@@ -98,18 +98,20 @@ def _same(a: Fraction | str, b: Fraction | str, tolerance: float) -> bool:
     return a == b
 
 
-def _short(said: object, right: object, tolerance: float) -> float:
-    mine = said if isinstance(said, list) else [said]
-    theirs = right if isinstance(right, list) else entries(right)
-    return float(not any(isinstance(one, list | dict) for one in mine) and same_answers(mine, theirs, tolerance))
+def _short(answer: object, right: object, tolerance: float) -> float:
+    answers = answer if isinstance(answer, list) else [answer]
+    accepted = right if isinstance(right, list) else entries(right)
+    return float(
+        not any(isinstance(one, list | dict) for one in answers) and same_answers(answers, accepted, tolerance)
+    )
 
 
-def _label(said: object, right: object, tolerance: float) -> float:
-    return float(said == _first(right))
+def _label(answer: object, right: object, tolerance: float) -> float:
+    return float(answer == _first(right))
 
 
-def _free(said: object, right: object, tolerance: float) -> float:
-    text = " ".join(str(one).strip() for one in said) if isinstance(said, list) else str(said).strip()
+def _free(answer: object, right: object, tolerance: float) -> float:
+    text = " ".join(str(one).strip() for one in answer) if isinstance(answer, list) else str(answer).strip()
     references = [str(one) for one in right] if isinstance(right, list) else [str(right)]
     overlap = bleu(tokens(text), [tokens(one) for one in references])
     return (overlap + max(rouge_l(words(text), words(one)) for one in references)) / 2
@@ -147,19 +149,19 @@ def table_r1(
 
     def check(row: Row, reply: str) -> Verdict:
         source = str(row.get("data_source") or "").rpartition("/")[2].casefold()
-        mine = str(row.get("table_kind") or SOURCES.get(source) or kind)
-        if mine not in KINDS:
-            raise BadRow(f"the column 'table_kind' of a row is {mine!r:.40}; it is {', '.join(KINDS)}")
+        kind_of_row = str(row.get("table_kind") or SOURCES.get(source) or kind)
+        if kind_of_row not in KINDS:
+            raise BadRow(f"the column 'table_kind' of a row is {kind_of_row!r:.40}; it is {', '.join(KINDS)}")
         if reason := too_long(reply, LONGEST):
             return wrong(reason)
-        said = said_answer(reply)
-        if said is None and mine == "free":
-            said = reply
-        if said is None or said == [] or (mine == "label" and said not in LABELS):
+        answer = said_answer(reply)
+        if answer is None and kind_of_row == "free":
+            answer = reply
+        if answer is None or answer == [] or (kind_of_row == "label" and answer not in LABELS):
             return wrong('there is no {"answer": ...}')
-        problem = fenced_answer(reply, mine)
+        problem = fenced_answer(reply, kind_of_row)
         right = list(row["answer"]) if isinstance(row["answer"], tuple) else row["answer"]
-        accuracy = KINDS[mine](said, right, tolerance)
+        accuracy = KINDS[kind_of_row](answer, right, tolerance)
         score = accuracy + (0.0 if problem else format_weight)
         return Verdict(score, True) if accuracy > 0.5 else wrong(problem or "the answer is not right", score)
 

@@ -99,17 +99,17 @@ def format_problem(reply: str, calls: bool) -> str:
 def _share(reply: str, right: list[ToolCall], coarse: bool) -> tuple[float, str]:
     """The share of the credit that the calls of a reply earn, and why it is not all."""
     try:
-        said = read_calls(reply)
+        calls = read_calls(reply)
     except ValueError as error:
         return 0.0, f"the tool calls cannot be read: {error}"
-    if right and not said:
+    if right and not calls:
         return 0.0, "there is no call"
-    share = calls_score(said, right, same=_equal, matching=greedy_matching)
+    share = calls_score(calls, right, same=_equal, matching=greedy_matching)
     if coarse and share < 1.0 - 1e-12:
         share = 0.0
     return share, f"{share:.3f} of the credit for {len(right)} calls"
 
 
-def _equal(said: object, right: object) -> float:
+def _equal(value: object, right: object) -> float:
     """1 for equal values: 2 and 2.0 are equal, 1 and true are not."""
-    return float(isinstance(said, bool) is isinstance(right, bool) and said == right)
+    return float(isinstance(value, bool) is isinstance(right, bool) and value == right)

@@ -81,12 +81,12 @@ def world_state(
         if reason := too_long(reply):
             return wrong(reason)
         try:
-            said = changes(before, json_in(spoken(reply)))
+            changed = changes(before, json_in(spoken(reply)))
         except ValueError as error:
             return wrong(f"the state cannot be read: {error}")
-        if said == right:
+        if changed == right:
             return Verdict(1.0, True)
-        f1 = bag_f1([*said], [*right])
+        f1 = bag_f1([*changed], [*right])
         return wrong(f"F1 of the changes is {f1:.3f}", partial * f1)
 
     return check

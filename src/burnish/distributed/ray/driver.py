@@ -162,8 +162,8 @@ class Driver:
         first = not self.begun and not self.lost
         limit = START if first else self.limits.recover_within
         while True:
-            mine = [actor for actor in self.actors.values() if actor.role == TRAINER]
-            for actor in mine or [self._make(TRAINER)]:
+            trainers = [actor for actor in self.actors.values() if actor.role == TRAINER]
+            for actor in trainers or [self._make(TRAINER)]:
                 if self._is_ready(actor):
                     return actor
             if time.monotonic() - began > limit:

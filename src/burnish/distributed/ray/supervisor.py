@@ -231,9 +231,9 @@ class Supervisor:
     def _take(self, worker: WorkerState, made: PartialStep, proofs: Proofs) -> None:
         unit, worker.unit, worker.result = worker.unit, None, None
         assert unit is not None
-        known = self.queue.units.get(unit)
-        if known is not None:
-            self.proved(known, made, proofs)
+        queued = self.queue.units.get(unit)
+        if queued is not None:
+            self.proved(queued, made, proofs)
         if not self.queue.accept(worker.role, unit, made):
             self._tell("late", "info", f"a second result of unit {unit} came from {worker.name} and was ignored")
 

@@ -135,8 +135,8 @@ class Worker:
         self.doing.now(f"loading the weights of {weights.steps} steps")
         arrays = self.fetch(weights.ref)
         for name in self.moving:
-            for p, kept in zip(moving(self.models[name].module), arrays[name], strict=True):
-                p.copy_(torch.tensor(kept))
+            for p, array in zip(moving(self.models[name].module), arrays[name], strict=True):
+                p.copy_(torch.tensor(array))
             self.models[name].weights_moved()
             self.models[name].version = weights.versions[name]
             self.models[name].send(start=True)  # to the sampler's engine, which verifies them
@@ -155,12 +155,12 @@ def _models_for(spec: Spec, kind: str, roles: Mapping[str, Role], wanted: set[st
     """
     options = spec.config.options
     settings = replace(spec.settings, lag=0) if kind == SAMPLER else replace(spec.settings, engine="local")
-    mine = {name: role for name, role in roles.items() if name in wanted}
-    loaded = build(mine, spec.base, settings, lora=options.adapters(), device=options.device, style=options.style())
+    read = {name: role for name, role in roles.items() if name in wanted}
+    loaded = build(read, spec.base, settings, lora=options.adapters(), device=options.device, style=options.style())
     models: dict[str, Any] = {}  # or the tokenizer alone
     for name, role in roles.items():
         models[name] = loaded.by_name.get(name) or _reader(spec, name, role)
-    return Models(models), [name for name in mine if roles[name].liveness != "frozen"]
+    return Models(models), [name for name in read if roles[name].liveness != "frozen"]
 
 
 def _reader(spec: Spec, name: str, role: Role) -> TokenizerOnly:

@@ -111,8 +111,8 @@ class SubprocessEngine:
             if number in samples or not 0 <= number < len(requests):
                 raise RuntimeError(f"the sampler answered request {number} twice or unasked; please report this")
             tokens, logp = torch.tensor(sample["tokens"], dtype=torch.long), torch.tensor(sample["logp"])
-            kept = sample.get("allowed")
-            allowed = None if kept is None else Allowed(torch.tensor(kept[0], dtype=torch.int32), torch.tensor(kept[1]))
+            pair = sample.get("allowed")
+            allowed = None if pair is None else Allowed(torch.tensor(pair[0], dtype=torch.int32), torch.tensor(pair[1]))
             samples[number] = Sample(tokens, logp, sample["stopped"], allowed)
             if on_sample is not None:
                 on_sample(number, samples[number])
@@ -162,13 +162,13 @@ class SubprocessEngine:
         gap, most = difference(self.scored(rows), answer), TOLERANCE[self._dtype]
         if gap.mean <= most:
             return gap
-        said = (
+        sentence = (
             f"the sampler ({self.about}) does not run the trained weights: after sending them {self.sent} times, the "
             f"log-probs of the probe differ by {gap} (tolerance {most:g})"
         )
         if self.how.on_mismatch == "stop":
-            raise WrongWeights(f"{said}; use --engine local, or --on-mismatch warn to go on regardless")
-        self.warnings.append(said)
+            raise WrongWeights(f"{sentence}; use --engine local, or --on-mismatch warn to go on regardless")
+        self.warnings.append(sentence)
         return gap
 
     def end(self) -> None:

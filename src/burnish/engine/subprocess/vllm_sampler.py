@@ -96,10 +96,10 @@ class Sampler:
         self._run([(row, how, i) for i, row in enumerate(rows)], finished)
         return scores
 
-    def _run(self, asked: list[tuple[list[int], object, T]], finished: Callable[[T, Any], None]) -> None:
+    def _run(self, requests: list[tuple[list[int], object, T]], finished: Callable[[T, Any], None]) -> None:
         """Step the engine until all is finished; every step is progress."""
         engine, waiting = self.llm.llm_engine, {}
-        for prompt, how, what in asked:
+        for prompt, how, what in requests:
             self.asked += 1
             waiting[str(self.asked)] = what
             engine.add_request(str(self.asked), {"prompt_token_ids": prompt}, how)

@@ -67,21 +67,21 @@ class Worker:
     def serve(self, sampler: Sampler) -> None:
         """Do what is asked, one thing after the other, for ever."""
         while True:
-            asked = self.asked.get()
+            order = self.asked.get()
             try:
-                if asked["do"] == "sample":
-                    sampler.sample(asked["requests"], lambda sample: self.say(sample=sample))
-                    done: object = len(asked["requests"])
-                elif asked["do"] == "load":
-                    sampler.load(asked["folder"])
-                    done = asked["folder"]
+                if order["do"] == "sample":
+                    sampler.sample(order["requests"], lambda sample: self.say(sample=sample))
+                    done: object = len(order["requests"])
+                elif order["do"] == "load":
+                    sampler.load(order["folder"])
+                    done = order["folder"]
                 else:
-                    done = sampler.score(asked["rows"])
+                    done = sampler.score(order["rows"])
             except Exception as error:
                 traceback.print_exc()
-                self.say(error=f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", number=asked["number"])
+                self.say(error=f"{type(error).__name__}: {' '.join(str(error).split())[:500]}", number=order["number"])
             else:
-                self.say(done=done, number=asked["number"])
+                self.say(done=done, number=order["number"])
 
     def _listen(self) -> None:
         for line in sys.stdin:

@@ -88,14 +88,14 @@ class Box:
 
     def __init__(self, limits: Limits, *, isolated: bool = True) -> None:
         self.limits = limits
-        ours, theirs = socket.socketpair()
+        ours, child_end = socket.socketpair()
         required = "required" if isolated else "optional"
         self._popen = subprocess.Popen(
             [
                 *(sys.executable, "-S", "-B", "-P", "-m", "burnish.sandbox.code.zygote"),
                 *(json.dumps(asdict(limits)), required),
             ],
-            stdin=theirs.fileno(),
+            stdin=child_end.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # so that Ctrl-C does not reach it
@@ -106,7 +106,7 @@ class Box:
                 "LANG": "C.UTF-8",
             },
         )
-        theirs.close()
+        child_end.close()
         ours.setblocking(False)
         self._control, self._unread = ours, b""
         self.end = weakref.finalize(self, _end, self._popen, ours)
@@ -134,7 +134,7 @@ class Box:
     @property
     def lacking(self) -> str:
         """The measures that are not in force; empty if programs are isolated."""
-        return missing({name: said for name, said in self.isolation.items() if name != "namespaces"})
+        return missing({name: measure for name, measure in self.isolation.items() if name != "namespaces"})
 
     def run(self, children: Sequence[Child], limits: Limits) -> Run:
         """Start processes together, and wait until the first has ended; then the others are killed."""
@@ -143,13 +143,13 @@ class Box:
         run = Run([Ran() for _ in children])
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
             links = {name: os.pipe() for name in _LINKS} if len(children) > 1 else {}
-            theirs: list[int] = []
+            ends: list[int] = []
             for number, child in enumerate(children):
-                for name, ours, its in _descriptors(child, links, stack):
-                    theirs.append(its)
+                for name, ours, child_end in _descriptors(child, links, stack):
+                    ends.append(child_end)
                     if ours is not None:
                         selector.register(ours, selectors.EVENT_READ, (number, name))
-            self._request({"children": [{"role": child.role} for child in children], "limits": asdict(limits)}, theirs)
+            self._request({"children": [{"role": child.role} for child in children], "limits": asdict(limits)}, ends)
             selector.register(self._control, selectors.EVENT_READ, None)
             self._collect(run, selector, limits, started + limits.seconds)
         run.seconds = time.monotonic() - started
@@ -228,10 +228,10 @@ def _read(key: selectors.SelectorKey, run: Run, selector: selectors.BaseSelector
         selector.unregister(key.fd)
         return
     ran = run.children[number]
-    known = getattr(ran, name)
-    if len(known) + len(piece) > most:
+    written = getattr(ran, name)
+    if len(written) + len(piece) > most:
         run.much = True
-    setattr(ran, name, (known + piece)[:most])
+    setattr(ran, name, (written + piece)[:most])
 
 
 def _descriptors(

@@ -176,10 +176,10 @@ class _Comparison:
         if isinstance(expected, set | frozenset):
             if kind not in ("set", "frozenset") or len(items) != len(expected):
                 return False
-            known, matched = {member: member for member in expected}, set()
+            members, matched = {member: member for member in expected}, set()
             for item in items:
                 value = decode(item)
-                if value not in known or not _alike(known[value], value):
+                if value not in members or not _alike(members[value], value):
                     return False
                 matched.add(value)
             return len(matched) == len(expected)
@@ -190,10 +190,10 @@ class _Comparison:
         return self._same_atom(expected, decode(data))
 
     def _same_dict(self, expected: dict[object, object], pairs: list[Json]) -> bool:
-        known, matched = {name: name for name in expected}, set()
+        names, matched = {name: name for name in expected}, set()
         for key, value in map(_list, pairs):
             name = decode(key)
-            if name not in known or not _alike(known[name], name) or not self.same(expected[name], value):
+            if name not in names or not _alike(names[name], name) or not self.same(expected[name], value):
                 return False
             matched.add(name)
         return len(matched) == len(expected)

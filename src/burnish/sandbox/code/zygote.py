@@ -101,9 +101,9 @@ def _probe(plan: Plan, limits: Limits) -> dict[str, str]:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as lines:
-        said = lines.read()
+        measures = lines.read()
     os.waitpid(pid, 0)
-    return dict(json.loads(said)) if said else {"limits": "no: a process with these limits died"}
+    return dict(json.loads(measures)) if measures else {"limits": "no: a process with these limits died"}
 
 
 class ChildRequest(TypedDict):

@@ -89,9 +89,9 @@ def _definition(text: str, entry: str | None) -> re.Match[str] | None:
 
 def _body(text: str) -> str:
     """The lines of a function's body, up to the first that is not indented."""
-    kept: list[str] = []
+    body: list[str] = []
     for line in text.splitlines(keepends=True):
         if line.strip() and not line[0].isspace():
             break
-        kept.append(line)
-    return "".join(kept)
+        body.append(line)
+    return "".join(body)

@@ -36,14 +36,14 @@ def grade(box: Box, tests: Tests, reply: str, limits: Limits) -> Outcome:
 
 def _graded_expression(box: Box, tests: Expression, reply: str, limits: Limits) -> Outcome:
     """Run the expression; its numbers are checked in its text."""
-    said = final_answer(reply)
-    if not said or not _ARITHMETIC.fullmatch(said):
+    expression = final_answer(reply)
+    if not expression or not _ARITHMETIC.fullmatch(expression):
         return Outcome(Class.NO_CODE, 0, 1, "the answer is not an expression of numbers, + - * / and brackets")
-    start = reply.rfind(said)
-    program = Program(f"def f():\n    return (\n{said}\n)", start, 2, said)
+    start = reply.rfind(expression)
+    program = Program(f"def f():\n    return (\n{expression}\n)", start, 2, expression)
     calls = Calls((Call("f", (), tests.value),))
     outcome = _graded_calls(box, calls, program, limits)
-    used = sorted(map(int, re.findall(r"\d+", said)))
+    used = sorted(map(int, re.findall(r"\d+", expression)))
     if outcome.correct and used != sorted(tests.numbers):
         wrong = f"it uses {used}, but each of {sorted(tests.numbers)} must be used exactly once"
         return Outcome(Class.WRONG, 0, 1, wrong)
@@ -191,13 +191,13 @@ def _normal(text: str) -> list[str]:
 
 def _add_error(tally: _Tally, error: object, before: str = "") -> None:
     """A failed test by what the program's process said of its error."""
-    said = error if isinstance(error, dict) else {}
+    report = error if isinstance(error, dict) else {}
     kind, name, message = (
-        text if isinstance(text := said.get(key), str) else "" for key in ("kind", "name", "message")
+        text if isinstance(text := report.get(key), str) else "" for key in ("kind", "name", "message")
     )
-    line = _line(said, tally.program)
+    line = _line(report, tally.program)
     where = "" if line is None else f" (line {line})"
-    tally.add(_KINDS.get(kind, Class.RUNTIME), f"{before}{name[:100]}: {message[:300]}{where}", said)
+    tally.add(_KINDS.get(kind, Class.RUNTIME), f"{before}{name[:100]}: {message[:300]}{where}", report)
 
 
 def _line(error: object, program: Program) -> int | None:

@@ -143,10 +143,10 @@ def _outputs(box: Box, oracles: Sequence[str], entered: str, limits: Limits) -> 
 
 def passed_by(box: Box, tests: Tests, reference: str, limits: Limits) -> Tests | None:
     """AceCoder: the tests that a reference solution passes; None if fewer than FEWEST are left."""
-    kept = [one for one in single_tests(tests) if grade(box, one, _block(reference), limits).correct]
-    if len(kept) < FEWEST:
+    passed = [one for one in single_tests(tests) if grade(box, one, _block(reference), limits).correct]
+    if len(passed) < FEWEST:
         return None
-    return joined_tests(tests, kept)
+    return joined_tests(tests, passed)
 
 
 def single_tests(tests: Tests) -> list[Tests]:
